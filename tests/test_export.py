@@ -23,10 +23,11 @@ import beam_tfr as package
 from beam_tfr import Records, storage
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.splits import select_examples
 from beam_tfr.engine import interrupt
 from beam_tfr.exports import export_formats
 from beam_tfr.exports.image_files import file_name
-from beam_tfr.exports.shard import sample_of
+from beam_tfr.exports.shard import ExportedShard, sample_of
 from beam_tfr.output import lock
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
@@ -451,8 +452,8 @@ def test_annotations_of_each_split(tmp_path: Path) -> None:
         split: COCO(str(tmp_path / "out" / f"instances_{split}.json")).dataset
         for split in ("train", "test")
     }
-    assert {image["file_name"] for image in found["train"]["images"]} == {"8.png.jpg", "18.png.jpg"}
-    assert {image["file_name"] for image in found["test"]["images"]} == {"3.png.jpg", "13.png.jpg"}
+    assert {image["file_name"] for image in found["train"]["images"]} == {"8.jpg", "18.jpg"}
+    assert {image["file_name"] for image in found["test"]["images"]} == {"3.jpg", "13.jpg"}
     assert {(image["width"], image["height"]) for image in found["test"]["images"]} == {(20, 20)}
     assert found["train"]["categories"] == [{"id": 1, "name": "object"}]
     assert [one["bbox"] for one in found["train"]["annotations"]] == [
@@ -591,18 +592,21 @@ def test_a_damaged_shard_is_no_export(boxes: Path, tmp_path: Path) -> None:
 )
 def test_a_key_that_is_no_name_is_refused(boxes: Path, key: bytes) -> None:
     values = parse_example(Records(boxes, split="train", output="raw_record")[0])
-    sample = sample_of(read_manifest(str(boxes)), "train", values | {FILENAME: [key]})
+    dataset = read_manifest(str(boxes))
+    shard = ExportedShard(dataset, select_examples(dataset, "train").parts[0], {})
+    sample = sample_of(dataset, "train", values | {FILENAME: [key]})
     with pytest.raises(
         DataError, match=re.escape(f"the key {key.decode()!r} cannot be the name of a file")
     ):
-        file_name(sample)
+        file_name(shard, sample)
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["of the same bytes", "of others"])
 def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
-    """`a.jpg` in two formats, of which one gets another extension: a.jpg.png."""
+    """`a.jpg` is stored as a PNG beside one of its stem, so that it would be a.jpg.png."""
     for name, color in (
         ("a.jpg", "red"),
+        ("a.png", "red"),
         ("a.jpg.png", "red" if same else "blue"),
         ("metadata.jsonl.png", "red"),
     ):
@@ -620,7 +624,28 @@ def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
     ):
         export(tmp_path / "d", tmp_path / "out", "folder")
     assert not (tmp_path / "out" / "metadata.jsonl").exists()
-    assert export(tmp_path / "d", tmp_path / "tars", "webdataset") == 3
+    assert export(tmp_path / "d", tmp_path / "tars", "webdataset") == 4
+
+
+def test_names_have_the_extension_of_their_format_once(tmp_path: Path) -> None:
+    names = ("a.jpg", "b.jpg", "b.png", "c.gif", "d.e", "sub/a.bmp", "f.PNG")
+    for name in names:
+        (tmp_path / "in/sub").mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "in" / name, "png")
+    package.convert(
+        input=f"{tmp_path}/in/**",
+        output=str(tmp_path / "d"),
+        layout="**",
+        encoding="png",
+        resize="none",
+        num_shards=2,
+        progress=False,
+    )
+    export(tmp_path / "d", tmp_path / "out", "folder")
+    found = {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.*")}
+    expected = ("a.png", "b.jpg.png", "b.png", "c.png", "d.e.png", "sub/a.png", "f.PNG")
+    assert {str(path) for path in found} >= {*expected}
+    assert len(found) == len(names) + 2  # metadata.jsonl and export.json
 
 
 def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class ExportFormat(NamedTuple):
         needs_images: False if it can hold records of any encoding.
         needs_boxes: whether it is for images with boxes only.
         needs_keypoints: whether a shard has to know the number of keypoints of all objects.
+        names_images: whether an image is a file that is named by its key.
         check_splits: raises a UsageError if it has no place for some splits.
         list_left_out: the columns that it has no place for, given that number.
     """
@@ -54,6 +55,7 @@ class ExportFormat(NamedTuple):
     needs_images: bool = True
     needs_boxes: bool = False
     needs_keypoints: bool = False
+    names_images: bool = False
     check_splits: Callable[[Collection[str]], None] = _take_any_splits
     list_left_out: Callable[[Manifest, int], list[str]] = _leave_out_nothing
 
@@ -64,6 +66,7 @@ EXPORT_FORMATS = {
         place=image_files.PLACE,
         load="datasets.load_dataset('imagefolder', data_files={output!r} + '/**')",
         complete=folder.complete_folder,
+        names_images=True,
     ),
     "yolo": ExportFormat(
         write=functools.partial(image_files.write_files, describe=yolo.describe_image),
@@ -71,6 +74,7 @@ EXPORT_FORMATS = {
         load="ultralytics.YOLO('yolo11n.pt').train(data={output!r} + '/data.yaml')",
         complete=yolo.complete_yolo,
         needs_boxes=True,
+        names_images=True,
         needs_keypoints=True,
         check_splits=yolo.check_splits,
         list_left_out=yolo.list_left_out,
@@ -82,6 +86,7 @@ EXPORT_FORMATS = {
         "data_path={output!r} + '/JPEGImages', labels_path={output!r} + '/Annotations')",
         complete=voc.complete_voc,
         needs_boxes=True,
+        names_images=True,
         list_left_out=voc.list_left_out,
     ),
     "webdataset": ExportFormat(
@@ -120,6 +125,7 @@ class ExportJob(NamedTuple):
         output: folder of the export.
         form: one of `EXPORT_FORMATS`.
         keypoints: how many an object has, for formats that need to know.
+        shared_stems: those of several keys, for formats that name files by their keys.
     """
 
     base: BaseDataset
@@ -127,6 +133,7 @@ class ExportJob(NamedTuple):
     output: str
     form: str
     keypoints: int = 0
+    shared_stems: frozenset[str] = frozenset()
 
     def path(self, part: ShardPart) -> str:
         """The path of the file that appears last of a shard."""
@@ -143,7 +150,13 @@ class ExportJob(NamedTuple):
         if storage.find(path):
             return
         shard = ExportedShard(
-            self.base.read_manifest(), part, self.where, self.output, report, self.keypoints
+            self.base.read_manifest(),
+            part,
+            self.where,
+            self.output,
+            report,
+            self.keypoints,
+            self.shared_stems,
         )
         storage.make_folder(path.rpartition("/")[0])
         with storage.create(path, scratch=storage.work_path(self.output, "")) as file:
@@ -154,6 +167,13 @@ class ExportJob(NamedTuple):
 def count_keypoints(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> int:
     """The number of keypoints of all objects; 0 if the format does not need to know."""
     return yolo.count_keypoints(dataset, parts) if EXPORT_FORMATS[form].needs_keypoints else 0
+
+
+def find_shared_stems(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> frozenset[str]:
+    """The stems that several keys have; none if the format does not name files by them."""
+    if not EXPORT_FORMATS[form].names_images:
+        return frozenset()
+    return image_files.find_shared_stems(dataset, parts)
 
 
 def check_format(dataset: Manifest, form: str) -> None:

@@ -36,7 +36,7 @@ _CATEGORY_ID = "image/object/category_id"  # in the source
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """The files of an image, with its line of `metadata.jsonl` and its annotations."""
-    name = file_name(sample)
+    name = file_name(shard, sample)
     row = {"file_name": name, **sample.about}
     del row["key"]
     files = {name: sample.image}

@@ -4,12 +4,16 @@ Each shard leaves a part in the work folder, from which the files about all imag
 end: a line of JSON for each image, with the names of its files, and what the format says of it.
 """
 
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema.dataset import WORK_FOLDER
@@ -64,8 +68,10 @@ def _write_file(output: str, path: str, data: bytes) -> None:
     storage.write_bytes(place, data, scratch=storage.work_path(output, ""))
 
 
-def file_name(sample: ExportedSample) -> str:
+def file_name(shard: ExportedShard, sample: ExportedSample) -> str:
     """The name of an image: its key, with the extension of its format.
+
+    `1.png` as a JPEG is `1.jpg`; or `1.png.jpg` if another key has that stem.
 
     Raises:
         DataError: it would be outside of the folder, or where unfinished files are.
@@ -76,8 +82,39 @@ def file_name(sample: ExportedSample) -> str:
     if leaves_folder or parts[0] == WORK_FOLDER or "\0" in key:
         raise DataError(f"the key {key!r} cannot be the name of a file in the folder; {_CURE}")
     extension = key.rpartition(".")[2].lower()
-    is_right = FORMAT_OF.get(extension) == sample.values[FORMAT][0].decode()
-    return key if is_right else f"{key}.{sample.extension}"
+    if FORMAT_OF.get(extension) == sample.values[FORMAT][0].decode():
+        return key
+    stem = _stem_of(key)
+    return f"{key if stem in shard.shared_stems else stem}.{sample.extension}"
+
+
+def _stem_of(key: str) -> str:
+    """A key without the extension of an image, if it has one."""
+    stem, _, extension = key.rpartition(".")
+    has_name = bool(stem.rpartition("/")[2])
+    return stem if has_name and extension.lower() in FORMAT_OF else key
+
+
+def find_shared_stems(dataset: Manifest, parts: Sequence[ShardPart]) -> frozenset[str]:
+    """The stems that several keys of a dataset have, by the contents of its shards.
+
+    Holds all stems in memory, about 100 bytes each.
+    """
+
+    def read_keys(part: ShardPart) -> list[str]:
+        table = RecordLookup(dataset, [part]).read_contents(part, ["key"])
+        keys: list[str] = table.column("key").to_pylist()
+        return keys
+
+    stems = set[str]()
+    shared = set[str]()
+    with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
+        for key in itertools.chain.from_iterable(pool.map(read_keys, parts)):
+            stem = _stem_of(key)
+            if stem in stems:
+                shared.add(stem)
+            stems.add(stem)
+    return frozenset(shared)
 
 
 def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:

@@ -45,6 +45,7 @@ class ExportedShard:
         output: folder of the export.
         report: called with the number of bytes of some records that were read.
         keypoints: how many each object has, for formats that need to know.
+        shared_stems: those of several keys, for formats that name files by their keys.
         table: its contents.
         wanted: the numbers of the records that are exported, in order.
 
@@ -59,6 +60,7 @@ class ExportedShard:
     output: str = ""
     report: Callable[[int], object] = lambda _: None
     keypoints: int = 0
+    shared_stems: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._lookup = RecordLookup(self.dataset, [self.part])

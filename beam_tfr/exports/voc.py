@@ -40,13 +40,13 @@ def list_left_out(dataset: Manifest, _: int) -> list[str]:
     return [column.name for column in features.columns if column.specs and column.name not in kept]
 
 
-def describe_image(_: ExportedShard, sample: ExportedSample) -> ImageFiles:
+def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """An image and its annotations.
 
     Raises:
         DataError: XML cannot hold the name of the image.
     """
-    name = file_name(sample).replace("/", "_")
+    name = file_name(shard, sample).replace("/", "_")
     if _NO_XML.search(name):
         raise DataError(f"XML cannot hold the key {name!a}: `format=folder` and others can")
     stem = posixpath.splitext(name)[0]

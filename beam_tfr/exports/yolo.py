@@ -97,7 +97,7 @@ def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """An image and its label file."""
-    name = file_name(sample)
+    name = file_name(shard, sample)
     path = f"images/{sample.about['split']}/{name}"
     annotated = annotate_image(shard.dataset, sample, name)
     size = (annotated["image"]["width"], annotated["image"]["height"])

@@ -20,6 +20,7 @@ from beam_tfr.exports.export_formats import (
     ExportJob,
     check_format,
     count_keypoints,
+    find_shared_stems,
 )
 from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.launch.export_mark import ExportMark
@@ -111,7 +112,8 @@ def export(
     if mark.is_complete():
         return result._replace(fresh=False)
     base = BaseDataset(folder, dataset.fields["manifest_digest"])
-    job = ExportJob(base, conditions, output, form, keypoints)
+    shared_stems = find_shared_stems(dataset, form, [*counts])
+    job = ExportJob(base, conditions, output, form, keypoints, shared_stems)
     report = functools.partial(
         _report_progress, progress=progress, images=result.images, shards=len(counts)
     )
