@@ -41,7 +41,7 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
 
 
 def write_sums(dataset: Manifest) -> None:
-    """Writes SHA256SUMS of the contents and the files for other programs that are there."""
+    """Writes the checksums of the contents and the files for other programs that are there."""
     files = [
         contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards
     ]

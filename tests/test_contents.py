@@ -19,7 +19,9 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
+import pandas
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 from pyarrow import parquet
 
@@ -104,6 +106,26 @@ def test_filters_and_columns() -> None:
     assert found.column_names == ["key", "split"]
     assert all("/hat/" in key for key in found["key"].to_pylist())
     assert beam_tfr.contents(folder, split="test").count_rows() == 6
+
+
+def test_readers_of_folders_take_the_contents_as_a_table() -> None:
+    folder = converted_photos()
+    rows = beam_tfr.contents(folder).to_table(columns=["key", "split"]).sort_by("key")
+    read = pyarrow.dataset.dataset(folder / "contents").to_table(columns=["key", "split"])
+    assert read.sort_by("key").equals(rows)
+    table = pandas.read_parquet(folder / "contents")
+    assert sorted(table["key"]) == rows["key"].to_pylist()
+
+
+def test_tools_check_the_sums() -> None:
+    checked = subprocess.run(
+        ["sha256sum", "--check", "contents.sha256"],
+        cwd=converted_photos(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert checked.stdout.count(": OK") >= 2
 
 
 def test_wrong_calls(tmp_path: Path) -> None:

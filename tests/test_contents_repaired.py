@@ -15,7 +15,7 @@ from tests.spoiled_dataset import TRAIN
 
 Command = Callable[..., Run]
 CONTENTS = "contents/" + TRAIN[1].replace(".tfrecord.gz", ".parquet")
-SUMS = "contents/SHA256SUMS"
+SUMS = "contents.sha256"
 
 
 def spoil(path: Path, how: str) -> None:
@@ -57,7 +57,7 @@ def test_files_of_others_in_contents_are_not_replaced(
     refused = beam_tfr(*command)
     assert (
         refused.code,
-        "holds files of an unknown dataset, such as contents/SHA256SUMS" in refused.err,
+        "holds files of an unknown dataset, such as contents.sha256" in refused.err,
     ) == (2, True)
     assert files_of(tmp_path / "out")[SUMS] == b"mine"
     (tmp_path / "out" / SUMS).unlink()

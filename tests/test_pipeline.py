@@ -76,6 +76,7 @@ def test_every_photo_is_a_record_with_its_own_content(
         ".sources",
         "README.md",
         "contents",
+        "contents.sha256",
         "croissant.json",
         "d-test-00000-of-00001.tfrecord.gz",
         "d-train-00000-of-00002.tfrecord.gz",
@@ -394,12 +395,13 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
     assert (
         beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
     )
-    names = ["SHA256SUMS", *(f"out-train-0000{i}-of-00002.parquet" for i in range(2))]
+    names = [f"out-train-0000{i}-of-00002.parquet" for i in range(2)]
     assert sorted(path.name for path in (output / "contents").iterdir()) == names
     assert sorted(path.name for path in output.iterdir()) == [
         ".sources",
         "README.md",
         "contents",
+        "contents.sha256",
         "croissant.json",
         "manifest.json",
         "notes.txt",

@@ -361,7 +361,7 @@ def test_a_dataset_is_replaced_with_all_its_files(tmp_path: Path) -> None:
     names = {shard.file for split in published.splits.values() for shard in split.shards}
     assert {*files_of(tmp_path)} == {
         *names,
-        *("README.md", "croissant.json", "schema.pbtxt"),
+        *("README.md", "croissant.json", "schema.pbtxt", "contents.sha256"),
         *("manifest.json", "rejects.jsonl", "notes.txt"),
     }
 

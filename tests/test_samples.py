@@ -306,7 +306,7 @@ def test_masks_in_tfrecords_are_never_a_path(beam_tfr: Convert, tmp_path: Path) 
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
-        "t/00000001": ("bad-value", "its mask, a PNG, cannot identify image file")
+        "t/00000001": ("bad-value", "its mask is no image; it must be a PNG")
     }
 
 

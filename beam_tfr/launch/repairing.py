@@ -160,7 +160,7 @@ def _choose_repair(
 def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
     """Writes the broken files again that are no shards.
 
-    With shards, also SHA256SUMS and the files for other programs: another version may write other
+    With shards, also `SUMS_FILE` and the files for other programs: another version may write other
     contents.
     """
     broken = damage.other_files
@@ -181,7 +181,7 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
 
 
 def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Name -> content of the files for other programs, and of SHA256SUMS."""
+    """Name -> content of the files for other programs, and of `SUMS_FILE`."""
     metadata = publish.build_metadata(dataset)
     contents = [contents_name(task.entry.file) for task in list_tasks(dataset)]
     checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]

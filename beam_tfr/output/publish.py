@@ -241,12 +241,12 @@ def build_metadata(dataset: Manifest) -> dict[str, bytes]:
 
 
 def format_checksums(contents: Iterable[tuple[str, str]], metadata: Mapping[str, bytes]) -> bytes:
-    """The content of SHA256SUMS.
+    """The content of `SUMS_FILE`.
 
     Args:
         contents: (name, SHA-256) of the contents of each shard.
         metadata: from `build_metadata`.
     """
-    lines = [f"{sha256}  {name.rpartition('/')[2]}\n" for name, sha256 in contents]
-    lines += [f"{sha256_hex(data)}  ../{name}\n" for name, data in metadata.items()]
+    lines = [f"{sha256}  {name}\n" for name, sha256 in contents]
+    lines += [f"{sha256_hex(data)}  {name}\n" for name, data in metadata.items()]
     return "".join(lines).encode()

@@ -332,7 +332,7 @@ def list_dataset(output: str) -> list[Entry]:
 
 
 def name_in_dataset(output: str, entry: Entry) -> str:
-    """The name of a file of a dataset: `labels.txt`, `contents/SHA256SUMS`."""
+    """The name of a file of a dataset: `labels.txt`, `contents/NAME.parquet`."""
     return entry.path.removeprefix(join(output, ""))
 
 

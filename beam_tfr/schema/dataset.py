@@ -13,7 +13,9 @@ MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
-SUMS_FILE = f"{CONTENTS_FOLDER}/SHA256SUMS"  # of them, as `sha256sum --check` reads it
+# Their SHA-256, as `sha256sum --check` reads it; not in their folder, of which readers of Parquet
+# take each file for a table.
+SUMS_FILE = "contents.sha256"
 REMOVED_FILE = (
     "removed.txt"  # hashes of what was taken down; stays whatever is written into the folder
 )

@@ -90,9 +90,7 @@ def _is_card_of_user(path: str, file: str) -> bool:
 
 
 def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
-    """Yields the problems of SHA256SUMS, and of the files that it names.
-
-    The files that SHA256SUMS names are for other programs.
+    """Yields the problems of `SUMS_FILE`, and of the files for other programs that it names.
 
     Raises:
         OSError: it cannot be read.
@@ -100,11 +98,10 @@ def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
     sums = read_sums(manifest.folder)
     metadata = dict[str, str]()
     for file in dataset.METADATA_FILES:
-        sha256 = sums.pop(f"../{file}", None)
+        sha256 = sums.pop(file, None)
         if sha256 is not None:
             metadata[file] = sha256
-    contents = {os.path.basename(path) for path in _list_contents(manifest)}
-    if sums.keys() != contents:
+    if sums.keys() != {*_list_contents(manifest)}:
         message = "it does not name the contents of each shard, and nothing else"
         yield Problem(ProblemKind.DAMAGED, dataset.SUMS_FILE, message)
     yield from _find_differing(manifest, metadata)

@@ -19,7 +19,7 @@ from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records.contents import ContentsColumn, contents_row, need_pyarrow
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, max_record_bytes_in
-from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, SUMS_FILE, RecordsDigest
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name, shard_number
 from beam_tfr.schema.untrusted import quote
@@ -29,13 +29,11 @@ from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 _ROWS = 1024  # of contents, that are Python objects at a time
-_SUM = re.compile(rb"([0-9a-f]{64})  ((?:\.\./)?[^/\n]+)\n")
+_SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.encode())
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """The SHA-256 of each file that SHA256SUMS names.
-
-    By its path from the folder `contents`. Empty if SHA256SUMS is damaged.
+    """The SHA-256 of each file that `SUMS_FILE` names; empty if it is damaged.
 
     Raises:
         OSError: it cannot be read.
@@ -84,7 +82,7 @@ class ContentsCheck:
         return ShardContents(self._dataset, result.task, table, self._columns)
 
     def _check_sum(self, name: str) -> None:
-        """Compares contents with SHA256SUMS.
+        """Compares contents with `SUMS_FILE`.
 
         If that is missing or damaged, nothing is compared: this is a problem of its own.
 
@@ -93,7 +91,7 @@ class ContentsCheck:
             OSError: the contents cannot be read.
         """
         sha256 = storage.sha256(storage.join(self._dataset.folder, name))
-        stated = self._sums.get(name.rpartition("/")[2])
+        stated = self._sums.get(name)
         if not self._sums or stated == sha256:
             return
         if stated is None:

@@ -141,13 +141,11 @@ def _expected(data: bytes) -> dict[str, str]:
     }  # `write_shard` writes equal bytes
     expected["rejects.jsonl"] = fields["rejects"]["sha256"]
     sums = "".join(
-        f"{expected[name]}  {name[9:]}\n"
-        for name in sorted(expected)
-        if name.startswith("contents/")
+        f"{expected[name]}  {name}\n" for name in sorted(expected) if name.startswith("contents/")
     )
     for name, of in metadata_files(parse_manifest(data, "")).items():
         expected[name] = sha256_hex(of)
-        sums += f"{expected[name]}  ../{name}\n"
+        sums += f"{expected[name]}  {name}\n"
     return expected | {SUMS_FILE: sha256_hex(sums.encode())}
 
 
