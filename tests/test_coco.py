@@ -103,6 +103,12 @@ def test_names_without_an_extension_are_found(tmp_path: Path) -> None:
     assert sorted(records(tmp_path / "d")) == ["1.png", "2.png"]
 
 
+def test_whole_paths_of_another_machine_are_found(tmp_path: Path) -> None:
+    write_picture(tmp_path / "train/3.png", 3)
+    convert(tmp_path, coco("/content/data/1.png", "2.png", "/content/train/3.png"))
+    assert sorted(records(tmp_path / "d")) == ["1.png", "2.png", "train/3.png"]
+
+
 # Files without objects
 
 
@@ -261,6 +267,31 @@ def test_python_writes_nan(tmp_path: Path) -> None:
     first, second, third = rows(content)
     assert (first["image/object/area"], second["file"]) == ([300], "NaN of 2.png")
     assert isinstance(third["box"][0], BadCell)
+
+
+def test_of_files_with_an_image_each_a_cut_one_is_a_reject(tmp_path: Path) -> None:
+    for number in range(1, 4):
+        write_picture(tmp_path / f"{number}.png", number)
+        text = json.dumps(coco(f"{number}.png"))
+        (tmp_path / f"{number}.json").write_text(text[:60] if number == 1 else text)
+    options = {"resize": "none", "progress": False, "output": tmp_path / "d"}
+    done = beam_tfr.convert(table=tmp_path / "*.json", max_rejects=1, **options)
+    assert (done.counts["matched"], done.counts["rejected"]) == (3, {"bad-value": 1})
+    assert "1.json: cannot be read as COCO" in (tmp_path / "d/rejects.jsonl").read_text()
+
+
+def test_of_files_with_many_images_a_cut_one_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text(json.dumps(coco("1.png"))[:60])
+    (tmp_path / "2.json").write_text(json.dumps(coco("2.png", "3.png")))
+    with pytest.raises(DataError, match=r"1\.json`: cannot be read as COCO"):
+        beam_tfr.convert(table=tmp_path / "*.json", output=tmp_path / "d", progress=False)
+
+
+def test_json_may_be_utf_16() -> None:
+    content = coco("1.png")
+    content["categories"][0]["name"] = "狗"
+    data = json.dumps(content, ensure_ascii=False).encode("utf-16")
+    assert [row["class"] for row in rows(data)] == [["狗"]]
 
 
 # Files of which several are wrong

@@ -17,6 +17,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.paths import resolve_path
 
+_MOST_NAMES = 500_000  # held at a time, about 300 bytes each
 _NO_FOLDERS = ("", ".", "..")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -37,7 +38,7 @@ class ImageName(str):
 
 
 class ImageFinder:
-    """Finds the files of image names; lists each folder at most once.
+    """Finds the files of image names; lists each folder once, or again after many others.
 
     On a disk, no folder is listed while files have the names that are written.
     """
@@ -77,7 +78,7 @@ class ImageFinder:
         if not storage.is_remote(path):
             return os.path.lexists(path)
         folder, _, name = path.rpartition("/")
-        return name in self._list(folder).names
+        return self._list(folder).has(name)
 
     def _list(self, folder: str) -> "_Folder":
         if folder not in self._folders:
@@ -85,6 +86,8 @@ class ImageFinder:
                 names = storage.list_folder(folder)
             except OSError as error:
                 raise UsageError(f"{folder} cannot be listed: {error.strerror}") from error
+            if sum(known.num_names for known in self._folders.values()) > _MOST_NAMES:
+                self._folders.clear()
             self._folders[folder] = _Folder(names)
         return self._folders[folder]
 
@@ -101,31 +104,28 @@ def _list_places(name: ImageName, base: str) -> Iterator[str]:
 
 
 class _Folder:
-    """The files in a folder, by what their names have in common with others.
-
-    Attributes:
-        names: their names.
-    """
+    """The files in a folder, by their stems in lower case."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.names = frozenset(names)
-        self._by_name = defaultdict[str, list[str]](list)
+        self.num_names = len(names)
         self._by_stem = defaultdict[str, list[str]](list)
         for name in names:
-            folded = _fold(name)
-            self._by_name[folded].append(name)
-            stem = _stem_of_image(folded)
-            if stem is not None:
-                self._by_stem[stem].append(name)
+            self._by_stem[_stem_of(_fold(name))].append(name)
+
+    def has(self, name: str) -> bool:
+        return name in self._by_stem.get(_stem_of(_fold(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
         """The names that are this one in other case; or else images of the same stem."""
         folded = _fold(name)
-        same = self._by_name.get(folded)
+        stem = _stem_of(folded)
+        relatives = self._by_stem.get(stem, [])
+        same = [relative for relative in relatives if _fold(relative) == folded]
         if same:
             return same
-        stem = _stem_of_image(folded)
-        return self._by_stem.get(folded, []) + self._by_stem.get(stem or "", [])
+        if stem != folded:
+            relatives = relatives + self._by_stem.get(folded, [])  # of 1.jpg.png for 1.jpg
+        return [relative for relative in relatives if _is_image(relative)]
 
 
 def _fold(name: str) -> str:
@@ -133,7 +133,11 @@ def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _stem_of_image(name: str) -> str | None:
-    """A name without the extension of an image; None if it has none."""
+def _stem_of(name: str) -> str:
+    """A name in lower case without the extension of an image, if it has one."""
     stem, _, extension = name.rpartition(".")
-    return stem if extension in FORMAT_OF else None
+    return stem if extension in FORMAT_OF else name
+
+
+def _is_image(name: str) -> bool:
+    return name.rpartition(".")[2].lower() in FORMAT_OF

@@ -763,8 +763,8 @@ def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:
             if path != resolve_path(cell, base):
                 found = path.removeprefix(base)
                 yield (
-                    "where no file has the name of an image, the one with its stem is taken, such "
-                    f"as {found} for {cell}"
+                    "where no file has the name of an image, one with its stem, or without the "
+                    f"folders before it, is taken, such as {found} for {cell}"
                 )
                 return
 

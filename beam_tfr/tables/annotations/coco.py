@@ -37,7 +37,8 @@ class CocoImage(msgspec.Struct, gc=False):
         """The path of its file, or why there is none."""
         if self.file_name:
             has_extension = "." in self.file_name.rpartition("/")[2]
-            return self.file_name if has_extension else ImageName(self.file_name)
+            is_plain = has_extension and not self.file_name.startswith("/")
+            return self.file_name if is_plain else ImageName(self.file_name)
         if self.file_name is not None:
             return BadCell(f"the `file_name` of the image {self.id!r:.60} is empty")
         address = msgspec.json.decode(self.coco_url)

@@ -76,6 +76,8 @@ def read_json(_: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     data = file.read(size)  # without its size, it would need twice the memory
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = data.decode("utf-16").encode()
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         content = _decode(data)
