@@ -479,6 +479,7 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
         companions=companions,
         optional=optional,
         read_embedded=read_embedded,
+        root=source.root,
     )
 
 

@@ -868,17 +868,20 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
         references(path, tmp_path / "u.csv", features={"*": ""})
 
 
-def test_a_file_outside_of_the_root_is_an_error(
+def test_a_file_outside_of_the_root_is_a_reject(
     beam_tfr: Command, photos: Path, tmp_path: Path
 ) -> None:
-    rows = rows_of(photos)[:3]
+    rows = rows_of(photos)
     rows[2]["path"] = "../elsewhere.jpg"
     (photos / "t.csv").write_bytes(as_csv(rows))
-    run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, "--output", tmp_path / "o")
-    assert run.code == 2
+    call = ("convert", "--table", photos / "t.csv", *ROLES, "--output", tmp_path / "o")
+    run = beam_tfr(*call, "--max_rejects", 1)
+    assert run.code == 0
+    (reject,) = rejects_of(tmp_path / "o")
+    assert (reject["key"], reject["reason"]) == ("t.csv#3", "bad-value")
     assert (
-        f"t.csv, row 3 after the header: {tmp_path}/elsewhere.jpg is not below {photos}/; "
-        "give the folder" in run.err
+        f"t.csv, row 3 after the header: column 'path': {tmp_path}/elsewhere.jpg is not below "
+        f"{photos}/; if others are, give the folder" in reject["detail"]
     )
 
 

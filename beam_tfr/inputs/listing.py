@@ -326,6 +326,8 @@ def _suggest_pattern(pattern: str, option: str) -> str:
     advice = suggest_dataset(folder if is_wild(pattern) else pattern)
     if advice:
         return advice
+    if "\\" in pattern:
+        return "; a backslash separates folders on Windows only: write /"
     if not storage.is_gcs(pattern) and not os.path.isdir(folder):
         return f"; there is no folder {folder}"
     if option in OPTIONS_OF_IMAGES:

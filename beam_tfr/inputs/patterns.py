@@ -10,12 +10,14 @@ Functions that raise errors take `option`: the option or argument that the patte
 """
 
 import codecs
+import contextlib
 import functools
 import os
 import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
+from beam_tfr.inputs.spellings import list_spellings, read_address
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
@@ -270,6 +272,27 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
     return names
 
 
+def _read_pattern(line: str) -> str:
+    r"""The path or pattern in a line.
+
+    A path may be spelled as elsewhere, such as a\b.jpg, and of a pattern the slashes.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if WILDCARD.search(line):
+        return storage.check_path(line.replace("\\", "/"))
+    path = line
+    with contextlib.suppress(ValueError):  # of other addresses, which no path can have
+        path = read_address(line)
+    written = storage.check_path(path)
+    spellings = list_spellings(line)
+    if not spellings or storage.find(written):
+        return written
+    others = map(storage.check_path, spellings)
+    return next(filter(storage.find, others), written)
+
+
 def read_input_list(path: str | None) -> tuple[str, ...]:
     """Reads the patterns of a file, one per line; empty lines are skipped.
 
@@ -282,7 +305,7 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
         if not line:
             continue
         try:
-            patterns.append(storage.check_path(line))
+            patterns.append(_read_pattern(line))
         except UsageError as error:
             raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
     return tuple(patterns)

@@ -37,7 +37,7 @@ class ReadAhead:
         companions: for each image beside the images, what returns its file, which is read with the
             image.
         optional: the keys of those that an image may lack.
-        read_embedded: see `read_image`.
+        read_embedded, root: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
@@ -48,6 +48,7 @@ class ReadAhead:
     )
     optional: Container[str] = ()
     read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded
+    root: str = ""
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -101,6 +102,7 @@ class ReadAhead:
                 max_bytes=self.max_bytes,
                 cancelled=cancelled,
                 read_embedded=self.read_embedded,
+                root=self.root,
             )
         except RejectError as error:
             return error

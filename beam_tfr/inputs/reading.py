@@ -9,6 +9,7 @@ from collections.abc import Callable
 from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
 from beam_tfr.inputs.parquet import is_in_parquet, read_in_parquet
+from beam_tfr.inputs.spellings import describe_oddities
 from beam_tfr.schema.errors import RejectError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
@@ -30,6 +31,7 @@ def read_image(
     max_bytes: int = MAX_FILE_BYTES,
     cancelled: Callable[[], bool] = lambda: False,
     read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded,
+    root: str = "",
 ) -> bytes:
     """Reads one source file.
 
@@ -39,6 +41,8 @@ def read_image(
             all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
         read_embedded: reads a file that has a place.
+        root: the folder of all files of a table. While it is there, a folder below it that is not
+            is missing for good.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or
@@ -60,6 +64,9 @@ def read_image(
         detail = error.strerror or str(error)
         if file.place:
             detail += f" ({path.rpartition('/')[2]})"
+        is_missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        if is_missing and root and not file.generation:
+            raise _reject_missing(path, detail, root) from error
         raise _reject_for(error, path, detail) from error
     if not data:
         raise RejectError("empty-file", "0 bytes")
@@ -82,6 +89,22 @@ def _too_large(max_bytes: int) -> RejectError:
     return RejectError("file-too-large", f"more than {max_bytes} bytes")
 
 
+def _reject_missing(path: str, detail: str, root: str) -> RejectError:
+    """The reject for a file that was never listed, and is not there."""
+    if not storage.is_gone(path, root):
+        return _unreachable(detail)
+    folder = path.rpartition("/")[0]
+    if not storage.is_remote(path) and not storage.is_folder(folder):
+        detail += f"; there is no folder {folder}"
+    oddities = describe_oddities(path)
+    return RejectError("not-found", f"{detail}; {oddities}" if oddities else detail)
+
+
+def _unreachable(detail: str) -> RejectError:
+    detail += "; its folder is empty or cannot be listed"
+    return RejectError("unreadable", detail, may_pass=True)
+
+
 def _reject_for(error: OSError, path: str, detail: str) -> RejectError:
     """The reject for a file that could not be read.
 
@@ -93,8 +116,7 @@ def _reject_for(error: OSError, path: str, detail: str) -> RejectError:
     if isinstance(error, FileNotFoundError):
         if storage.is_gone(path):
             return RejectError("not-found", detail)
-        detail += "; its folder is empty or cannot be listed"
-        return RejectError("unreadable", detail, may_pass=True)
+        return _unreachable(detail)
     if storage.may_pass(error):
         return RejectError("unreadable", detail, may_pass=True)
     return RejectError("unusable-file", detail)

@@ -187,7 +187,7 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
     rows = survey.counts.total()
     return UsageError(
         f"none of the {rows} rows has a usable path, label and split ({columns}), "
-        f"the first is {survey.first_unfit}",
+        f"the first is {survey.first_unfit}: {survey.unfit_detail}",
         option="table",
     )
 

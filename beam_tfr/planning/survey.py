@@ -105,7 +105,7 @@ class Survey:
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend
             on their order.
         generations: the same sum with generations.
-        first_unfit: the smallest key that has no split, or empty.
+        first_unfit: the smallest key that has no split, or empty; unfit_detail: why it has none.
         folders: folder -> labelled images in it, of the first `MAX_FOLDERS`; of a table, none.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded
             reference).
@@ -123,6 +123,7 @@ class Survey:
     digest: int = 0
     generations: int = 0
     first_unfit: str = ""
+    unfit_detail: str = ""
     folders: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
@@ -131,7 +132,10 @@ class Survey:
         parsed = EncodedRef.parse_all(refs)
         self._count_classes(parsed)
         self._count_buckets(parsed)
-        self._note_unfit(to_text(ref.key) for ref in parsed if ref.split == _NO_SPLIT)
+        unfit = [ref for ref in parsed if ref.split == _NO_SPLIT]
+        if unfit:
+            first = min(unfit)
+            self._note_unfit(to_text(first.key), to_text(split_columns(first.rest)[0]))
         folders = collections.Counter[bytes]()
         for encoded, ref in zip(refs, parsed, strict=True):
             _, columns = split_columns(ref.rest)
@@ -169,9 +173,11 @@ class Survey:
         for split, split_buckets in buckets.items():
             self.buckets[split.decode()].add(split_buckets)
 
-    def _note_unfit(self, keys: Iterable[str]) -> None:
-        """Updates the smallest key without a split; empty keys are ignored."""
-        self.first_unfit = min(filter(None, (self.first_unfit, *keys)), default="")
+    def _note_unfit(self, key: str, detail: str) -> None:
+        """Updates the smallest key without a split; an empty key is ignored."""
+        if key and (not self.first_unfit or key < self.first_unfit):
+            self.first_unfit = key
+            self.unfit_detail = detail
 
     def _count_folder(self, folder: str, images: int) -> None:
         """Counts images of a folder, unless it is beyond the first `MAX_FOLDERS`."""
@@ -193,7 +199,7 @@ class Survey:
             self.buckets[split].merge(buckets)
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
-        self._note_unfit([other.first_unfit])
+        self._note_unfit(other.first_unfit, other.unfit_detail)
         for folder, images in other.folders.items():
             self._count_folder(folder, images)
         for candidate in other.sample:

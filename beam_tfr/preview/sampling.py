@@ -121,7 +121,7 @@ def list_references(
     """All references of a conversion, in any order; `skipped` counts skipped files.
 
     Raises:
-        UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
+        UsageError: a pattern matches nothing or cannot be listed.
         DataError: a table is damaged.
     """
     match source.origin:

@@ -183,13 +183,13 @@ def may_pass(error: OSError) -> bool:
     return error.errno not in _CERTAIN_ERRORS
 
 
-def is_gone(path: str) -> bool:
-    """True if a file that was not found is certainly deleted.
+def is_gone(path: str, root: str = "") -> bool:
+    """True if a file that was not found is certainly not there.
 
     It is if its folder contains other files, or its bucket responds. A missing or empty folder may
-    be an unmounted disk.
+    be an unmounted disk, unless a folder above it, up to a root, contains other files.
     """
-    return backend_of(path).is_gone(path)
+    return backend_of(path).is_gone(path, root)
 
 
 def open_binary(path: str) -> IO[bytes]:

@@ -68,9 +68,13 @@ class DiskBackend(Backend):
             return None
         return Entry(path, status.st_size, status.st_mtime_ns)
 
-    def is_gone(self, path: str) -> bool:
+    def is_gone(self, path: str, root: str) -> bool:
         path = os.path.realpath(path)  # the target of a link may be on another disk
-        with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
+        top = os.path.join(os.path.realpath(root), "") if root else path
+        folder = os.path.dirname(path)
+        while folder.startswith(top) and not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
             return any(entries) and not os.path.lexists(path)
         return False
 

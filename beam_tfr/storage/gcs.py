@@ -90,7 +90,7 @@ class GcsBackend(Backend):
             blob = bucket(bucket_name).get_blob(name, retry=retrying())
         return None if blob is None else _entry_of(path, blob._properties)
 
-    def is_gone(self, path: str) -> bool:
+    def is_gone(self, path: str, root: str) -> bool:
         bucket_name, name = split_gcs(path)
         with contextlib.suppress(OSError), named_errors(path, "list"):
             options = {"max_results": 1, "fields": "items(name)", "retry": retrying()}

@@ -1,21 +1,23 @@
-"""Finds images whose names in annotations are not quite those of their files.
+"""Finds files whose paths in tables are not quite those that are written.
 
-Programs write names without an extension, with that of another format, in other case, with a folder
-before them, or with their whole path on another machine.
+Backslashes, percent escapes and blanks may be meant otherwise. In annotations, programs write names
+without an extension, with that of another format, in other case, with a folder before them, or with
+their whole path on another machine.
 """
 
+import contextlib
 import os
 import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 from beam_tfr import storage
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
-from beam_tfr.tables.paths import resolve_path
+from beam_tfr.tables.paths import list_other_paths, resolve_path
 
 _MOST_NAMES = 500_000  # held at a time, about 300 bytes each
 _NO_FOLDERS = ("", ".", "..")
@@ -49,19 +51,31 @@ class ImageFinder:
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()  # what was listed stays where it was
 
-    def find(self, name: ImageName, base: str) -> str:
-        """The path of the image that a name means, as it is written if there is none.
+    def find(self, cell: Any, base: str, table: str = "") -> str:
+        """The path of the file that a cell means, as it is written if there is none.
 
         Args:
-            name: the name.
-            base: the folder that relative names start from, with a trailing slash.
+            cell: a path, or the name of an image in annotations.
+            base: the folder that it is relative to, with a trailing slash.
+            table: the table, from whose folder a path with .. may start.
 
         Raises:
             ValueError: it is no path, or several images could be meant.
             UsageError: a folder cannot be listed.
         """
-        written = resolve_path(name, base)
-        places = [written, *_list_places(name, base)]
+        path = resolve_path(cell, base)
+        if isinstance(cell, ImageName):
+            return self._find_image(cell, base, path)
+        others = list_other_paths(cell, base, table)
+        if others:
+            path = self._choose([path, *others])
+        if cell.startswith("~/") and not self._exists(path):
+            raise ValueError(f"{cell!r:.200} is {path} here, and there is no such file")
+        return path
+
+    def _find_image(self, name: ImageName, base: str, written: str) -> str:
+        """The path of the image that a name means; as written if there is none."""
+        places = [written, *list_other_paths(name, base), *_list_places(name, base)]
         for path in places:
             if self._exists(path):
                 return path
@@ -73,6 +87,12 @@ class ImageFinder:
             if similar:
                 return f"{folder}/{similar[0]}"
         return written
+
+    def _choose(self, paths: Sequence[str]) -> str:
+        """The first path with a file; the first of all if none has, or a folder is closed."""
+        with contextlib.suppress(UsageError):
+            return next(filter(self._exists, paths), paths[0])
+        return paths[0]
 
     def _exists(self, path: str) -> bool:
         if not storage.is_remote(path):

@@ -73,7 +73,7 @@ from beam_tfr.tables.joining import (
     join_first_rows,
 )
 from beam_tfr.tables.names import NameColumn
-from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.roles import split_labels
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
@@ -753,18 +753,19 @@ def _warn_of_texts(
 
 
 def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:
-    """Yields a line about names of images that are not those of their files."""
+    """Yields a line about paths and names of images that are not those of their files."""
     finder = ImageFinder()
     for cell in cells:
-        if not isinstance(cell, ImageName):
+        if not isinstance(cell, str):
             continue
         with contextlib.suppress(ValueError):
+            written = resolve_path(cell, base)
             path = finder.find(cell, base)
-            if path != resolve_path(cell, base):
-                found = path.removeprefix(base)
+            if path != written:
                 yield (
-                    "where no file has the name of an image, one with its stem, or without the "
-                    f"folders before it, is taken, such as {found} for {cell}"
+                    "where no file is at the path that is written, one with other slashes or "
+                    "spaces, with its stem, or without the folders before it, is taken, such as "
+                    f"{path.removeprefix(base)} for {cell}"
                 )
                 return
 
@@ -774,7 +775,7 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
 
     If a path is relative, the folder of the tables.
 
-    A later row outside this folder is an error, so the number of rows read here never changes the
+    A later row outside this folder is a reject, so the number of rows read here never changes the
     keys.
     """
     paths = []
@@ -783,7 +784,7 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
             path = resolve_path(uri, folder)
         except ValueError:
             continue
-        if not uri.startswith(("/", storage.GCS)):
+        if not is_absolute(read_path(uri)):
             return folder
         if isinstance(uri, ImageName) and not storage.find(path):
             return folder  # a path on another machine

@@ -1,11 +1,16 @@
-"""Paths and names in the cells of tables."""
+"""Paths in the cells of tables."""
 
+import contextlib
 import os
 import posixpath
+import re
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.features.cells import check_cell, is_missing
+from beam_tfr.inputs.spellings import list_spellings, read_address
+
+_HOME = re.compile(r"~[^/]*/")
 
 
 def read_text(cell: Any, what: str = "path") -> str:
@@ -28,6 +33,23 @@ def read_text(cell: Any, what: str = "path") -> str:
     return cell
 
 
+def read_path(cell: Any) -> str:
+    """The path in a cell, which may be relative; `file:` and `~/` become absolute ones.
+
+    Raises:
+        ValueError: the cell is not a path.
+    """
+    path = read_text(cell)
+    if ":" in path:
+        return read_address(path)
+    return os.path.expanduser(path) if _HOME.match(path) else path
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path starts from no folder of a table."""
+    return path.startswith(("/", storage.GCS))
+
+
 def resolve_path(cell: Any, base: str) -> str:
     """The path of the file that a cell names.
 
@@ -38,17 +60,34 @@ def resolve_path(cell: Any, base: str) -> str:
     Raises:
         ValueError: the cell is not a path.
     """
-    path = read_text(cell)
+    path = read_path(cell)
     if storage.is_gcs(path):
         if not all(path[len(storage.GCS) :].partition("/")):
             raise ValueError(f"{path!r:.100} has no object name; it must be gs://BUCKET/NAME")
         return path
-    if "://" in path:
-        raise ValueError(f"{path!r:.100}: only local paths and gs:// are read")
     if storage.is_gcs(base) and not path.startswith("/"):
         name = f"{base[len(storage.GCS) :]}{path}"
         return storage.GCS + (posixpath.normpath(name) if ".." in path.split("/") else name)
     return os.path.normpath(os.path.join(base, path))
+
+
+def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
+    """The paths that a cell may mean too, if no file is where it says; none for most.
+
+    Args:
+        cell: a path, maybe with backslashes, percent escapes or blanks around it.
+        base: the folder that it is relative to, with a trailing slash.
+        table: the table, from whose folder a path with .. may start.
+    """
+    spellings = list_spellings(cell)
+    bases = [base]
+    if table and ".." in cell:
+        bases.append(folder_of(table))
+    paths = []
+    for spelling in [cell, *spellings] if len(bases) > 1 else spellings:
+        with contextlib.suppress(ValueError):
+            paths += [resolve_path(spelling, folder) for folder in bases]
+    return paths
 
 
 def folder_of(path: str) -> str:

@@ -21,12 +21,12 @@ from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.base import name_row, table_error
+from beam_tfr.tables.base import name_row
 from beam_tfr.tables.formats import split_suffix
-from beam_tfr.tables.image_names import ImageFinder, ImageName
+from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.image_sets import name_of_image, read_image_sets
 from beam_tfr.tables.names import NameColumn, read_single_name
-from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.places import split_of_place
 
 
@@ -82,9 +82,7 @@ class TableRow:
         """
         if isinstance(cell, storage.Entry):
             return cell
-        if isinstance(cell, ImageName):
-            return storage.Entry(self.finder.find(cell, self.base), 0, 0)
-        return storage.Entry(resolve_path(cell, self.base), 0, 0)
+        return storage.Entry(self.finder.find(cell, self.base, self.path), 0, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,10 +130,9 @@ class FileRole(Role):
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         file = row.find_file(row.cells[self.column])
         if not file.path.startswith(self.root):
-            raise table_error(
-                name_row(row.path, row.number),
-                f"{file.path} is not below {self.root}; give the folder that contains all files "
-                "as `image_root=`",
+            raise ValueError(
+                f"{file.path} is not below {self.root}; if others are, give the folder that "
+                "contains all files as `image_root=`"
             )
         ref = ref._replace(
             key=file.path[len(self.root) :],

@@ -143,8 +143,8 @@ class Tables:
             skipped: counts files in it that belong to no row.
 
         Raises:
-            UsageError: a row names a file outside of `root`.
-            DataError: the table is damaged. Both name the row.
+            UsageError: a folder cannot be listed in which files are looked for.
+            DataError: the table is damaged; names the row.
         """
         columns = self.columns
         name = path[len(self.folder) :]

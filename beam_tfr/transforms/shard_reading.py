@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import errno
+import os
 from collections.abc import Collection, Container, Generator, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
@@ -13,6 +15,17 @@ from beam_tfr.schema.plan import MOST_CAUSES, Unfinished
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 _MISSED_REASONS = ("not-found", "unreadable")
+_FORBIDDEN = os.strerror(errno.EACCES)
+
+
+_GONE = "the source seems to be gone: {number} files in a row cannot be read"
+_MISSING = "{number} files in a row do not exist, while others beside or above them do"
+_CLOSED = "{number} files in a row may not be read"
+_CURES = {
+    _GONE: "When it is back",
+    _MISSING: "When their paths are corrected, or what these start from (`image_root=`)",
+    _CLOSED: "When this is allowed",
+}
 
 
 class MissedReads:
@@ -25,24 +38,35 @@ class MissedReads:
     def __init__(self, *, accept_unreadable: bool) -> None:
         self._accept_unreadable = accept_unreadable
         self._number = 0
+        self._problems = set[str]()  # what is wrong with these
 
     def add(self, uri: str, content: FileContent) -> None:
         """Takes the result of a read.
 
         Raises:
-            RunError: the source seems to be gone.
+            RunError: so many failed in a row.
         """
         if not isinstance(content, RejectError) or content.reason not in _MISSED_REASONS:
             self._number = 0
+            self._problems.clear()
             return
         self._number += 1
+        self._problems.add(_problem_of(content))
         if self._number >= MOST_MISSED and not self._accept_unreadable:
+            problem = _GONE if len(self._problems) > 1 else self._problems.pop()
             raise RunError(
-                f"the source seems to be gone: {self._number} files in a row cannot be read, the "
-                f"last is {uri}: {content.detail}. Nothing is published. When it is back, run the "
-                "same command again: it resumes from the finished shards. `accept_unreadable=` "
-                "continues, and rejects what cannot be read"
+                f"{problem.format(number=self._number)}, the last is {uri}: {content.detail}. "
+                f"Nothing is published. {_CURES[problem]}, run the same command again: it resumes "
+                "from the finished shards. `accept_unreadable=` continues, and rejects what cannot "
+                "be read"
             )
+
+
+def _problem_of(error: RejectError) -> str:
+    """What is wrong with a source of which a file cannot be read."""
+    if error.reason == "not-found":
+        return _MISSING
+    return _CLOSED if error.detail.startswith(_FORBIDDEN) else _GONE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
+from beam_tfr.inputs.spellings import choose_spelling
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
 from beam_tfr.tables.annotations.yolo_files import YoloImage
@@ -205,7 +206,7 @@ def _resolve_lines(
             if reading.num_dropped:
                 image = reading.resolve(lines[0])
                 say(f"{path} names images elsewhere: {lines[0]} is read as {image}")
-            return [reading.resolve(line) for line in lines]
+            return [choose_spelling(reading.resolve(line)) for line in lines]
     return [_join(folder, line) for line in lines]
 
 

@@ -1,0 +1,86 @@
+"""Paths that are spelled as elsewhere: on Windows, in addresses, with blanks around them.
+
+A file that has the name as it is written always comes first.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from beam_tfr import storage
+
+# file:/1.jpg, file:///1.jpg, file://localhost/1.jpg
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(?P<path>/(?!/).*)", re.DOTALL | re.IGNORECASE)
+_DATA = re.compile(r"data:[\w/+.-]*[;,]", re.IGNORECASE)
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+_ODD = re.compile(rf"\\|{_ESCAPE.pattern}|^\s|\s\Z")
+# What a path has -> what to say if there is no such file.
+_ODDITIES = {
+    r"(^|/)[A-Za-z]:[/\\]": "it begins with a drive of Windows",
+    r"\\": "a backslash separates folders on Windows only",
+    _ESCAPE.pattern: "it has percent escapes, as in addresses",
+    r"(^|/)\s|\s(/|\Z)": "it begins or ends with a space",
+    r"(^|/)~": "~ stands for no home folder",
+    r"\$\w|\$\{": "variables such as $HOME are not replaced",
+    r"(^|/)[^./]+\Z": "its name has no extension",
+}
+
+
+def read_address(path: str) -> str:
+    """The path that an address means, of gs:// or file:, or a path that is none.
+
+    Raises:
+        ValueError: it is another address.
+    """
+    address = path.lstrip()
+    if storage.is_gcs(address):
+        return address
+    file = _FILE.match(address)
+    if file:
+        return unquote(file["path"])
+    if _DATA.match(address):
+        raise ValueError(f"{path!r:.60} is an image itself, and only paths are read: write a file")
+    if "://" in address:
+        raise ValueError(f"{address!r:.200}: only local paths and gs:// are read")
+    return path
+
+
+def _change_slashes(path: str) -> str:
+    return path.replace("\\", "/")
+
+
+_CHANGES: tuple[Callable[[str], str], ...] = (str.strip, _change_slashes, unquote)
+
+
+def list_spellings(path: str) -> list[str]:
+    r"""Other paths that a path may mean; none for most.
+
+    ` a\b%20c.jpg` may mean `a/b c.jpg`, or any that is changed in part.
+    """
+    if not _ODD.search(path):
+        return []
+    spellings = [path]
+    for change in _CHANGES:
+        spellings += map(change, spellings[:])
+    others = dict.fromkeys(spellings[1:])
+    return [other for other in others if other not in ("", path) and "\0" not in other]
+
+
+def choose_spelling(path: str) -> str:
+    """The path itself, unless no file is there but at another that it may mean."""
+    spellings = list_spellings(path)
+    if not spellings or storage.find(path):
+        return path
+    return next(filter(storage.find, spellings), path)
+
+
+def describe_oddities(path: str) -> str:
+    """What may be wrong with a path at which there is no file; empty if nothing is seen."""
+    oddities = [text for regex, text in _compile_oddities() if regex.search(path)]
+    return "; ".join(oddities)
+
+
+@functools.cache
+def _compile_oddities() -> list[tuple[re.Pattern[str], str]]:
+    return [(re.compile(regex), text) for regex, text in _ODDITIES.items()]

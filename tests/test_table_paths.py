@@ -1,0 +1,192 @@
+"""Paths in tables and lists that are spelled as elsewhere, and rows whose files are not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beam_tfr
+from beam_tfr import storage
+from beam_tfr.inputs.patterns import read_input_list
+from beam_tfr.inputs.spellings import list_spellings
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.rows import Tables
+from tests.conftest import Run
+from tests.image_tables import JPEG
+
+Command = Callable[..., Run]
+
+
+def opened(path: Path | str, **options: Any) -> Tables:
+    checked = ConvertOptions(table=(path,), output="/o", uri_column="path", **options)
+    return open_tables(find_content(checked))
+
+
+def write_table(path: Path, *cells: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"path": cell}) + "\n" for cell in cells))
+    return path
+
+
+def read(folder: Path, *cells: str, **options: Any) -> list[ImageRef]:
+    tables = opened(write_table(folder / "t.jsonl", *cells), **options)
+    return [*tables.read(tables.files[0])]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("images/1.jpg", "images/a b.jpg", "2.jpg", "really\\3.jpg", "really/3.jpg"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(JPEG)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("cell", "key"),
+    [
+        ("images/1.jpg", "images/1.jpg"),
+        ("images\\1.jpg", "images/1.jpg"),
+        (".\\images\\1.jpg", "images/1.jpg"),
+        ("really\\3.jpg", "really\\3.jpg"),
+        ("images/a%20b.jpg", "images/a b.jpg"),
+        ("images\\a%20b.jpg ", "images/a b.jpg"),
+        (" 2.jpg\n", "2.jpg"),
+        ("other\\..\\2.jpg", "2.jpg"),
+        ("images\\9.jpg", "images\\9.jpg"),
+        ("$HOME/1.jpg", "$HOME/1.jpg"),
+    ],
+)
+def test_the_file_is_found_that_a_path_means(folder: Path, cell: str, key: str) -> None:
+    (ref, plain) = read(folder, cell, "other.jpg")
+    assert (ref.key, ref.reason, plain.key) == (key, "", "other.jpg")
+
+
+def test_another_file_than_the_one_that_is_written_is_told(folder: Path) -> None:
+    tables = opened(write_table(folder / "t.jsonl", "2.jpg", "images\\1.jpg"))
+    (warning,) = tables.warnings
+    assert "images/1.jpg for images\\1.jpg" in warning
+    assert not opened(write_table(folder / "t.jsonl", "2.jpg", "really\\3.jpg")).warnings
+
+
+def test_a_path_that_leads_up_starts_from_the_table_too(folder: Path) -> None:
+    for cell in ("..\\images\\1.jpg", "../images/1.jpg"):
+        (ref,) = read(folder / "tables", cell, image_root=str(folder))
+        assert ref.key == "images/1.jpg"
+
+
+@pytest.mark.parametrize("start", ["file://", "file://localhost", "file:", "FILE://", " file://"])
+def test_addresses_of_files(folder: Path, start: str) -> None:
+    cells = (f"{start}{folder}/images/a%20b.jpg", f"{folder}/2.jpg")
+    assert [ref.key for ref in read(folder, *cells)] == ["images/a b.jpg", "2.jpg"]
+
+
+def test_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    assert [ref.key for ref in read(folder, "~/2.jpg", "~/images/1.jpg")] == [
+        "2.jpg",
+        "images/1.jpg",
+    ]
+    (_, ref) = read(folder, "~/2.jpg", "~/9.jpg")
+    assert ref.reason == "bad-value"
+    assert f"'~/9.jpg' is {folder}/9.jpg here" in ref.detail
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ("http://example.org/1.jpg", "'http://example.org/1.jpg': only local paths and gs://"),
+        ("s3://bucket/1.jpg", "only local paths and gs://"),
+        ("file://server/1.jpg", "'file://server/1.jpg': only local paths"),
+        ("data:image/jpeg;base64,/9j/4AAQ", "is an image itself"),
+        ("/elsewhere/1.jpg", "/elsewhere/1.jpg is not below "),
+        ("../1.jpg", "/1.jpg is not below "),
+        ("gs://b/1.jpg", "gs://b/1.jpg is not below "),
+    ],
+)
+def test_a_path_that_cannot_be_used_costs_its_row(folder: Path, cell: str, problem: str) -> None:
+    (ref, other) = read(folder, cell, "2.jpg")
+    assert (ref.reason, other.reason) == ("bad-value", "")
+    assert problem in ref.detail
+    table = write_table(folder / "t.jsonl", cell)
+    if cell.startswith(("http", "data")):
+        with pytest.raises(UsageError, match=r"none of the 1 rows .* t\.jsonl#1: .*only "):
+            beam_tfr.convert(table=table, uri_column="path", output=folder / "out", progress=False)
+
+
+def test_paths_on_gs(gcs: str) -> None:
+    for name in ("images/1.jpg", "images/a b.jpg", "images/real%20.jpg"):
+        storage.write_bytes(f"{gcs}/{name}", JPEG, scratch="")
+    cells = ("images\\1.jpg", f"{gcs}/images/a%20b.jpg", "images/real%20.jpg", "images/no%20.jpg")
+    rows = "".join(json.dumps({"path": cell}) + "\n" for cell in cells)
+    storage.write_bytes(f"{gcs}/t.jsonl", rows.encode(), scratch="")
+    keys = [ref.key for ref in opened(f"{gcs}/t.jsonl").read(f"{gcs}/t.jsonl")]
+    assert keys == ["images/1.jpg", "images/a b.jpg", "images/real%20.jpg", "images/no%20.jpg"]
+
+
+def test_lines_of_a_list(folder: Path) -> None:
+    lines = (
+        f"{folder}\\images\\1.jpg",
+        f"{folder}/really\\3.jpg",
+        f"file://{folder}/images/a%20b.jpg",
+        f"{folder}\\images\\*.jpg",
+        f"{folder}/2.jpg ",
+        f"{folder}\\9.jpg",
+    )
+    (folder / "list.txt").write_text("\n".join(lines))
+    names = [path.removeprefix(f"{folder}/") for path in read_input_list(f"{folder}/list.txt")]
+    assert names[:5] == ["images/1.jpg", "really\\3.jpg", "images/a b.jpg", "images/*.jpg", "2.jpg"]
+    with pytest.raises(UsageError, match="a backslash separates folders on Windows only"):
+        beam_tfr.plan(input=names[5:], output=folder / "out")
+
+
+@given(st.text("a/.", min_size=1))
+def test_a_plain_path_has_one_spelling(path: str) -> None:
+    assert list_spellings(path) == []
+
+
+def test_files_that_are_not_there_are_rejects_with_what_is_odd(
+    beam_tfr: Command, folder: Path
+) -> None:
+    cells = {
+        "C:\\data\\1.jpg": "a backslash separates folders on Windows only",
+        "$HOME/1.jpg": "variables such as $HOME are not replaced",
+        "nowhere/1.jpg": f"there is no folder {folder}/nowhere",
+        "2.jpg/1.jpg": f"there is no folder {folder}/2.jpg",
+        "images/1": "its name has no extension",
+        "images/ 9.jpg": "it begins or ends with a space",
+        "images/%41%42.jpg": "it has percent escapes",
+    }
+    table = write_table(folder / "t.jsonl", "2.jpg", *cells)
+    call = ("convert", "--table", table, "--uri_column", "path", "--output", folder / "out")
+    run = beam_tfr(*call, "--max_rejects", len(cells), "--json")
+    assert run.json["rejected"] == {"not-found": len(cells)}
+    lines = (folder / "out/rejects.jsonl").read_text().splitlines()
+    rejects = {reject["key"]: reject["detail"] for reject in map(json.loads, lines)}
+    assert rejects.keys() == cells.keys()
+    for key, detail in cells.items():
+        assert detail in rejects[key]
+
+
+def test_many_files_that_do_not_exist_are_no_source_that_is_gone(folder: Path) -> None:
+    cells = [f"images/{number}" for number in range(120)]
+    table = write_table(folder / "t.jsonl", "2.jpg", *cells)
+    with pytest.raises(RunError, match=r"100 files in a row do not exist.*extension") as caught:
+        beam_tfr.convert(
+            table=table,
+            uri_column="path",
+            output=folder / "out",
+            num_shards=1,
+            max_rejects=1.0,
+            progress=False,
+        )
+    assert "seems to be gone" not in str(caught.value)
