@@ -493,7 +493,9 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
     if source.encoding in IMAGE_ENCODINGS:
         companions = _features_of(source).companions
         image_options = dataclasses.replace(
-            options.restricted_to(ImageOptions), resize=source.plan.options["resize"]
+            options.restricted_to(ImageOptions),
+            encoding=source.encoding,
+            resize=source.plan.options["resize"],
         )
         return [values.ResizeImages(image_options, companions=companions)]
     return []

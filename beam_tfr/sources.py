@@ -68,7 +68,7 @@ class Input:
 
     @property
     def encoding(self) -> str:
-        """The option `encoding`; `row` if the first table shows that its rows are the records."""
+        """The option `encoding`, or what the first table shows its rows to be."""
         encoding: str = self.plan.options["encoding"]
         return encoding
 

@@ -93,7 +93,6 @@ class TableOptions(Checked):
         help="folder that paths and keys are relative to (default: the folder of the table, or "
         "the one that all paths share if none is relative)",
         kind=kinds.FOLDER,
-        only_with={"table": (), "uri_column": ()},
     )
     key_column: str = _column(
         "",

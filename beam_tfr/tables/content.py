@@ -12,6 +12,7 @@ from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.base import RowReader, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
@@ -91,6 +92,8 @@ def imply_columns(
         options = _lower_names(options, columns)
     if options.uri_column != KNOWN:
         options, warnings = imply_boxes(options, files[0], columns)
+        if options.image_root and not options.uri_column:
+            raise UsageError("`image_root=` has no effect without `uri_column=`")
         class_names = read_class_names(files[0], options.label_column)
         return TableContent(options, files, columns, class_names=class_names, warnings=warnings)
     image = _find_first(_IMAGES, columns)
