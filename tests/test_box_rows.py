@@ -214,6 +214,40 @@ def test_rows_that_contradict_each_other_are_a_reject(tmp_path: Path) -> None:
     assert "rows 1 and 3 of one image have split 'train' and 'test'" in refs["a.jpg"].detail
 
 
+def test_sizes_that_contradict_each_other_or_the_image_are_a_reject(
+    beam_tfr: Command, tmp_path: Path
+) -> None:
+    table = tmp_path / "t.csv"
+    rows = [*ROWS, ("a.jpg", "30", "40", "dog", "1", "2", "9", "9")]
+    rows += [("d.jpg", "80", "60", "cat", "1", "2", "9", "9")]
+    table.write_text(as_csv(HEADER, rows))
+    write_images(tmp_path, "a.jpg", "b.jpg", "c.jpg", "d.jpg")
+    output = tmp_path / "o"
+    run = beam_tfr(
+        "convert",
+        "--table",
+        table,
+        "--output",
+        output,
+        "--max_rejects",
+        "4",
+        "--json",
+        "--allow_empty",
+        "dog",
+    )
+    assert run.json["rejected"] == {"bad-value": 2}
+    rejects = (output / "rejects.jsonl").read_text()
+    assert "the rows 1 and 6 of one image have width '40' and '30'" in rejects
+    assert "the table says 80x60 pixels, but the image has 40x30" in rejects
+    assert "image/width" not in rejects
+
+
+def test_sizes_of_boxes_are_no_sizes_of_images(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("filename,xmin,ymin,xmax,ymax,width,height\na.jpg,5,6,25,21,20,15\n")
+    assert [feature.name for feature in opened(table).features] == ["box"]
+
+
 def test_splits_of_automl_and_columns_that_are_none(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     header = "set,path,label,xmin,ymin,,,xmax,ymax,,"
@@ -314,7 +348,9 @@ def test_a_whole_conversion_its_update_and_its_sources(beam_tfr: Command, tmp_pa
     assert np.allclose(records["a.jpg"]["image/object/bbox/xmin"], [5 / 40, 1 / 40])
     assert records["c.jpg"]["image/object/bbox/xmin"] == []
     assert read_manifest(str(output)).options["feature_columns"] == {
-        "box": "bbox[xyxy]=xmin+ymin+xmax+ymax"
+        "box": "bbox[xyxy]=xmin+ymin+xmax+ymax",
+        "image/source/width": "int64=0",
+        "image/source/height": "int64=0",
     }
     assert verify(str(output), sources=[str(table)]).ok
     table.write_text(as_csv(HEADER, ROWS[:4]))

@@ -13,6 +13,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.tables.formats import format_of, read_rows
 
 BOX = "box"  # the name of the feature that such columns become
@@ -39,6 +40,8 @@ _CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),
     *("classid", "labelid", "categoryid"),
 )
+_WIDTHS = ("width", "imagewidth", "imgwidth")
+_HEIGHTS = ("height", "imageheight", "imgheight")
 _SPLITS = ("set", "subset", "mluse")  # besides `split`, which any table may have
 _SPLIT_NAMES = {
     *("train", "training", "val", "valid", "validate", "validation", "dev", "test", "testing"),
@@ -61,6 +64,21 @@ class BoxColumns(NamedTuple):
     def declaration(self) -> str:
         """The declaration of the feature that they become."""
         return f"bbox[{self.form}]={'+'.join(self.sides)}"
+
+
+def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str, str]:
+    """The features of the size of an image -> the columns with it; none without both.
+
+    Args:
+        columns: those of the table.
+        sides: those of them with the sides of boxes.
+    """
+    by_name = _by_plain_name(name for name in columns if name not in sides)
+    width = _find_name(_WIDTHS, by_name)
+    height = _find_name(_HEIGHTS, by_name)
+    if not width or not height:
+        return {}
+    return {SOURCE_WIDTH: width, SOURCE_HEIGHT: height}
 
 
 class ImpliedOptions(NamedTuple):
@@ -98,7 +116,9 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     if found is None or not uri_column or not _may_imply(options, path, columns, found):
         return ImpliedOptions(options)
     split_column = _find_name(_SPLITS, by_name)
-    first_rows = _read_first_rows(path, [*found.sides, *filter(None, [split_column])])
+    sizes = find_size_columns(columns, found.sides)
+    others = [*sizes.values(), *filter(None, [split_column])]
+    first_rows = _read_first_rows(path, [*found.sides, *others])
     if _are_shares(first_rows, found.sides):
         found = found._replace(form=RELATIVE + found.form)
     implied: dict[str, Any] = {}
@@ -108,7 +128,10 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         implied["label_column"] = _find_name(_CLASSES, by_name)
     if _are_splits(first_rows, split_column) and not options.split_column and not options.splits:
         implied["split_column"] = split_column
-    implied["feature_columns"] = {**(options.feature_columns or {}), BOX: found.declaration}
+    features = {**(options.feature_columns or {}), BOX: found.declaration}
+    if sizes and found.form == "xyxy" and _are_sizes(first_rows, found.sides, sizes):
+        features |= dict.fromkeys(sizes, "int64=0")
+    implied["feature_columns"] = features
     return _set_implied(options, path, implied)
 
 
@@ -116,13 +139,16 @@ def _set_implied(options: ConvertOptions, path: str, implied: Mapping[str, Any])
     selected = {name: value for name, value in implied.items() if value}
     texts = [f"`{name}={value}`" for name, value in selected.items() if name != "feature_columns"]
     texts.append(f"`feature_columns={BOX}:{implied['feature_columns'][BOX]}`")
+    sizes = ""
+    if SOURCE_WIDTH in implied["feature_columns"]:
+        sizes = "; its sizes are compared with those of the images"
     cure = f"`feature_columns={implied['feature_columns'][BOX].partition('=')[2].split('+')[0]}`"
     if options.are_rows:
         selected["encoding"] = ""  # that of images
         cure = "`encoding=row`"
     warning = (
-        f"{path} has a row for each box, which implies {join_texts(texts, separator=' and ')}; "
-        f"{cure} takes each row for itself"
+        f"{path} has a row for each box, which implies {join_texts(texts, separator=' and ')}"
+        f"{sizes}; {cure} takes each row for itself"
     )
     return ImpliedOptions(dataclasses.replace(options, **selected), (warning,))
 
@@ -166,6 +192,21 @@ def _numbers_in(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> Iter
                 continue
             if number == number:
                 yield number
+
+
+def _are_sizes(
+    rows: Iterable[Mapping[str, Any]], sides: Sequence[str], sizes: Mapping[str, str]
+) -> bool:
+    """Whether columns have the sizes of images, not of boxes: all boxes end within them."""
+    _, _, right, bottom = sides
+    found = False
+    for row in rows:
+        numbers = [*_numbers_in([row], [right, bottom, *sizes.values()])]
+        if len(numbers) == len(sides):
+            found = True
+            if numbers[0] > numbers[2] or numbers[1] > numbers[3]:
+                return False
+    return found
 
 
 def _are_splits(rows: Iterable[Mapping[str, Any]], column: str) -> bool:

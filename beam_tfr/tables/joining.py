@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.features.boxes import Boxes, RowBox
+from beam_tfr.features.boxes import RowBox
 from beam_tfr.features.cells import BadCell, is_missing, split_cell
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -50,19 +50,24 @@ class RowJoin:
         sides: the columns with the sides of a box, of which `box` is made; empty if it is a column
             of the table.
         per_box: other columns with a value for each box, of which joined rows have lists.
+        sources: columns of joined rows that have another name in the table -> this name.
     """
 
     key: str
     box: str
     sides: tuple[str, ...]
     per_box: frozenset[str]
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read_columns(self, columns: Sequence[str]) -> list[str]:
         """The columns of the table that some columns of joined rows need."""
-        needed = dict.fromkeys([self.key])
+        needed = [self.key]
         for name in columns:
-            needed.update(dict.fromkeys(self.sides if name == self.box and self.sides else [name]))
-        return [*needed]
+            if name == self.box and self.sides:
+                needed += self.sides
+            else:
+                needed.append(self.sources.get(name, name))
+        return [*dict.fromkeys(needed)]
 
     def read(
         self, path: str, columns: Sequence[str], skipped: SkippedFiles, *, read_rows: RowReader
@@ -101,7 +106,7 @@ class RowJoin:
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
-                cells[name] = _agree(rows, name)
+                cells[name] = _agree(rows, self.sources.get(name, name))
         return NumberedRow(rows[0].number, cells)
 
     def has_box(self, row: NumberedRow) -> bool:
@@ -185,24 +190,21 @@ def join_first_rows(
     return JoinedRows(join, {name: [row.cells[name] for row in joined] for name in columns})
 
 
-def find_join(boxes: Boxes, first: FirstRows, key: str, per_box: Iterable[str]) -> RowJoin | None:
-    """How the rows of tables are joined; None if each row is an image.
+def find_join(join: RowJoin, first: FirstRows) -> RowJoin | None:
+    """How the rows of tables are joined, if they are; None if each row is an image.
 
     Those of four columns of sides always are; those of a column with one box in a row are if images
     have several rows.
 
     Args:
-        boxes: the feature of boxes.
+        join: how they would be.
         first: the first rows.
-        key: the column that names images.
-        per_box: the columns with a value for each box, but for those that have no declaration.
     """
-    join = RowJoin(key=key, box=boxes.name, sides=boxes.columns, per_box=frozenset(per_box))
-    if boxes.columns:
+    if join.sides:
         return join
-    if not all(map(holds_one_box, first.cells[boxes.name])):
+    if not all(map(holds_one_box, first.cells[join.box])):
         return None
-    has_repeats = any(len(group) > 1 for group in first.group(key))
+    has_repeats = any(len(group) > 1 for group in first.group(join.key))
     return join if has_repeats else None
 
 
@@ -253,8 +255,8 @@ def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
         elif cell != first.cells[name]:
             return Contradiction(
                 f"the rows {first.number} and {row.number} of one image have {name} "
-                f"{first.cells[name]!r:.60} and {cell!r:.60}; of a value for each box, the type "
-                f"is such as {name}:float[box]"
+                f"{first.cells[name]!r:.60} and {cell!r:.60}, but an image has one; only a type "
+                "with [box] has a value for each box"
             )
     return first.cells[name]
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
-from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.cells import NUMBER, BadCell
 from beam_tfr.features.companions import READER_KEYS
 from beam_tfr.features.features_dict import FeaturesDict
@@ -47,7 +46,7 @@ from beam_tfr.tables.base import (
     check_columns,
     table_error,
 )
-from beam_tfr.tables.box_columns import BOX, find_box_columns
+from beam_tfr.tables.box_columns import BOX, find_box_columns, find_size_columns
 from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
@@ -68,6 +67,7 @@ from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.joining import (
     FirstRows,
     JoinedRows,
+    RowJoin,
     describe_join,
     find_join,
     join_first_rows,
@@ -190,9 +190,10 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     read = _row_reader(content, images)
     read_first = _row_reader(content, images, say=notes.append)
     columns = [*dict.fromkeys([*options.roles, *declarations, *others])]
-    boxes = find_boxes(parse_columns(declarations))
-    first = _read_sample(content, read_first, _columns_to_read(columns, boxes))
-    joined = _join_sample(content, first, columns, declarations)
+    join = _plan_join(content, declarations)
+    needed = join.read_columns(columns) if join else columns
+    first = _read_sample(content, read_first, needed)
+    joined = _join_sample(join, first, columns, declarations)
     sample = joined.cells if joined else first.cells
     per_box = joined.join.per_box if joined else frozenset()
     _check_images(content, sample, images, declarations)
@@ -252,26 +253,11 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     )
 
 
-def _columns_to_read(columns: Sequence[str], boxes: Boxes | None) -> list[str]:
-    """The columns of the table, given those that are wanted, one of which others may stand for."""
-    if boxes is None or not boxes.columns:
-        return [*columns]
-    needed = [name for name in columns if name != boxes.name]
-    return [*dict.fromkeys([*needed, *boxes.columns])]
-
-
-def _join_sample(
-    content: TableContent,
-    first: FirstRows,
-    columns: Sequence[str],
-    declarations: Mapping[str, str],
-) -> JoinedRows | None:
-    """Joins the first rows, if those of one image are joined.
+def _plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin | None:
+    """How rows would be joined if those of one image are; None if there is nothing to join.
 
     Args:
         content: what the tables say.
-        first: the first rows.
-        columns: those that are wanted.
         declarations: column -> declaration; empty where the rows have to show it.
     """
     options = content.options
@@ -280,10 +266,37 @@ def _join_sample(
     may_join = content.read_rows is None and format_of(content.files[0]).may_have_box_rows
     if boxes is None or not options.uri_column or not may_join:
         return None
-    per_box = [feature.name for feature in features if feature.per_box and feature is not boxes]
+    per_box = {feature.name for feature in features if feature.per_box and feature is not boxes}
     if options.label_column:
-        per_box.append(options.label_column)
-    join = find_join(boxes, first, options.uri_column, per_box)
+        per_box.add(options.label_column)
+    sources = {}
+    if boxes.columns:
+        sizes = find_size_columns(content.columns, boxes.columns)
+        sources = {name: column for name, column in sizes.items() if name not in content.columns}
+    return RowJoin(
+        key=options.uri_column,
+        box=boxes.name,
+        sides=boxes.columns,
+        per_box=frozenset(per_box),
+        sources=sources,
+    )
+
+
+def _join_sample(
+    join: RowJoin | None,
+    first: FirstRows,
+    columns: Sequence[str],
+    declarations: Mapping[str, str],
+) -> JoinedRows | None:
+    """Joins the first rows, if those of one image are joined.
+
+    Args:
+        join: how they would be.
+        first: the first rows.
+        columns: those that are wanted.
+        declarations: column -> declaration; empty where the rows have to show it.
+    """
+    join = join and find_join(join, first)
     if join is None:
         return None
     undeclared = [name for name, declaration in declarations.items() if not declaration]
@@ -401,8 +414,10 @@ def _check_declarations(content: TableContent, declarations: Mapping[str, str]) 
         DataError: it cannot be read.
     """
     path = content.files[0]
-    boxes = find_boxes(parse_columns(declarations))
-    columns = _columns_to_read([*content.options.roles, *declarations], boxes)
+    columns = [*content.options.roles, *declarations]
+    join = _plan_join(content, declarations)
+    if join:
+        columns = join.read_columns(columns)
     try:
         check_columns(path, content.columns, columns)
     except UsageError:
