@@ -144,6 +144,10 @@ class _Page:
         return self.photometric == _RGB and self.samples == 4 and _EXTRA not in self.tags
 
     @property
+    def _is_packed_in_planes(self) -> bool:
+        return self.get(_PLANAR) == _SEPARATE_PLANES and self.compression != _UNCOMPRESSED
+
+    @property
     def is_fax(self) -> bool:
         """True if it has the lines of a fax."""
         return self.compression in _FAX and self.bits == 1 and self.samples == 1
@@ -171,6 +175,8 @@ class _Page:
             return False
         if self.photometric == _RGB and self.samples > 4:
             return False
+        if self.has_unknown_band and self._is_packed_in_planes:
+            return False  # Pillow divides colors by the band
         if self.photometric == _YCBCR and self.compression == _UNCOMPRESSED:
             return False
         return self.is_exact_in_opencv or not self.is_deep
