@@ -7,9 +7,8 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.schema import differences
+from beam_tfr.schema.dataset import EXPORT_FILE
 from beam_tfr.schema.errors import UsageError
-
-_FILE = "export.json"
 
 
 class ExportMark:
@@ -25,7 +24,7 @@ class ExportMark:
     def __init__(self, output: str, made_from: Mapping[str, Any]) -> None:
         self._output = output
         self._made_from = made_from
-        self._path = storage.join(output, _FILE)
+        self._path = storage.join(output, EXPORT_FILE)
 
     def is_complete(self) -> bool:
         """Whether the folder holds the complete export.
@@ -74,7 +73,7 @@ class ExportMark:
         sizes = []
         for entry in storage.walk(self._output, lambda _: True):
             name = entry.path.removeprefix(self._output)
-            if name != f"/{_FILE}" and "/." not in name:
+            if name != f"/{EXPORT_FILE}" and "/." not in name:
                 sizes.append(entry.size_bytes)
         return {"files": len(sizes), "bytes": sum(sizes)}
 

@@ -9,6 +9,7 @@ from typing import Any
 FORMAT_VERSION = 2  # of manifest.json and of everything under .beam_tfr/
 
 # Files of a dataset beside its shards.
+EXPORT_FILE = "export.json"  # of an export of a dataset
 MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"

@@ -16,8 +16,10 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.base import RowReader, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
+from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.formats import describe_columns, format_of, read_class_names
 from beam_tfr.tables.names import read_single_name
+from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
@@ -157,7 +159,10 @@ def imply_split_column(content: TableContent, column: str, cells: Iterable[Any])
         cells: its cells in the first rows.
     """
     splits = dict.fromkeys(map(_read_split, cells))
-    if all(splits) and any(map(is_split_word, splits)):
+    is_certain = any(map(is_split_word, splits))
+    if not is_certain:
+        is_certain = splits.keys() <= read_export_splits(folder_of(content.files[0]))
+    if all(splits) and is_certain:
         names = join_texts(sort_splits(splits), most=5, separator=", ")
         warning = (
             f"column {column!a} gives the splits: {names}; `splits=train=1` puts all rows into "

@@ -13,6 +13,7 @@ from beam_tfr import storage
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.tables.export_splits import read_export_splits
 
 UNLISTED = "unlisted"  # the split of images that no list names
 _FOLDERS = ("ImageSets/Main", "ImageSets")
@@ -37,7 +38,7 @@ class ImageSets(NamedTuple):
 
 def name_of_image(annotation: str) -> str:
     """The name by which lists call the image of an XML file."""
-    return os.path.splitext(annotation.rpartition("/")[2])[0]
+    return _name_of(annotation)
 
 
 @functools.lru_cache(maxsize=16)
@@ -51,9 +52,9 @@ def read_image_sets(annotations: str) -> ImageSets:
         UsageError: an image is in two lists.
         OSError: a list cannot be read.
     """
-    paths = _find_lists(annotations)
+    split_of_list = _find_lists(annotations)
     list_of = dict[str, str]()  # image -> the list that names it
-    for path in paths:
+    for path in split_of_list:
         for image in _read_names(path):
             first = list_of.setdefault(image, path)
             if first != path:
@@ -63,23 +64,36 @@ def read_image_sets(annotations: str) -> ImageSets:
                     option="table",
                     value=first,
                 )
-    splits = {image: _split_of(path) for image, path in list_of.items()}
-    return ImageSets(tuple(paths), splits)
+    splits = {image: split_of_list[path] for image, path in list_of.items()}
+    return ImageSets(tuple(split_of_list), splits)
 
 
-def _find_lists(annotations: str) -> list[str]:
-    """The lists beside a folder of annotations whose names are those of splits."""
+def _find_lists(annotations: str) -> dict[str, str]:
+    """The lists beside a folder of annotations that are named like splits: path -> split."""
     beside = annotations.rstrip("/").rpartition("/")[0]
+    export_splits = read_export_splits(annotations)
     for folder in _FOLDERS:
         files = storage.list_files(storage.join(beside, folder))
-        paths = [file.path for file in files if file.path.endswith(".txt")]
-        lists = [path for path in paths if is_split_word(_split_of(path))]
-        names = {_split_of(path) for path in lists}
-        if not names & {"train", "val"}:
-            lists += [path for path in paths if _split_of(path) == _BOTH]
+        names = {file.path: _stem_of(file.path) for file in files if file.path.endswith(".txt")}
+        if export_splits:
+            lists = {path: name for path, name in names.items() if name in export_splits}
+        else:
+            lists = _choose_lists(names)
         if lists:
-            return sorted(lists)
-    return []
+            return lists
+    return {}
+
+
+def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
+    """The lists whose names are words for splits.
+
+    That of train and val together is one if there is neither.
+    """
+    lower_names = {path: name.lower() for path, name in names.items()}
+    lists = {path: name for path, name in lower_names.items() if is_split_word(name)}
+    if {"train", "val"}.isdisjoint(lists.values()):
+        lists |= {path: name for path, name in lower_names.items() if name == _BOTH}
+    return lists
 
 
 def _read_names(path: str) -> Iterator[str]:
@@ -91,14 +105,15 @@ def _read_names(path: str) -> Iterator[str]:
             yield name
 
 
-def _split_of(path: str) -> str:
-    """The split of a list."""
-    return os.path.splitext(path.rpartition("/")[2])[0].lower()
+def _stem_of(path: str) -> str:
+    """The name of a list, without its extension."""
+    return os.path.splitext(path.rpartition("/")[2])[0]
 
 
 def _name_of(line: str) -> str:
-    """The name of the image in a line of a list: without folder and extension."""
+    """The name of the image in a line of a list: without folder and extensions."""
     name = line.strip().rpartition("/")[2]
+    if name.lower().endswith(".xml"):
+        name = name[: -len(".xml")]
     stem, extension = os.path.splitext(name)
-    is_extension = extension[1:].lower() in FORMAT_OF or extension.lower() == ".xml"
-    return stem if is_extension else name
+    return stem if extension[1:].lower() in FORMAT_OF else name

@@ -11,6 +11,7 @@ from beam_tfr.layouts.split_names import split_of_folder, splits_of_file
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.base import table_error
+from beam_tfr.tables.export_splits import split_of_export
 from beam_tfr.tables.formats import format_of
 
 OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
@@ -29,15 +30,19 @@ class Place(NamedTuple):
     name: str
 
 
-def find_places(table: str) -> list[Place]:
+def find_places(table: str, export_splits: frozenset[str] = frozenset()) -> list[Place]:
     """The places of a table that name splits, each split once, from the outermost folder.
 
     Args:
         table: path below the folder of all tables.
+        export_splits: the splits of an export of ours, of which the table is one.
     """
     *folders, file = table.split("/")
     if format_of(file).of_one_image:
         file = ""  # which is the name of an image
+    split = split_of_export(file, export_splits)
+    if split:
+        return [Place(split, split)]
     return [*_find_places(tuple(folders), file)]
 
 
@@ -54,18 +59,21 @@ def _find_places(folders: Sequence[str], file: str) -> Collection[Place]:
 
 
 @functools.lru_cache  # for the rows of a table
-def split_of_place(table: str) -> str:
+def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> str:
     """The only split that the place of a table names; empty if there is none."""
-    places = find_places(table)
+    places = find_places(table, export_splits)
     return places[0].split if len(places) == 1 else ""
 
 
-def name_splits(tables: Sequence[str], folder: str) -> Mapping[str, list[str]]:
+def name_splits(
+    tables: Sequence[str], folder: str, export_splits: frozenset[str]
+) -> Mapping[str, list[str]]:
     """The splits that the places of tables name.
 
     Args:
         tables: paths, of which one at least is given.
         folder: the folder of all tables, with a trailing slash.
+        export_splits: see `find_places`.
 
     Returns:
         Split -> its tables, below the folder; empty if no place names one.
@@ -76,7 +84,7 @@ def name_splits(tables: Sequence[str], folder: str) -> Mapping[str, list[str]]:
     tables_of = collections.defaultdict[str, list[str]](list)
     for path in tables:
         table = path[len(folder) :]
-        tables_of[split_of_place(table)].append(table)
+        tables_of[split_of_place(table, export_splits)].append(table)
     unnamed = tables_of.pop("", [])
     if tables_of and unnamed:
         raise _refuse_mixture(folder, tables_of, unnamed[0])

@@ -205,10 +205,16 @@ class OneSplit(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceRole(Role):
-    """The split is the one that the folder or the name of the table names."""
+    """The split is the one that the folder or the name of the table names.
+
+    Attributes:
+        export_splits: those of the export of ours that the tables are; none if they are no export.
+    """
+
+    export_splits: frozenset[str] = frozenset()
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        return ref._replace(split=split_of_place(row.name))
+        return ref._replace(split=split_of_place(row.name, self.export_splits))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

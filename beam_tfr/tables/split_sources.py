@@ -11,6 +11,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.tables import places, roles
 from beam_tfr.tables.base import table_error
+from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_sets import UNLISTED, ImageSets, name_of_image, read_image_sets
 from beam_tfr.tables.paths import folder_of
@@ -42,10 +43,11 @@ def choose_split_source(tables: Sequence[str], folder: str) -> SplitSource:
         source = _choose_image_sets(tables)
         if source:
             return source
-    tables_of = places.name_splits(tables, folder)
+    export_splits = read_export_splits(folder)
+    tables_of = places.name_splits(tables, folder, export_splits)
     if tables_of:
         warnings = filter(None, [places.describe_splits(tables_of)])
-        return SplitSource(roles.PlaceRole(), tuple(warnings))
+        return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
     warnings = filter(None, [places.describe_unused_places(tables, folder)])
     return SplitSource(warnings=tuple(warnings))
 
@@ -56,6 +58,7 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:
     Raises:
         UsageError: there are none beside some of the annotations, or an image is in two.
     """
+    read_image_sets.cache_clear()  # lists may have changed since the last run of this process
     images_of = collections.defaultdict[str, list[str]](list)
     for table in tables:
         images_of[folder_of(table)].append(name_of_image(table))
