@@ -24,6 +24,7 @@ from beam_tfr.sources import open_source
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred
 from tests.conftest import Run
+from tests.fake_gcs import FakeGcs
 
 Command = Callable[..., Run]
 OPTIONS = {"uri_column": "file_name", "label_column": "class"}
@@ -425,6 +426,31 @@ def test_partitions_of_other_tables_are_named(tmp_path: Path) -> None:
         open_input(
             table=f"{tmp_path}/label=cat/a.csv", uri_column="file_name", label_column="label"
         )
+
+
+def test_a_bucket(tmp_path: Path, fake: FakeGcs) -> None:
+    """Lists of VOC and folders named like tables are found on gs:// too."""
+    voc_folder(tmp_path / "voc", 3, {"train": [0, 1], "test": [2]})
+    write_coco_tree(tmp_path / "coco")
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            fake.put(str(path.relative_to(tmp_path)), path.read_bytes())
+    voc = open_input(table="gs://b/voc/Annotations/*.xml")
+    assert splits_by_number(voc) == {"train": [0, 1], "test": [2]}
+    coco = open_input(table="gs://b/coco/annotations/*.json", image_root="gs://b/coco")
+    keys = keys_by_split(coco)
+    assert keys["val"] == [f"val2017/{number:012}.png" for number in range(2)]
+
+
+def test_names_in_lists(tmp_path: Path) -> None:
+    write_voc(tmp_path / "Annotations" / "a.b.xml", "a.b.jpg")
+    write_voc(tmp_path / "Annotations" / "c.jpg.xml", "c.jpg")
+    write(tmp_path / "ImageSets" / "Train.txt", "\ufeffJPEGImages/a.b.jpg\r\n\r\n")
+    write(tmp_path / "ImageSets" / "val.txt", "c.jpg")
+    pattern = f"{tmp_path}/Annotations/*.xml"
+    assert {*keys_by_split(open_input(table=pattern))} == {"train", "val"}
+    write(tmp_path / "ImageSets" / "val.txt", "")  # as the next run of the same process reads it
+    assert {*keys_by_split(open_input(table=pattern))} == {"train", "unlisted"}
 
 
 @pytest.mark.parametrize("splits", [("train", "val"), ("fold_0", "fold_1")])
