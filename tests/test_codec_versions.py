@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
+import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pillow_heif
 import pytest
 
 from beam_tfr import images
+from beam_tfr.images import formats
 from beam_tfr.output import codec_versions
 from beam_tfr.schema.errors import RunError
-from tests.conftest import Run, finished_shards
+from tests.conftest import Run, files_of, finished_shards
 
 Command = Callable[..., Run]
 
 
-def other_version(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    versions = {**images.codec_versions(), name: "99"}
+def other_version(monkeypatch: pytest.MonkeyPatch, name: str, version: str = "99") -> None:
+    versions = {**images.codec_versions(), name: version}
     monkeypatch.setattr(images, "codec_versions", lambda: versions)
 
 
@@ -131,3 +135,88 @@ def test_a_worker_with_other_codecs_fails_loudly(
         f"pillow 99 instead of {version}" in run.err or f"pillow {version} instead of 99" in run.err
     )
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@contextlib.contextmanager
+def without_heif() -> Iterator[None]:
+    """As if pillow-heif were not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        other_version(patch, "pillow-heif", "none")
+        patch.setitem(sys.modules, "pillow_heif", None)
+        yield
+
+
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEIC is decoded in this process, where pillow-heif may be hidden."""
+    heic = formats.FORMATS["heic"]._replace(needs_guard=False)
+    monkeypatch.setitem(formats.FORMATS, "heic", heic)
+
+
+@pytest.fixture
+def photos_and_heic(photos: Path) -> Path:
+    """The photos, and a HEIC."""
+    file = pillow_heif.from_bytes("RGB", (64, 48), bytes([200, 90, 30] * 64 * 48))
+    file.save(photos / "train" / "hat" / "new.heic")
+    return photos
+
+
+def convert(beam_tfr: Command, photos: Path, output: Path, *flags: str) -> Run:
+    inputs = ["--input", f"{photos}/**/*.*", "--layout={label}/*", "--num_shards=3"]
+    return beam_tfr("convert", *inputs, "--output", output, *flags)
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_a_codec_that_was_absent_changes_no_finished_shard(
+    photos_and_heic: Path, tmp_path: Path, beam_tfr: Command
+) -> None:
+    photos = photos_and_heic
+    output = tmp_path / "out"
+    with without_heif():
+        run = convert(beam_tfr, photos, output, "--max_rejects=0")
+        assert run.code == 1
+        assert "pip install 'beam_tfr[formats]'" in run.err
+    before = {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()}
+    assert len(before) == 3
+    run = convert(beam_tfr, photos, output, "--max_rejects=0")
+    assert run.code == 0, run.err
+    after = {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()}
+    assert len(before.items() & after.items()) == 2  # all but that of the HEIC
+    fresh = convert(beam_tfr, photos, tmp_path / "fresh", "--name", "out")
+    assert fresh.code == 0
+    assert files_of(output) == files_of(tmp_path / "fresh")
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_an_update_tries_rejects_again_for_which_there_is_a_codec_now(
+    photos_and_heic: Path, tmp_path: Path, beam_tfr: Command
+) -> None:
+    photos = photos_and_heic
+    output = tmp_path / "out"
+    with without_heif():
+        assert convert(beam_tfr, photos, output, "--max_rejects=1").code == 0
+        assert "was not installed" not in convert(beam_tfr, photos, output).out
+    run = convert(beam_tfr, photos, output)
+    assert run.code == 0
+    assert "pillow-heif was not installed when this dataset was made, and is now" in run.out
+    run = beam_tfr("update", output, "--input", f"{photos}/**/*.*")
+    assert run.code == 0, run.err
+    assert "update:  1 added" in run.out
+    fresh = convert(beam_tfr, photos, tmp_path / "fresh", "--name", "out")
+    assert fresh.code == 0
+    updated = files_of(output)
+    assert updated.pop("history.jsonl")
+    assert updated == files_of(tmp_path / "fresh")
+
+
+@pytest.mark.usefixtures("unguarded")
+def test_a_codec_that_was_there_and_has_another_version_is_another_recipe(
+    photos_and_heic: Path, tmp_path: Path, beam_tfr: Command
+) -> None:
+    photos = photos_and_heic
+    (photos / "train" / "hat" / "broken.jpg").write_bytes(b"x")
+    assert convert(beam_tfr, photos, tmp_path / "out", "--max_rejects=0").code == 1
+    with without_heif():
+        run = convert(beam_tfr, photos, tmp_path / "out", "--max_rejects=1")
+    assert run.code == 2
+    assert "codecs.pillow-heif" in run.err

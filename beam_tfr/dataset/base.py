@@ -10,7 +10,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.dataset import NO_SPLIT
-from beam_tfr.schema.differences import find_other_versions
+from beam_tfr.schema.differences import find_other_codecs
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import count_reject_shards, shard_size
@@ -70,7 +70,7 @@ class BaseDataset(NamedTuple):
             UsageError: the dataset was made by other versions.
         """
         used = json.loads(self.codecs or "{}")
-        others = find_other_versions(used, codecs)
+        others = find_other_codecs(used, codecs)
         changes = [f"{name} {before} there, {codecs[name]} now" for name, before in others.items()]
         if changes:
             raise UsageError(

@@ -36,6 +36,7 @@ from beam_tfr.images.mapping import source_size
 from beam_tfr.images.orientation import turn_upright
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Size, Source
 from beam_tfr.options import ImageOptions
+from beam_tfr.schema.differences import ABSENT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Image
@@ -57,9 +58,9 @@ _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 def codec_versions() -> dict[str, str]:
     """Versions of the libraries that can change a byte of an image.
 
-    "none" of absent ones.
+    `ABSENT` of absent ones.
     """
-    versions = dict.fromkeys(_LIBRARIES, "none")
+    versions = dict.fromkeys(_LIBRARIES, ABSENT)
     for name in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -17,6 +17,7 @@ from beam_tfr.dataset.split_notes import describe_classes
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
+from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
 from beam_tfr.layouts.folders import describe_mask_folders
 from beam_tfr.output import rejects
@@ -68,6 +69,8 @@ class Result(Printable):
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
+        new_codecs: codecs that a dataset which was complete already has rejects for want of, and
+            that are installed now.
     """
 
     manifest: Manifest
@@ -76,6 +79,7 @@ class Result(Printable):
     run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    new_codecs: Sequence[str] = ()
 
     @property
     def folder(self) -> str:
@@ -198,6 +202,11 @@ class Result(Printable):
             )
         path = storage.join(self.folder, REJECTS_FILE)
         yield from rejects.describe_rejects(path, counts["rejected"])
+        if self.new_codecs:
+            yield (
+                f"  {', '.join(self.new_codecs)} was not installed when this dataset was made, and "
+                "is now: `beam-tfr update` with the same input tries its rejects again"
+            )
 
     def _describe_records(self) -> Iterator[str]:
         """Yields what is noteworthy about the records."""
@@ -297,6 +306,7 @@ def read_result(
         run=collections.Counter(counts),
         new_ids=new_ids,
         changed=changed,
+        new_codecs=() if fresh else find_new_codecs(published),
     )
 
 

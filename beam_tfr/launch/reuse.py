@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from beam_tfr.dataset.base import BaseDataset, RecordBoxes, planned_shards
 from beam_tfr.dataset.manifest import Manifest
@@ -12,6 +13,7 @@ from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import LIMITS, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS
 from beam_tfr.output import codec_versions, sidecars
+from beam_tfr.schema import differences
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.sources import Input
 
@@ -54,7 +56,7 @@ def choose_base(
         dataset.folder,
         dataset.fields["manifest_digest"],
         compare="names" if comparison.is_relisted else update.compare,
-        with_rejects=not comparison.changed_options,
+        with_rejects=comparison.keeps_rejects(codecs),
         codecs=codecs,
         rows_stay=comparison.has_same_columns(),
         boxes=comparison.compare_boxes(),
@@ -101,6 +103,16 @@ class _Comparison:
             return f"files beside the images ({keys}) may have changed"
         return ""
 
+    def keeps_rejects(self, codecs: str) -> bool:
+        """Whether an image that was rejected would be rejected again.
+
+        Args:
+            codecs: those that made the dataset, as JSON.
+        """
+        if self.changed_options:
+            return False
+        return self.is_relisted or not _find_new_codecs(codecs, self._now)
+
     def has_same_columns(self) -> bool:
         """Whether the contents will have the columns that they have."""
         before = {name: feature["shape"] for name, feature in self._dataset.features.items()}
@@ -128,6 +140,18 @@ class _Comparison:
         if now is None:
             return True
         return bool(now < before if name.startswith("min_") else now > before)
+
+
+def find_new_codecs(dataset: Manifest) -> list[str]:
+    """The codecs that a dataset with images that no decoder read was made without, and are here."""
+    if not dataset.counts["rejected"].get("unsupported-image"):
+        return []
+    return _find_new_codecs(_read_codecs(dataset) or "{}", dataset.options)
+
+
+def _find_new_codecs(codecs: str, options: Mapping[str, Any]) -> list[str]:
+    """The codecs that are here, and were absent when codecs, as JSON, made a dataset."""
+    return differences.find_new_codecs(json.loads(codecs), codec_versions.used_versions(options))
 
 
 def _read_codecs(dataset: Manifest) -> str | None:

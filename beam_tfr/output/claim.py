@@ -33,6 +33,7 @@ from beam_tfr.output.switch import (
     name_in_dataset,
 )
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
+from beam_tfr.schema.differences import find_other_codecs
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, join, work_path
@@ -179,10 +180,10 @@ def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
     begun = _read_plan(output)
     replaces = find_generation(join(output, MANIFEST_FILE))
     if begun is not None:
-        same_recipe = begun.plan.recipe == plan.recipe
-        if not same_recipe and not overwrite:
+        continues = plan.continues(begun.plan)
+        if not continues and not overwrite:
             raise _other_options(output, begun.plan, plan)
-        resumes = same_recipe and begun.claim.replaces == replaces
+        resumes = continues and begun.claim.replaces == replaces
         return OutputState(replaces=replaces, begun=begun, resumes=resumes)
     if not overwrite:
         _check_no_dataset(output)
@@ -225,7 +226,9 @@ def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
 
     Its plan has other options.
     """
-    present = PresentDataset(earlier.fields(), earlier.matched, earlier.classes)
+    codecs = plan.codecs | find_other_codecs(earlier.codecs, plan.codecs)
+    stated = {**earlier.fields(), "codecs": codecs}
+    present = PresentDataset(stated, earlier.matched, earlier.classes)
     fields = json.loads(canonical_json(plan.fields()))
     differences = describe_differences(present, plan, fields)
     return UsageError(

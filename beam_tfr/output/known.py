@@ -132,7 +132,7 @@ def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> Shard
 
 def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> bool:
     """Whether a shard would be written again as it is, by its sidecar alone."""
-    if (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
+    if sidecar.refs != refs or not shard.continues(sidecar.info.shard):
         return False
     if sidecar.reject_lines and not base.with_rejects:
         return False

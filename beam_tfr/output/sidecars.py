@@ -194,7 +194,8 @@ def read_finished(
 ) -> ShardInfo | None:
     """The `ShardInfo` of a shard that an earlier run finished, or None.
 
-    The run must have had the same references and recipe.
+    The run must have had the same references and recipe, and codecs of the same versions. If one of
+    them was absent, a shard with images that no installed decoder reads is written again.
 
     A file with the size and generation of its commit is unchanged: a generation on gs:// identifies
     its bytes, and a modification time on a disk changes with them, unless it is reset or the disk
@@ -214,20 +215,27 @@ def read_finished(
     if sidecar is None:
         return None
     info = sidecar.info
-    if (info.shard.name, info.shard.recipe) != (shard.name, shard.recipe):
+    if info.shard.name != shard.name or not shard.continues(info.shard):
         return None
     now = sidecar.as_stored(refs)
     if (info.shard.total, sidecar.refs) != (shard.total, now):
         changed = {*now} - {*sidecar.refs}
         on_changed(len(changed))
         storage.delete(_sidecar_path(output, shard.name))
-    elif accept_unreadable or "unreadable" not in info.rejected:
+    elif _has_final_rejects(info, shard, accept_unreadable=accept_unreadable):
         with contextlib.suppress(OSError):
             finished = find_files(output, dataclasses.replace(info, shard=shard))
             if finished:
                 return finished
     _delete_built(output, info)
     return None
+
+
+def _has_final_rejects(info: ShardInfo, shard: Shard, *, accept_unreadable: bool) -> bool:
+    """Whether the rejects of a finished shard would be rejected again, as a shard of this plan."""
+    if "unreadable" in info.rejected and not accept_unreadable:
+        return False
+    return "unsupported-image" not in info.rejected or not shard.adds_codecs(info.shard)
 
 
 def _delete_built(output: str, info: ShardInfo) -> None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+ABSENT = "none"  # the version of a library that is not installed
 MOST_SHOWN = 10
 MOST_CHARACTERS = 60  # of a value
 _SHARED_CHARACTERS = 20  # of them, before those that differ
@@ -21,6 +22,24 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def find_other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """The libraries of `new` that have another version in `old`, with that version."""
     return {name: old[name] for name in new if old.get(name, new[name]) != new[name]}
+
+
+def find_other_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """The codecs of `new` whose other versions made a dataset, with these versions.
+
+    A codec that was absent has made nothing.
+
+    Args:
+        old: the codecs that made a dataset, as a plan has them.
+        new: those that would continue it.
+    """
+    others = find_other_versions(old, new)
+    return {name: version for name, version in others.items() if version != ABSENT}
+
+
+def find_new_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """The codecs of `new` that are absent in `old`, so that it has rejects which they may read."""
+    return [name for name, version in new.items() if old.get(name) == ABSENT != version]
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:

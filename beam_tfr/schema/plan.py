@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.dataset import json_digest
+from beam_tfr.schema.differences import find_new_codecs, find_other_codecs
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.naming import shard_name
 
@@ -19,8 +20,8 @@ REJECTS_PER_SHARD = 10_000  # images of a shard of `NO_SPLIT`, which has no file
 class Shard(NamedTuple):
     """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images.
 
-    `recipe` is that of the plan: with equal references, shards of equal recipe have equal bytes.
-    `codecs` are the plan's, as JSON.
+    `recipe` is that of the plan: with equal references and codecs, shards of equal recipe have
+    equal bytes. `codecs` are the plan's, as JSON.
     """
 
     split: str
@@ -34,6 +35,19 @@ class Shard(NamedTuple):
     @property
     def name(self) -> str:
         return shard_name(self.split, self.number, self.num_shards)
+
+    def continues(self, earlier: "Shard") -> bool:
+        """Whether the records of an earlier shard are those of this one, given equal references.
+
+        An earlier reject may be a record, if `adds_codecs`.
+        """
+        if self.recipe != earlier.recipe:
+            return False
+        return not find_other_codecs(json.loads(earlier.codecs), json.loads(self.codecs))
+
+    def adds_codecs(self, earlier: "Shard") -> bool:
+        """Whether this shard has codecs that were absent when an earlier one was written."""
+        return bool(find_new_codecs(json.loads(earlier.codecs), json.loads(self.codecs)))
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -124,8 +138,14 @@ class Plan:
 
     @property
     def recipe(self) -> str:
-        """The digest of everything but the input that determines the records."""
-        return json_digest([self.name, self.suffix, self.options, self.codecs])
+        """The digest of everything but input and codecs that determines the records."""
+        return json_digest([self.name, self.suffix, self.options])
+
+    def continues(self, earlier: "Plan") -> bool:
+        """Whether shards that an earlier plan has finished may be shards of this one."""
+        if self.recipe != earlier.recipe:
+            return False
+        return not find_other_codecs(earlier.codecs, self.codecs)
 
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
