@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from beam_tfr.schema.yolo import label_path
 from beam_tfr.sequence import Records
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.annotations.yolo_lines import LineForm, choose_form, read_class, read_shape
+from tests.fake_gcs import FakeGcs
 
 BOX = "0.5 0.5 0.2 0.4"
 LABEL = f"0 {BOX}\n"
@@ -430,3 +432,28 @@ def test_darknet_is_refused_with_the_lines_that_read_it(
     assert [(row["file"], row["class"]) for row in rows] == [
         (str(tmp_path / "obj_train_data/1.png"), ["dog"])
     ]
+
+
+def test_sets_on_gs_are_read_as_those_on_a_disk(tmp_path: Path, fake: FakeGcs) -> None:
+    yaml = "path: elsewhere\ntrain: [list.txt, '../images/train']\ntest: images/test/*.png\n"
+    table = write_set(tmp_path / "in", LABEL, b"0 \xff", f"1 {BOX} 0.9\n", yaml=yaml)
+    write_picture(tmp_path / "in/images/test/4.png", 4)
+    (tmp_path / "in/list.txt").write_text("/far/images/train/2.png\n/far/images/train/1.png\n")
+    for labels in (False, True):
+        if labels:
+            (tmp_path / "in/labels/test").mkdir()
+            (tmp_path / "in/labels/test/4.txt").write_text("")
+        for path in (tmp_path / "in").rglob("*"):
+            if path.is_file():
+                fake.put(f"in/{path.relative_to(tmp_path / 'in')}", path.read_bytes())
+        found = []
+        for place in (str(tmp_path), "gs://b"):
+            notes = list[str]()
+            try:
+                file = io.BytesIO(table.read_bytes())
+                rows = [*read_annotations(f"{place}/in/data.yaml", file, notes.append)]
+            except DataError as error:
+                rows = [{"error": str(error)}]
+            found.append((repr(rows).replace(place, ""), repr(notes).replace(place, "")))
+        assert found[0] == found[1]
+        assert ("error" in found[0][0]) != labels
