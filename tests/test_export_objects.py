@@ -18,7 +18,7 @@ import beam_tfr
 from beam_tfr.features.polygons import clip_polygon, fill_polygons, join_polygons
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED, OBJECT_TEXT, SIDES
 from tests.points import write_photos
 
@@ -65,6 +65,7 @@ def write_dataset(folder: Path, *, splits: tuple[str, ...] = ("train", "validati
         label_column="name",
         split_column="split",
         feature_columns=columns,
+        encoding="jpeg",
     )
     return folder / "d"
 
@@ -76,7 +77,8 @@ def objects_of(folder: Path) -> dict[str, list[Any]]:
         split = path.name.split("-")[1]
         for record in map(parse_example, RecordFile(str(path))):
             corners = np.column_stack([record[side] for side in SIDES]).tolist()
-            objects = [*zip(record[OBJECT_TEXT], corners, strict=True)]
+            names = record.get(OBJECT_TEXT, [b"object"] * len(corners))
+            objects = [*zip(names, corners, strict=True)]
             found.setdefault(split, []).append((record[ENCODED][0], objects))
     return {split: sorted(images) for split, images in found.items()}
 
@@ -93,7 +95,10 @@ def assert_same_objects(first: Path, second: Path) -> None:
                 np.testing.assert_allclose(corners, other_corners, atol=2e-7)
 
 
-@pytest.mark.parametrize(("form", "table"), [("yolo", "data.yaml"), ("voc", "Annotations/*.xml")])
+FORMATS = [("yolo", "data.yaml"), ("voc", "Annotations/*.xml")]
+
+
+@pytest.mark.parametrize(("form", "table"), FORMATS)
 def test_an_export_converts_to_the_same_objects(tmp_path: Path, form: str, table: str) -> None:
     dataset = write_dataset(tmp_path)
     said = export(dataset, tmp_path / form, form)
@@ -116,13 +121,13 @@ def test_files_of_yolo(tmp_path: Path) -> None:
     labels = tmp_path / "out/images/train/train/labels"  # as the key has a folder images
     assert (labels / "0.txt").read_text().splitlines()[0] == "2 0.5 0.5 1 1"
     assert (labels / "1.txt").read_text() == ""
-    assert (tmp_path / "out/images/train/train/images/0.png").is_file()
+    assert (tmp_path / "out/images/train/train/images/0.jpg").is_file()
 
 
 def test_files_of_voc(tmp_path: Path) -> None:
     export(write_dataset(tmp_path), tmp_path / "out", "voc")
     root = ElementTree.parse(tmp_path / "out/Annotations/train_images_0.xml").getroot()
-    assert root.findtext("filename") == "train_images_0.png"
+    assert root.findtext("filename") == "train_images_0.jpg"
     assert [root.findtext(f"size/{side}") for side in ("width", "height", "depth")] == [
         "40",
         "30",
@@ -186,16 +191,20 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
             export(tmp_path / "plain/d", tmp_path / "none", form)
 
 
-def test_images_of_one_label_file_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "table"), FORMATS)
+def test_images_of_one_stem_keep_their_objects(tmp_path: Path, form: str, table: str) -> None:
     rows = []
-    for name in ("a.png", "a.jpg"):
-        Image.new("RGB", (40, 30)).save(tmp_path / name)
-        rows.append(json.dumps({"path": name, "box": [[1, 2, 9, 9]]}) + "\n")
+    for number, name in enumerate(("a.png", "a.jpg", "b/a.jpg", "c.png.jpg", "c.png.png")):
+        (tmp_path / "b").mkdir(exist_ok=True)
+        Image.new("RGB", (40, 30), (9 * number, 9, 9)).save(tmp_path / name)
+        rows.append(json.dumps({"path": name, "box": [[1, 2, 9, 9 + number]]}) + "\n")
     (tmp_path / "t.jsonl").write_text("".join(rows))
     columns = {"box": "bbox[xyxy]"}
     convert(tmp_path / "t.jsonl", tmp_path / "d", uri_column="path", feature_columns=columns)
-    with pytest.raises(DataError, match=r"labels/train/a\.txt: two images would have this name"):
-        export(tmp_path / "d", tmp_path / "out", "yolo")
+    export(tmp_path / "d", tmp_path / form, form)
+    options = {"image_root": tmp_path / form / "JPEGImages"} if form == "voc" else {}
+    convert(f"{tmp_path}/{form}/{table}", tmp_path / "again", **options)
+    assert_same_objects(tmp_path / "d", tmp_path / "again")
 
 
 POINTS = st.tuples(st.floats(-0.5, 1.5), st.floats(-0.5, 1.5))

@@ -76,7 +76,7 @@ def file_name(shard: ExportedShard, sample: ExportedSample) -> str:
     Raises:
         DataError: it would be outside of the folder, or where unfinished files are.
     """
-    key: str = sample.values[FILENAME][0].decode("utf-8", "surrogateescape")
+    key = _key_of(sample)
     parts = key.split("/")
     leaves_folder = bool({"", ".", ".."} & {*parts})
     if leaves_folder or parts[0] == WORK_FOLDER or "\0" in key:
@@ -86,6 +86,26 @@ def file_name(shard: ExportedShard, sample: ExportedSample) -> str:
         return key
     stem = _stem_of(key)
     return f"{key if stem in shard.shared_stems else stem}.{sample.extension}"
+
+
+def unique_file_name(shard: ExportedShard, sample: ExportedSample) -> str:
+    """The name of an image, of which no other one has the stem; raises as `file_name` does.
+
+    `1.png` as a JPEG is `1.jpg`; or `1_png.jpg` if another key has that stem.
+    """
+    name = file_name(shard, sample)
+    key = _key_of(sample)
+    stem = _stem_of(key)
+    if stem not in shard.shared_stems:
+        return name
+    extension = name.rpartition(".")[2]
+    extension_of_key = key[len(stem) :].replace(".", "_")
+    return f"{stem}{extension_of_key}.{extension}"
+
+
+def _key_of(sample: ExportedSample) -> str:
+    key: str = sample.values[FILENAME][0].decode("utf-8", "surrogateescape")
+    return key
 
 
 def _stem_of(key: str) -> str:

@@ -1,8 +1,8 @@
 """The format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
 
 As in the devkit of Pascal VOC, pixels count from 1, and the last one belongs to its box. Names are
-keys, with _ for each slash: lists have the names of files in one folder. See
-http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
+keys, with _ for slashes and inner extensions: lists have the names, without extension, of files in
+one folder. See http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
 """
 
 import html
@@ -16,18 +16,19 @@ import numpy as np
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.exports.image_files import (
     ImageFiles,
-    file_name,
     read_checked_parts,
+    unique_file_name,
     write_text,
 )
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.boxes import BOXES_KEY
 from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.schema.feature_names import CHANNELS, HEIGHT, OBJECT_TEXT, WIDTH
 
 _FLAGS = ("truncated", "difficult")
 _COLUMN = "image/object/{flag}"  # which a conversion of Pascal VOC makes
-_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_XML = re.compile("[^ -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_DECIMALS = 6
 
 
@@ -46,13 +47,27 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     Raises:
         DataError: XML cannot hold the name of the image.
     """
-    name = file_name(shard, sample).replace("/", "_")
-    if _NO_XML.search(name):
-        raise DataError(f"XML cannot hold the key {name!a}: `format=folder` and others can")
+    key = unique_file_name(shard, sample)
+    if _NO_XML.search(key):
+        raise DataError(f"lists and XML cannot hold the key {key!a}: `format=folder` can")
+    name = _flatten_name(key)
     stem = posixpath.splitext(name)[0]
     text = _annotation(name, sample)
     files = {f"JPEGImages/{name}": sample.image, f"Annotations/{stem}.xml": text.encode()}
     return ImageFiles(files, [sample.about["split"], stem])
+
+
+def _flatten_name(key: str) -> str:
+    """The name of an image in one folder, of which the stem does not look like a file's name.
+
+    `a/1.png.jpg` becomes `a_1_png.jpg`, since programs take `a_1.png` in a list for a file.
+    """
+    stem, extension = posixpath.splitext(key.replace("/", "_"))
+    inner_stem, inner_extension = posixpath.splitext(stem)
+    while inner_extension[1:].lower() in (*FORMAT_OF, "xml"):
+        stem = f"{inner_stem}_{inner_extension[1:]}"
+        inner_stem, inner_extension = posixpath.splitext(stem)
+    return stem + extension
 
 
 def _annotation(name: str, sample: ExportedSample) -> str:

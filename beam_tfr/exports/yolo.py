@@ -17,9 +17,9 @@ from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports.folder import annotate_image
 from beam_tfr.exports.image_files import (
     ImageFiles,
-    file_name,
     group_parts,
     read_checked_parts,
+    unique_file_name,
     write_text,
 )
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
@@ -97,7 +97,7 @@ def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """An image and its label file."""
-    name = file_name(shard, sample)
+    name = unique_file_name(shard, sample)
     path = f"images/{sample.about['split']}/{name}"
     annotated = annotate_image(shard.dataset, sample, name)
     size = (annotated["image"]["width"], annotated["image"]["height"])
