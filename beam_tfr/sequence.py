@@ -65,6 +65,7 @@ class Records(Sequence[Any]):
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
             "classes": int64 [objects]}), and "dict" `masks` too, uint8 [objects, height, width], if
             the dataset has masks of boxes.
+        target: column that takes the place of the labels, such as a number to predict.
         transform: function called with each image, or its bytes; with `boxes`, masks or pairs in a
             "dict", with (image, dict of the other features), of which it returns such a pair.
 
@@ -90,20 +91,26 @@ class Records(Sequence[Any]):
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
+        target: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         dataset = read_manifest(check_folder(path))
         has_images = dataset.image_options.encoding in IMAGE_ENCODINGS
         allowed = OUTPUTS if has_images else ("dict", "raw_record")
         self._output = check_choice("output", output, allowed)
-        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
+        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes, target=target)
         selection = select_examples(dataset, split)
         check_shard_files(dataset, selection.splits)
         self._lookup = RecordLookup(dataset, selection.parts)
         self._decoder = None
         if has_images and output != "raw_record":
             self._decoder = ExampleDecoder(
-                dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
+                dataset,
+                output=output,
+                multi_hot=multi_hot,
+                boxes=boxes,
+                target=target,
+                transform=transform,
             )
         self._numbers: range | NDArray[np.int64] = range(len(self._lookup))
         self.class_names = dataset.class_names

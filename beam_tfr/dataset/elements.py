@@ -30,6 +30,7 @@ class ExampleDecoder:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
+        target: the column in place of the labels; None: the labels.
         transform: function that is called with each image; if there are boxes, masks or pairs, with
             image and features.
 
@@ -46,6 +47,7 @@ class ExampleDecoder:
         output: str,
         multi_hot: bool = False,
         boxes: str | None = None,
+        target: str | None = None,
         transform: Callable[..., Any] | None = None,
     ) -> None:
         options = dataset.image_options
@@ -54,7 +56,9 @@ class ExampleDecoder:
         self._encoding = options.encoding
         self._transform = transform
         self._request = Request(output, boxes, multi_hot, self.image_size)
-        self._kinds = dataset.feature_kinds.decoded(self._request)
+        kinds = dataset.feature_kinds
+        decoded = kinds.decoded(self._request)
+        self._kinds = [kind for kind in decoded if not target or kind is not kinds.label]
         self._moves_pixels = any(kind.follows_pixels for kind in self._kinds)
         self._stored = dict[str, FeatureSpec]()  # features that are returned as they are
         if output == "dict":
@@ -64,6 +68,8 @@ class ExampleDecoder:
             for name, spec in dataset.feature_specs.items():
                 if name not in replaced:
                     self._stored[name] = spec
+        if target:
+            self._stored[target] = dataset.feature_specs[target]
         self.columns = {name: ElementSpec.of_feature(spec) for name, spec in self._stored.items()}
         for kind in self._kinds:
             self.columns |= kind.elements(self._request)

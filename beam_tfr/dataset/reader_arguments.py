@@ -47,14 +47,15 @@ def check_targets(
     multi_hot: bool,
     boxes: Any,
     max_boxes: int | None = None,
+    target: str | None = None,
     label: str = LABEL,
 ) -> None:
-    """Checks `multi_hot=`, `boxes=` and `max_boxes=`.
+    """Checks `multi_hot=`, `boxes=`, `max_boxes=` and `target=`.
 
     Args:
         dataset: the dataset.
         output: the value of `output=`.
-        multi_hot, boxes, max_boxes: those to check.
+        multi_hot, boxes, max_boxes, target: those to check.
         label: the feature that `multi_hot` applies to.
 
     Raises:
@@ -71,10 +72,30 @@ def check_targets(
                 option="max_boxes",
                 value=max_boxes,
             )
+    if target is not None:
+        _check_target(dataset, output, target, others=multi_hot or boxes is not None)
     if multi_hot:
         _check_multi_hot(dataset, output, label)
     if boxes is not None:
         _check_boxes(dataset, output, boxes, multi_hot=multi_hot)
+
+
+def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) -> None:
+    """Checks that `target=` names a column that can take the place of the labels.
+
+    Args:
+        dataset, output: see `check_targets`.
+        target: the column.
+        others: whether another argument says what takes their place.
+    """
+    fail = functools.partial(UsageError, option="target", value=repr(target))
+    columns = [column.name for column in dataset.feature_kinds.columns if column.is_plain]
+    if target not in columns:
+        raise fail(f"must be a column of numbers or texts: {', '.join(columns) or 'there is none'}")
+    if output not in ("pair", "encoded"):
+        raise fail(f'has no effect with `output="{output}"`')
+    if others:
+        raise fail("cannot be combined with `boxes=` or `multi_hot=`: leave these out")
 
 
 def _check_multi_hot(dataset: Manifest, output: str, label: str) -> None:

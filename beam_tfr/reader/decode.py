@@ -65,6 +65,7 @@ class Decoder:
         weighted: elements have a weight, 0 for fillers.
         boxes: format of the boxes; None: elements have none.
         max_boxes: boxes of each image; None: any number.
+        target: the column in place of the labels; None: the labels.
     """
 
     dataset: Manifest
@@ -76,6 +77,7 @@ class Decoder:
     weighted: bool
     boxes: str | None = None
     max_boxes: int | None = None
+    target: str | None = None
 
     @functools.cached_property
     def request(self) -> Request:
@@ -84,8 +86,8 @@ class Decoder:
 
     @functools.cached_property
     def labelled(self) -> bool:
-        """True if there are labels, or boxes in their place."""
-        return bool(self.boxes) or self.dataset.feature_kinds.label is not None
+        """True if there are labels, or boxes or a column in their place."""
+        return bool(self.boxes or self.target) or self.dataset.feature_kinds.label is not None
 
     @property
     def holds_images(self) -> bool:
@@ -95,7 +97,9 @@ class Decoder:
     @functools.cached_property
     def _kinds(self) -> list[FeatureKind]:
         """The features that are not returned as they are stored."""
-        return self.dataset.feature_kinds.decoded(self.request)
+        kinds = self.dataset.feature_kinds
+        decoded = kinds.decoded(self.request)
+        return [kind for kind in decoded if not self.target or kind is not kinds.label]
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
@@ -105,6 +109,8 @@ class Decoder:
         parsed = {RAW, ENCODED, FORMAT}
         if self.boxes:
             parsed |= {HEIGHT, WIDTH}
+        if self.target:
+            parsed.add(self.target)
         for kind in self._kinds:
             parsed.update(kind.replaced)
         return {name: feature for name, feature in spec.items() if name in parsed}
@@ -267,10 +273,10 @@ class Decoder:
         return (image, target, weight) if self.weighted else (image, target)
 
     def _target(self, features: Mapping[str, Any]) -> Any:
-        """What is learned of an image: its boxes, or its labels."""
+        """What is learned of an image: its boxes, a column, or its labels."""
         if self.boxes:
             return {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
-        return features[self.dataset.names.label]
+        return features[self.target or self.dataset.names.label]
 
 
 class Batch:

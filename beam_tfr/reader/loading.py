@@ -55,6 +55,7 @@ def load(
     multi_hot: bool = False,
     boxes: str | None = None,
     max_boxes: int | None = None,
+    target: str | None = None,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch.
 
@@ -119,6 +120,8 @@ def load(
         max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded
             with 0 and -1. Of an image with more objects, the first are kept. Without it, both are
             tf.RaggedTensors.
+        target: column that takes the place of the labels, such as a number to predict: int64,
+            float32 or string [batch].
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with
@@ -165,6 +168,7 @@ def load(
         multi_hot=multi_hot,
         boxes=boxes,
         max_boxes=max_boxes,
+        target=target,
         label=dataset.names.label,
     )
     if crop and output == "dict" and boxes is None:
@@ -194,6 +198,7 @@ def load(
         weighted=remainder == "pad",
         boxes=boxes,
         max_boxes=max_boxes,
+        target=target,
     )
     check_output(decoder, batch_size)
     check_shard_files(dataset, selection.splits)

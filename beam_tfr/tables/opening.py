@@ -738,7 +738,8 @@ def _warn_of_numbers_as_classes(
         yield (
             f"column {column!r} has {num_rows:,} different numbers in the first {num_rows:,} rows, "
             "each of which becomes a class; if it is a value to predict, make it a feature: "
-            f"`feature_columns={column}:float` instead of `label_column=`"
+            f"`feature_columns={column}:float` instead of `label_column=`, which readers return in "
+            f"place of labels by target={column!r}"
         )
 
 

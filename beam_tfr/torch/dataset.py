@@ -84,6 +84,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             "classes": int64 [objects]}), and a batch is a list of images and a list of such dicts,
             as torchvision's detectors take them. "dict" has `masks` too, uint8 [objects, height,
             width], if the dataset has masks of boxes.
+        target: column that takes the place of the labels, such as a number to predict.
         transform: function called with each image (or its bytes) before batching. With `boxes`, or
             masks or pairs in a "dict", it is called with (image, dict of the other features), and
             returns such a pair. If it draws random numbers, a resumed run draws others; DataLoader
@@ -129,6 +130,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
+        target: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
@@ -148,12 +150,17 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         selection = select_examples(dataset, split)
         check_shard_files(dataset, selection.splits)
         check_choice("output", output, OUTPUTS[:-1])  # not "raw_record"
-        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes)
+        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes, target=target)
         if batch_size is not None and transform is None and boxes is None and output != "encoded":
             _check_one_size(dataset, batch_size)
         self.class_names = dataset.class_names
         self._decoder = ExampleDecoder(
-            dataset, output=output, multi_hot=multi_hot, boxes=boxes, transform=transform
+            dataset,
+            output=output,
+            multi_hot=multi_hot,
+            boxes=boxes,
+            target=target,
+            transform=transform,
         )
         self._boxes = boxes
         self._dataset = dataset
