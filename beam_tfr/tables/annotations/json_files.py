@@ -22,6 +22,7 @@ from beam_tfr.tables.annotations.json_kinds import describe_kind
 
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 _TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _NAN.pattern)
+_QUOTE = ord('"')
 _Member = TypeVar("_Member")
 _Row = dict[str, Any]
 _Content = CocoFile | list[CreateMlImage]
@@ -112,11 +113,16 @@ def _decode(data: bytes) -> _Content:
 
 def _without_nan(data: bytes) -> bytes:
     """JSON with null for numbers that JSON has not."""
-    return _TEXT_OR_NAN.sub(_replace_nan, data) if _NAN.search(data) else data
-
-
-def _replace_nan(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[0].startswith(b'"') else b"null"
+    if not _NAN.search(data):
+        return data
+    pieces = []
+    begin = 0
+    for match in _TEXT_OR_NAN.finditer(data):
+        if data[match.start()] == _QUOTE:
+            continue
+        pieces += [data[begin : match.start()], b"null"]
+        begin = match.end()
+    return b"".join([*pieces, data[begin:]])
 
 
 def _read_loosely(data: bytes, error: msgspec.ValidationError) -> Iterator[_Row]:
