@@ -205,9 +205,10 @@ def test_a_flag_that_is_none_is_refused() -> None:
     ],
 )
 def test_a_polygon_gives_the_box_around_it(polygon: str) -> None:
-    text = f"<object><name>cat</name><polygon>{polygon}</polygon></object>"
-    found = row(f"<annotation>{named('1.png')}{text}</annotation>")
-    assert found["box_from_0"] == [[5, 6, 25, 21]]
+    for inside in ("", "<bndbox/>"):
+        text = f"<object><name>cat</name>{inside}<polygon>{polygon}</polygon></object>"
+        found = row(f"<annotation>{named('1.png')}{text}</annotation>")
+        assert found["box"] == found["box_from_0"] == [[5, 6, 25, 21]]
 
 
 @pytest.mark.parametrize(

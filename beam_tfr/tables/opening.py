@@ -686,11 +686,13 @@ def _open_column(
     if feature.holds_files or may_be_bad:
         return feature
     if all(_find_problem(feature, cell) for cell in cells):
-        cure = "" if _is_bad(cells[0]) else f"give another type, `feature_columns={name}:TYPE`, "
+        cure = f"; give another type, `feature_columns={name}:TYPE`, {choice}"
+        if _is_bad(cells[0]):
+            cure = ""  # no type helps
         raise table_error(
             path,
             f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
-            f"(row 1: {_find_problem(feature, cells[0])}); {cure}{choice}",
+            f"(row 1: {_find_problem(feature, cells[0])}){cure}",
         )
     return feature
 

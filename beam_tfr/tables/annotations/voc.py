@@ -13,7 +13,7 @@ import codecs
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Self
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
 from beam_tfr.features.cells import BadCell
@@ -43,6 +43,23 @@ _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
 
 
+class _Box(NamedTuple):
+    """The xmin, ymin, xmax and ymax of an object, or why it has none.
+
+    Attributes:
+        from_0: if the pixels of its file count from 0, as they are written.
+        from_1: if they count from 1, and the last one belongs to the box.
+    """
+
+    from_0: list[float] | BadCell
+    from_1: list[float] | BadCell
+
+    @classmethod
+    def same(cls, box: list[float] | BadCell) -> Self:
+        """One that is the same in either case."""
+        return cls(box, box)
+
+
 def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """Yields the one row of a file.
 
@@ -59,12 +76,12 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     name = name or _stem_of(path)
     objects = root.findall("object")
     boxes = [_read_box(obj) for obj in objects]
-    moved = [_move_box(box) for box in boxes]
+    moved = [box.from_1 for box in boxes]
     yield {
         "file": ImageName(name, _text_of(root, "folder") or ""),
         "class": [_text_of(obj, "name") for obj in objects],
-        "box": _find_zero(objects) or moved,
-        VOC_FROM_0: boxes,
+        "box": _find_zero(boxes) or moved,
+        VOC_FROM_0: [box.from_0 for box in boxes],
         VOC_FROM_1: moved,
         "image/source_id": name,
         SOURCE_WIDTH: _text_of(root, "size/width"),
@@ -130,29 +147,31 @@ def _text_of(element: ElementTree.Element, path: str) -> str | None:
     return None if text is None else text.strip()
 
 
-def _read_box(obj: ElementTree.Element) -> list[float] | BadCell:
-    """xmin, ymin, xmax, ymax, as they are written."""
-    if obj.find("bndbox") is None and obj.find("polygon") is not None:
-        return _enclose_polygon(obj)
+def _read_box(obj: ElementTree.Element) -> _Box:
+    """The box of an object, or why it has none."""
+    bndbox = obj.find("bndbox")
+    if bndbox is None or not len(bndbox):
+        return _Box.same(_read_without_bndbox(obj))
     sides = []
     for side in _SIDES:
-        text = _text_of(obj, f"bndbox/{side}")
+        text = _text_of(bndbox, side)
         if not text:
-            return BadCell(_describe_missing(obj, side))
+            return _Box.same(BadCell(f"its bndbox has no {side}"))
         number = _parse_number(text)
         if number is None:
-            return BadCell(f"its {side} is {text!r:.60}, which is no number")
+            return _Box.same(BadCell(f"its {side} is {text!r:.60}, which is no number"))
         sides.append(number)
-    return sides
+    left, top, right, bottom = sides
+    return _Box(from_0=sides, from_1=[left - 1, top - 1, right, bottom])
 
 
-def _describe_missing(obj: ElementTree.Element, side: str) -> str:
-    bndbox = obj.find("bndbox")
-    if bndbox is not None and len(bndbox):
-        return f"its bndbox has no {side}"
+def _read_without_bndbox(obj: ElementTree.Element) -> list[float] | BadCell:
+    """The box of an object without one: that around its polygon."""
+    if obj.find("polygon") is not None:
+        return _enclose_polygon(obj)
     if obj.find("robndbox") is not None:
-        return "there is no bndbox, but a turned box (robndbox)"
-    return "there is no bndbox"
+        return BadCell("there is no bndbox, but a turned box (robndbox)")
+    return BadCell("there is no bndbox")
 
 
 def _parse_number(text: str) -> float | None:
@@ -184,22 +203,14 @@ def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
     return [min(across), min(down), max(across), max(down)]
 
 
-def _move_box(box: list[float] | BadCell) -> list[float] | BadCell:
-    """A box that counts from 1 so that it counts from 0, with its end outside."""
-    if isinstance(box, BadCell):
-        return box
-    left, top, right, bottom = box
-    return [left - 1, top - 1, right, bottom]
-
-
-def _find_zero(objects: Sequence[ElementTree.Element]) -> OtherColumn | None:
+def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
     """What stands for the boxes of a file that counts from 0; None if nothing shows it."""
-    for obj in objects:
-        for side in _FIRST_SIDES:
-            text = _text_of(obj, f"bndbox/{side}")
-            number = _parse_number(text or "")
-            if number is not None and 0 <= number < 1:
-                return _take_from_0(f"its {side} is {text}")
+    for box in boxes:
+        if isinstance(box.from_0, BadCell) or box.from_0 is box.from_1:
+            continue
+        for side, number in zip(_FIRST_SIDES, box.from_0, strict=False):
+            if 0 <= number < 1:
+                return _take_from_0(f"its {side} is {number:g}")
     return None
 
 
