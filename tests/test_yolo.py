@@ -288,6 +288,7 @@ def test_labels_are_where_ultralytics_looks_for_them() -> None:
         ("train: train.txt\n", {"train.txt": "data/images/train/2.png\n"}, "2"),
         ("train: lists/a.txt\n", {"lists/a.txt": "../images/train/3.png\n"}, "3"),
         ("train: lists/a.txt\n", {"lists/a.txt": "images/train/3.png\n"}, "3"),
+        ("train: lists/a\n", {"lists/a": "images/train/3.png\n"}, "3"),
         (
             "train: [a.txt, b.txt]\n",
             {"a.txt": "images/train/1.png\n", "b.txt": "images/train/2.png\n"},

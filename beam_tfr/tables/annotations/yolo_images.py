@@ -133,11 +133,9 @@ def _list_place(base: str, place: str, say: Callable[[str], object]) -> list[str
 
 def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str]:
     """The images that a path means; none if there is nothing."""
-    name = posixpath.basename(path)
-    if name.lower().endswith(".txt"):
-        return _read_list(path, base, say) if storage.find(path) else []
-    if _is_image_name(name) and storage.find(path):
-        return [path]
+    if storage.find(path):
+        is_image = _is_image_name(posixpath.basename(path))
+        return [path] if is_image else _read_list(path, base, say)
     images = _match_images(f"{escape_pattern(path)}/")
     if not images and WILDCARD.search(path):
         images = _match_images(path)
@@ -164,7 +162,7 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8") from None
+        raise ValueError(f"{path} is no list of images: it is not UTF-8") from None
     lines = [line.strip() for line in text.splitlines()]
     names = [line for line in lines if line]
     return _resolve_lines(path, names, base, say)

@@ -252,14 +252,24 @@ def _read_fifth(numbers: list[float], form: LineForm) -> ObjectShape:
 
 def _read_polygon(corners: list[float], confidence: float = math.nan) -> ObjectShape:
     """A polygon, and the box around it."""
+    across = corners[::2]
+    down = corners[1::2]
+    left = min(across)
+    right = max(across)
+    top = min(down)
+    bottom = max(down)
+    if min(left, top) < -_FAR or max(right, bottom) > 1 + _FAR:
+        return ObjectShape(_describe_far_corner(corners))
+    box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+    return ObjectShape(box, polygon=corners, confidence=confidence)
+
+
+def _describe_far_corner(corners: Sequence[float]) -> BadCell:
     outside = [number for number in corners if not -_FAR <= number <= 1 + _FAR]
-    if outside:
-        problem = (
-            f"{outside[-1]:g} is no place of a corner: {_AS_SHARES}; is it the id of a track "
-            "behind a box and its confidence?"
-        )
-        return ObjectShape(BadCell(problem))
-    return ObjectShape(_enclose(corners), polygon=corners, confidence=confidence)
+    return BadCell(
+        f"{outside[-1]:g} is no place of a corner: {_AS_SHARES}; is it the id of a track "
+        "behind a box and its confidence?"
+    )
 
 
 def _check_box(numbers: list[float]) -> list[float] | BadCell:
@@ -275,18 +285,12 @@ def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | 
 
     Their number, and how many numbers each has, are given.
     """
-    if len(numbers) != int(count) * int(size):
-        return BadCell(f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}")
+    num_more = len(numbers) - int(count) * int(size)
+    if num_more:
+        problem = f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}"
+        hint = "; is a confidence behind them?" if num_more in (1, 2) else ""
+        return BadCell(problem + hint)
     if size == "3":
         return numbers
     points = zip(numbers[::2], numbers[1::2], strict=True)
     return [[x, y, 0 if min(x, y) < 0 else 2] for x, y in points]
-
-
-def _enclose(corners: Sequence[float]) -> list[float]:
-    """The box around the corners of a polygon."""
-    left = min(corners[::2])
-    right = max(corners[::2])
-    top = min(corners[1::2])
-    bottom = max(corners[1::2])
-    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
