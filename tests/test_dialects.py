@@ -50,6 +50,7 @@ READ = {
     written("\t"): "tabs",
     written("|"): "pipes",
     written(";", before="sep=;\n"): "sep=;",
+    "'path','class'\n'a.jpg','cat'\n'b.jpg','dog'\n'c.jpg','cat'\n": "single quotes",
     written(";", before='"sep=;"\r\n'): "sep=;",
     written(",", before="sep=,\n"): "sep=,",
     written("^", before="sep=^\n"): "sep=^",
@@ -91,6 +92,11 @@ def test_a_dialect_on_gs(gcs: str) -> None:
     [
         ("t.csv", "path;class\na.jpg;cat\nb.jpg\n", "semicolons"),
         ("t.csv", "path;class|more\na.jpg;cat|1\n", "semicolons or pipes"),
+        ("t.csv", "<!DOCTYPE html>\n<html>\n", "HTML"),
+        ("t.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+        ("t.csv", "PK\x03\x04\0\0", "Excel"),
+        ("t.csv", "p\0a\0t\0h\0\n", "UTF-16"),
+        ("t.json", '{"path": "a.jpg"}\n{"path": "b.jpg"}\n', "name it .jsonl"),
         ("t.csv", "path class\na.jpg cat\n", "space"),
         ("t.csv", written(",").replace("path,class", "Path, Class"), "did you mean 'Path'?"),
         ("t.csv", "# path,class\na.jpg,cat\n", "# path"),
@@ -127,12 +133,33 @@ def test_one_column_is_no_other_dialect(tmp_path: Path) -> None:
     assert "spaces separate" in " ".join(opened(table).warnings)
 
 
-def test_a_delimiter_beside_the_promised_one_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path;class;a,b\na.jpg;cat;1,5\n",
+        'path;class;"a,b"\n"a.jpg";"cat";1,5\n',
+        "path;class;a,b\na.jpg;cat;x\n",
+        "path\tclass\ta, b\na.jpg\tcat\tx\n",
+    ],
+)
+def test_commas_beside_the_delimiter(tmp_path: Path, text: str) -> None:
     table = tmp_path / "t.csv"
-    table.write_text("path;class;a,b\na.jpg;cat;1,5\n")
-    with pytest.raises(UsageError, match="path;class;a"):
-        references(table, **ROLES)
-    assert "semicolons" in " ".join(opened(table).warnings)
+    table.write_text(text)
+    assert {key: ref.labels for key, ref in references(table, **ROLES).items()} == {
+        "a.jpg": ("cat",)
+    }
+
+
+def test_cells_of_columns_without_a_name_may_be_missing(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,class,\na.jpg,cat\nb.jpg,dog,\nc.jpg,cat,,\n")
+    assert {key: ref.labels for key, ref in references(table, **ROLES).items()} == EXPECTED
+
+
+def test_a_delimiter_within_cells_is_none(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,class;name,words|tags\na.jpg,cat,x|y\nb.jpg,dog,z\n")
+    assert opened(table).columns == ["path", "class;name", "words|tags"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ The extension says which delimiter a table should have. Another one is taken whe
 none of that, and exactly one other divides the header and all of the first rows into as many parts.
 """
 
+import codecs
+import contextlib
 import csv
 import itertools
 import re
@@ -18,7 +20,14 @@ _PEEKED_ROWS = 50
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 # The line with which Excel names the delimiter.
 _SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
+_QUOTED = re.compile(r"'[^']+'")
+_ZIP = b"PK\x03\x04"
 _COMMENT = "#"
+# The begin of what is stored in place of a table -> what it is.
+_NO_TABLES = {
+    "<(?:!doctype|html|[?]xml)": "is a page of HTML or XML, not a table",
+    "version https://git-lfs": "is a pointer of Git LFS, not the table; git lfs pull gets it",
+}
 _IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
@@ -33,6 +42,7 @@ class Dialect(NamedTuple):
         skipped_lines: number of lines before the header.
         line_end: that of its lines.
         has_spaces: whether spaces around cells are no part of them.
+        quote: the mark around cells that may hold delimiters.
         decimal_commas: the numbers, from 0, of columns in which a comma is a decimal point.
         notes: what is unusual about it, for people.
     """
@@ -41,6 +51,7 @@ class Dialect(NamedTuple):
     skipped_lines: int = 0
     line_end: bytes = b"\n"
     has_spaces: bool = False
+    quote: str = '"'
     decimal_commas: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
@@ -65,19 +76,31 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
         delimiter: that which its name promises.
 
     Raises:
-        ValueError: it has another delimiter, but which is not certain.
+        ValueError: it has another delimiter, but which is not certain; or it is no table.
     """
-    if b"\0" in start:  # which reading the table tells of, or is UTF-16
-        return Dialect(delimiter)
+    if start.startswith(_ZIP):
+        raise ValueError("is a zip, such as a workbook of Excel has; save the table as CSV")
+    if b"\0" in start:
+        _check_header(start)
+        return Dialect(delimiter)  # reading the row tells
     begin = _split_lines(start)
+    for pattern, problem in _NO_TABLES.items():
+        if re.match(pattern, begin.lines[0].strip(), re.IGNORECASE):
+            raise ValueError(problem)
     skipped, named_delimiter = _skip_lines(begin.lines, delimiter)
     lines = begin.lines[skipped:]
     chosen = named_delimiter or _choose_delimiter(lines, delimiter)
     rows = _parse_rows(lines, chosen)
+    quote = '"'
+    if all(map(_QUOTED.fullmatch, rows[0])):
+        quote = "'"
+        rows = _parse_rows(lines, chosen, quote)
     has_spaces = _has_spaces(rows)
     notes = _describe_start(begin, skipped, named_delimiter)
     if chosen != delimiter and not named_delimiter:
         notes.append(f"its columns are separated by {DELIMITERS[chosen]}")
+    if quote == "'":
+        notes.append("its cells are in single quotes")
     if has_spaces:
         notes.append("spaces around its cells, such as a space after the comma, are left out")
     decimal_commas = frozenset(_find_decimal_commas(rows) if chosen == ";" else ())
@@ -86,12 +109,24 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
         notes.append(f"commas in the numbers of these columns are decimal points: {names}")
     notes += _doubt_header(rows, chosen)
     line_end = begin.line_end.encode()
-    return Dialect(chosen, skipped, line_end, has_spaces, decimal_commas, tuple(notes))
+    return Dialect(chosen, skipped, line_end, has_spaces, quote, decimal_commas, tuple(notes))
 
 
 def read_decimal_comma(cell: str) -> str:
     """A cell whose number, if it holds one, has a decimal point instead of a comma."""
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+
+
+def _check_header(start: bytes) -> None:
+    """Checks that the first line of a table, which has NUL characters somewhere, has none.
+
+    Raises:
+        ValueError: it has, and is not marked as UTF-16, of which reading it tells.
+    """
+    header = start.partition(b"\n")[0]
+    is_marked = header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in header and not is_marked:
+        raise ValueError("has NUL characters in its first line: is it UTF-16? Save it as UTF-8")
 
 
 def _split_lines(start: bytes) -> _Start:
@@ -131,42 +166,61 @@ def _differ(line: str, below: str, delimiter: str) -> bool:
     return any(line.count(mark) != below.count(mark) for mark in delimiters)
 
 
+class _Division(NamedTuple):
+    """How a delimiter divides a table.
+
+    Attributes:
+        delimiter: the delimiter.
+        number: cells of the header.
+        is_even: whether all of the first rows have as many.
+    """
+
+    delimiter: str
+    number: int
+    is_even: bool
+
+
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
     """The delimiter that a table has, given that which it should have.
+
+    Another one is taken if it divides header and rows evenly, and the right one does not, or into
+    fewer cells.
 
     Raises:
         ValueError: another one, but which is not certain.
     """
     header = next(filter(str.strip, lines), "")
-    if len(_parse_rows([header], delimiter, most=1)[0]) > 1:
+    marks = [delimiter, *(mark for mark in DELIMITERS if mark != delimiter)]
+    expected, *others = [_divide(lines, mark) for mark in marks]
+    dividing = [other for other in others if other.number > 1]
+    better = [other for other in dividing if other.is_even]
+    if expected.number > 1 and expected.is_even:
+        better = [other for other in better if other.number > expected.number]
+    if len(better) == 1:
+        return better[0].delimiter
+    if expected.number > 1 or not dividing:
         return delimiter
-    others = [mark for mark in DELIMITERS if mark != delimiter]
-    dividing = [mark for mark in others if len(_parse_rows([header], mark, most=1)[0]) > 1]
-    if not dividing:
-        return delimiter
-    fitting = [mark for mark in dividing if _has_equal_rows(_parse_rows(lines, mark))]
-    if len(fitting) == 1:
-        return fitting[0]
-    names = " or ".join(DELIMITERS[mark] for mark in dividing)
+    names = " or ".join(DELIMITERS[other.delimiter] for other in dividing)
     raise ValueError(
         f"its header {header!r:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "
         f"rows have as many cells; save the table with {DELIMITERS[delimiter]} between columns"
     )
 
 
-def _parse_rows(
-    lines: Sequence[str], delimiter: str, *, most: int = _PEEKED_ROWS
-) -> list[list[str]]:
-    """The first rows that are not empty, as far as they can be parsed; at least one."""
+def _divide(lines: Sequence[str], delimiter: str) -> _Division:
+    rows = _parse_rows(lines, delimiter)
+    return _Division(delimiter, len(rows[0]), _has_equal_rows(rows))
+
+
+def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[list[str]]:
+    """The first rows that are not empty, up to one that cannot be parsed; at least one."""
     rows = list[list[str]]()
     parsed: Iterator[list[str]] = csv.reader(
-        [f"{line}\n" for line in lines], delimiter=delimiter, skipinitialspace=False
+        [f"{line}\n" for line in lines], delimiter=delimiter, quotechar=quote, strict=True
     )
-    try:
-        for row in itertools.islice(filter(None, parsed), most):
+    with contextlib.suppress(csv.Error):  # reading the table tells where
+        for row in itertools.islice(filter(None, parsed), _PEEKED_ROWS):
             rows.append(row)
-    except csv.Error:  # reading the table tells where
-        pass
     return rows or [[]]
 
 

@@ -70,7 +70,7 @@ class Delimited(TableFormat):
             decimal_commas = dialect.decimal_commas & {*positions}
             for number, cells in lines:
                 if len(cells) != len(header):
-                    _check_number(path, number, cells, len(header))
+                    cells = _fit_cells(path, number, cells, header)
                 for position in decimal_commas:
                     cells[position] = read_decimal_comma(cells[position])
                 yield number, [cells[position] for position in positions]
@@ -95,6 +95,7 @@ def _read_lines(
     cells: Iterator[list[str]] = csv.reader(
         lines,
         delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
         skipinitialspace=dialect.has_spaces,
         strict=True,
     )
@@ -107,14 +108,18 @@ def _read_lines(
     return header, rows
 
 
-def _check_number(path: str, number: int, cells: Sequence[str], expected: int) -> None:
-    """Checks that a row lacks no cell, and that those beyond the header are empty.
+def _fit_cells(path: str, number: int, cells: list[str], header: Sequence[str]) -> list[str]:
+    """The cells of a row with as many as the header.
+
+    Empty ones beyond it are left out, and those of columns without a name may be missing.
 
     Raises:
-        DataError: it does, or they are not.
+        DataError: others are, or are missing.
     """
-    if len(cells) >= expected and not any(cells[expected:]):
-        return
+    expected = len(header)
+    if not any(cells[expected:]) and not any(header[len(cells) :]):
+        missing = expected - len(cells)
+        return cells[:expected] + [""] * missing
     cause = "is a quote missing?"
     if len(cells) > expected:
         cause = "is a quote missing, or is a comma within a value, such as 1,5?"

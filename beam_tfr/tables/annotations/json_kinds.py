@@ -63,6 +63,9 @@ def describe_kind(data: bytes) -> str:
     Raises:
         MsgspecError, RecursionError: it is no JSON.
     """
+    first_line, _, rest = data.strip().partition(b"\n")
+    if rest.lstrip().startswith(b"{") and _keys_of(msgspec.Raw(first_line)):
+        return "has an object in each line, which is JSON Lines: name it .jsonl"
     content = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
     marks = {*_find_marks(content)}
     for kind in _KINDS:
@@ -101,5 +104,5 @@ def _keys_of(data: msgspec.Raw) -> list[str]:
     """The keys of an object; none of anything else."""
     try:
         return [*msgspec.json.decode(data, type=dict[str, Any])]
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         return []
