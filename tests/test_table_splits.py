@@ -300,6 +300,24 @@ def test_a_column_called_split(tmp_path: Path) -> None:
     assert "--split_column split " in warning_of(bananas, "column 'split' is not taken")
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "splits"),
+    [
+        ("Subset", ["TRAIN", "UNASSIGNED"], {"TRAIN", "UNASSIGNED"}),
+        ("ml_use", ["training", "test"], {"training", "test"}),
+        ("set", ["train", "red"], {"train"}),
+        ("phase", ["moon", "sun"], {"train"}),
+    ],
+)
+def test_columns_that_are_called_otherwise(
+    tmp_path: Path, column: str, values: list[str], splits: set[str]
+) -> None:
+    rows = [f"{number}.png,{value}" for number, value in enumerate(values)]
+    write(tmp_path / "a.csv", "\n".join([f"file_name,{column}", *rows]))
+    tables = open_input(table=f"{tmp_path}/a.csv", uri_column="file_name")
+    assert keys_by_split(tables).keys() == splits
+
+
 def voc_folder(root: Path, num_images: int, lists: Mapping[str, list[int]]) -> str:
     """Writes a folder as of VOC 2007; returns the pattern of its annotations."""
     for number in range(num_images):

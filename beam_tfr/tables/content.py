@@ -1,25 +1,18 @@
 """What the content of tables says about them, before their rows are read."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.layouts.parsing import is_split_name
-from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN, implied_options, may_hold_images
 from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema.dataset import sort_splits
-from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.base import RowReader, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
-from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.formats import describe_columns, format_of, read_class_names
-from beam_tfr.tables.names import read_single_name
-from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
@@ -137,53 +130,6 @@ def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOp
             spell(name): declaration for name, declaration in options.feature_columns.items()
         }
     return dataclasses.replace(options, **changed)
-
-
-def find_split_column(options: ConvertOptions, columns: Collection[str]) -> str:
-    """The column of tables that is called split, if no option says where splits come from.
-
-    Empty if there is none, or if it is named as a feature or has another role.
-    """
-    if options.splits or options.split_column:
-        return ""
-    named = {*options.roles, *(options.feature_columns or ())}
-    return next((name for name in columns if name.lower() == "split" and name not in named), "")
-
-
-def imply_split_column(content: TableContent, column: str, cells: Iterable[Any]) -> TableContent:
-    """The content with the splits that a column called split gives, or a warning that it does not.
-
-    Args:
-        content: what is known otherwise.
-        column: the column.
-        cells: its cells in the first rows.
-    """
-    splits = dict.fromkeys(map(_read_split, cells))
-    is_certain = any(map(is_split_word, splits))
-    if not is_certain:
-        is_certain = splits.keys() <= read_export_splits(folder_of(content.files[0]))
-    if all(splits) and is_certain:
-        names = join_texts(sort_splits(splits), most=5, separator=", ")
-        warning = (
-            f"column {column!a} gives the splits: {names}; `splits=train=1` puts all rows into "
-            "one split"
-        )
-        options = dataclasses.replace(content.options, split_column=column)
-        return content._replace(options=options, warnings=(*content.warnings, warning))
-    warning = (
-        f"column {column!a} is not taken for the split of each row, as it holds other values in "
-        f"the first rows; `split_column={column}` takes it"
-    )
-    return content._replace(warnings=(*content.warnings, warning))
-
-
-def _read_split(cell: Any) -> str:
-    """The name of a split in a cell; empty if it holds anything else."""
-    try:
-        name = read_single_name(cell)
-    except ValueError:
-        return ""
-    return name if is_split_name(name) else ""
 
 
 def _find_first(names: Sequence[str], columns: Collection[str]) -> str:

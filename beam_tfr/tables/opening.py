@@ -50,10 +50,8 @@ from beam_tfr.tables.box_columns import BOX, find_box_columns, find_size_columns
 from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
-    find_split_column,
     imply_by_file,
     imply_columns,
-    imply_split_column,
 )
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.dialects import DECIMAL_COMMA
@@ -76,6 +74,7 @@ from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.roles import split_labels
 from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.split_columns import find_split_column, imply_split_column
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 from beam_tfr.tables.tfds import open_tfds
 
@@ -113,7 +112,7 @@ def find_content(options: ConvertOptions) -> TableContent:
 
 
 def _read_splits(content: TableContent) -> TableContent:
-    """The content with the splits of a column that is called split, if the tables have one."""
+    """The content with the splits of a column that is called so, if the tables have one."""
     column = find_split_column(content.options, content.columns)
     if not column:
         return content
