@@ -357,7 +357,7 @@ def test_the_list_of_train_and_val_together(tmp_path: Path) -> None:
 
 def test_an_image_in_two_lists(tmp_path: Path) -> None:
     pattern = voc_folder(tmp_path, 3, {"train": [0, 1], "val": [1, 2]})
-    with pytest.raises(UsageError, match=r"train\.txt.*000001.*val\.txt"):
+    with pytest.raises(UsageError, match=r"train\.txt.*1 image .*000001.*val\.txt"):
         open_input(table=pattern)
 
 
@@ -397,6 +397,18 @@ def test_folders_of_images_that_are_named_like_their_tables(tmp_path: Path) -> N
     table = f"{tmp_path}/annotations/instances_val2017.json"
     inner = open_input(table=table, image_root=f"{tmp_path}/val2017")
     assert keys_by_split(inner) == {"val": [f"{number:012}.png" for number in range(2)]}
+
+
+def test_other_tables_may_lie_beside_folders_with_cocos_names(tmp_path: Path) -> None:
+    write_coco_tree(tmp_path)
+    for split in ("train", "val"):
+        table = tmp_path / "annotations" / f"instances_{split}2017.json"
+        table.rename(table.with_name(f"custom_{split}.json"))
+    tables = open_input(table=f"{tmp_path}/annotations/*.json", image_root=str(tmp_path))
+    assert keys_by_split(tables) == {
+        split: [f"{split}2017/{number:012}.png" for number in range(2)]
+        for split in ("train", "val")
+    }
 
 
 def test_the_same_names_without_a_root_name_the_cure(beam_tfr: Command, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -54,16 +55,19 @@ def read_image_sets(annotations: str) -> ImageSets:
     """
     split_of_list = _find_lists(annotations)
     list_of = dict[str, str]()  # image -> the list that names it
+    repeated = dict[str, str]()  # image -> another list that does
     for path in split_of_list:
         for image in _read_names(path):
-            first = list_of.setdefault(image, path)
-            if first != path:
-                raise UsageError(
-                    f"names {image}, as {path} does; take it out of one, or give "
-                    "`splits=train=1`, which ignores these lists",
-                    option="table",
-                    value=first,
-                )
+            if list_of.setdefault(image, path) != path:
+                repeated.setdefault(image, path)
+    if repeated:
+        image, path = next(iter(repeated.items()))
+        raise UsageError(
+            f"{counted(len(repeated), 'image')} in two lists, such as {image}, which {path} names "
+            "too; take each out of one, or give `splits=train=1`, which ignores these lists",
+            option="table",
+            value=list_of[image],
+        )
     splits = {image: split_of_list[path] for image, path in list_of.items()}
     return ImageSets(tuple(split_of_list), splits)
 

@@ -15,6 +15,7 @@ from beam_tfr.tables.export_splits import split_of_export
 from beam_tfr.tables.formats import format_of
 
 OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
+_COCO_YEAR = "2017"
 _OUTER_FOLDERS = 2  # those of all tables that a warning is about: test, or test/Annotations
 
 
@@ -143,10 +144,11 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
 def image_folder_names(table: str) -> list[str]:
     """The names that a folder with the images of a table may have, by its place.
 
-    `train2017` and `train` for instances_train2017.json; none if it does not name one split.
+    `train2017` and `train` for instances_train2017.json; COCO's own name for custom_train.json, as
+    tools have it that expect COCO; none if it does not name one split.
     """
     places = find_places(table)
     if len(places) != 1:
         return []
-    name = places[0].name
-    return [*dict.fromkeys([name, name.rstrip("0123456789")])]
+    split, name = places[0]
+    return [*dict.fromkeys([name, name.rstrip("0123456789"), f"{split}{_COCO_YEAR}"])]
