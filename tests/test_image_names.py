@@ -133,3 +133,21 @@ def test_images_of_voc_are_found_and_one_line_says_so(tmp_path: Path) -> None:
     assert "'4' may be each of 4.jpg; 4.png" in (tmp_path / "d/rejects.jsonl").read_text()
     plan = beam_tfr.plan(table=tmp_path / "xml/*.xml", image_root=tmp_path / "images")
     assert any("1.png for 1" in warning for warning in plan.warnings)
+
+
+def test_images_of_voc_are_found_on_gs(tmp_path: Path, fake: FakeGcs) -> None:
+    write_picture(tmp_path / "1.png")
+    picture = (tmp_path / "1.png").read_bytes()
+    for number, name in {"1": "1", "2": "images/2.jpg", "3": "3.png"}.items():
+        fake.put(f"voc/images/{number}.png", picture)
+        fake.put(f"voc/xml/{number}.xml", voc(name).encode())
+    fake.put("voc/xml/4.xml", b"")
+    done = beam_tfr.convert(
+        table="gs://b/voc/xml/*.xml",
+        image_root="gs://b/voc/images",
+        output=tmp_path / "d",
+        resize="none",
+        max_rejects=1,
+        progress=False,
+    )
+    assert (done.counts["written"], done.counts["rejected"]) == (3, {"bad-value": 1})
