@@ -168,6 +168,23 @@ def test_columns_that_are_declared(tmp_path: Path) -> None:
         opened(table, uri_column="f", feature_columns={"b": "bbox[xywh]=left+y+width+height"})
 
 
+def test_boxes_that_are_declared_without_their_columns(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = ["a.jpg,cat,5,6,25,21,1", "a.jpg,dog,9,2,1,9,2", "b.jpg,dog,1,2,9,9,3"]
+    table.write_text("\n".join(["file,class,xmin,ymin,xmax,ymax,sure", *rows, ""]))
+    tables = opened(
+        table,
+        uri_column="file",
+        feature_columns="thing:bbox[xyxy],sure:int64[box]",
+        bad_boxes="drop",
+    )
+    refs = references(tables)
+    assert refs["a.jpg"].labels == ("cat",)
+    assert parse_example(refs["a.jpg"].columns or b"")["sure"] == [1]
+    with pytest.raises(UsageError, match="no column 'thing'"):
+        opened(table, uri_column="file", feature_columns="thing:bbox[xywh]")
+
+
 def test_a_column_of_a_box_in_each_row(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     rows = ['a.jpg,"[5, 6, 25, 21]",cat', "b.jpg,,", 'a.jpg,"[1, 2, 9, 9]",dog']

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.features.box_formats import RELATIVE
+from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.cells import is_missing, to_float
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.options import ConvertOptions
@@ -119,7 +120,10 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     sizes = find_size_columns(columns, found.sides)
     others = [*sizes.values(), *filter(None, [split_column])]
     first_rows = _read_first_rows(path, [*found.sides, *others])
-    if _are_shares(first_rows, found.sides):
+    declared = _find_declared(options)
+    if declared:
+        found = found._replace(form=declared.form)
+    elif _are_shares(first_rows, found.sides):
         found = found._replace(form=RELATIVE + found.form)
     implied: dict[str, Any] = {}
     if not options.uri_column:
@@ -128,21 +132,39 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         implied["label_column"] = _find_name(_CLASSES, by_name)
     if _are_splits(first_rows, split_column) and not options.split_column and not options.splits:
         implied["split_column"] = split_column
-    features = {**(options.feature_columns or {}), BOX: found.declaration}
+    box = declared.name if declared else BOX
+    features = {**(options.feature_columns or {}), box: found.declaration}
     if sizes and found.form == "xyxy" and _are_sizes(first_rows, found.sides, sizes):
         features |= dict.fromkeys(sizes, "int64=0")
     implied["feature_columns"] = features
-    return _set_implied(options, path, implied)
+    return _set_implied(options, path, implied, box=box, side=found.sides[0])
 
 
-def _set_implied(options: ConvertOptions, path: str, implied: Mapping[str, Any]) -> ImpliedOptions:
+def _find_declared(options: ConvertOptions) -> Boxes | None:
+    """The boxes that are declared; None if there are none."""
+    declarations = {**(options.feature_columns or {})}
+    declarations.pop(KNOWN, None)
+    return find_boxes(parse_columns(declarations))
+
+
+def _set_implied(
+    options: ConvertOptions, path: str, implied: Mapping[str, Any], *, box: str, side: str
+) -> ImpliedOptions:
+    """The options with those that are implied.
+
+    Args:
+        options, path: see `imply_boxes`.
+        implied: those that are implied.
+        box: the feature of boxes.
+        side: one of the columns that it is made of.
+    """
     selected = {name: value for name, value in implied.items() if value}
     texts = [f"`{name}={value}`" for name, value in selected.items() if name != "feature_columns"]
-    texts.append(f"`feature_columns={BOX}:{implied['feature_columns'][BOX]}`")
+    texts.append(f"`feature_columns={box}:{implied['feature_columns'][box]}`")
     sizes = ""
     if SOURCE_WIDTH in implied["feature_columns"]:
         sizes = "; its sizes are compared with those of the images"
-    cure = f"`feature_columns={implied['feature_columns'][BOX].partition('=')[2].split('+')[0]}`"
+    cure = f"`feature_columns={side}`"
     if options.are_rows:
         selected["encoding"] = ""  # that of images
         cure = "`encoding=row`"
@@ -156,20 +178,23 @@ def _set_implied(options: ConvertOptions, path: str, implied: Mapping[str, Any])
 def _may_imply(
     options: ConvertOptions, path: str, columns: Sequence[str], found: BoxColumns
 ) -> bool:
-    """Whether nothing that is given says what the columns of sides are."""
-    if not format_of(path).may_have_box_rows or BOX in columns:
+    """Whether nothing that is given says what the columns of sides are.
+
+    Boxes may be declared without the columns that they are made of.
+    """
+    if not format_of(path).may_have_box_rows:
         return False
     if options.are_rows:
         is_chosen = options.key_column or options.feature_columns is not None
-        return options.has_implied_encoding and not is_chosen
-    if options.encoding not in IMAGE_ENCODINGS:
+        return options.has_implied_encoding and not is_chosen and BOX not in columns
+    if options.encoding not in IMAGE_ENCODINGS or options.feature_columns == {}:
         return False
-    declarations = {**(options.feature_columns or {})}
-    declarations.pop(KNOWN, None)
-    declares_none = options.feature_columns is not None and not options.feature_columns
-    declares_sides = any(name in declarations for name in found.sides)
-    has_boxes = find_boxes(parse_columns(declarations)) is not None
-    return not declares_none and not declares_sides and not has_boxes
+    declared = _find_declared(options)
+    if declared:
+        fits = declared.form.removeprefix(RELATIVE) == found.form
+        return fits and not declared.columns and declared.name not in columns
+    declares_sides = any(name in (options.feature_columns or {}) for name in found.sides)
+    return not declares_sides and BOX not in columns
 
 
 def _read_first_rows(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
