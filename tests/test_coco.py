@@ -195,6 +195,14 @@ def test_a_mask_gives_the_box_around_it(segment: Any, box: dict[str, Any]) -> No
     assert row["image/object/area"] == [300]
 
 
+def test_run_lengths_of_another_size_give_no_box() -> None:
+    content = coco("1.png", bbox=None, segmentation=encode_run_lengths(mask()))
+    for size, has_box in (((40, 30), True), ((30, 40), False), ((0, 0), True)):
+        content["images"][0] |= {"width": size[0], "height": size[1]}
+        (row,) = rows(content)
+        assert (row["box"] == [BOX]) == has_box
+
+
 def test_the_box_of_run_lengths_is_that_of_their_pixels() -> None:
     random = np.random.default_rng(3)
     for _ in range(50):

@@ -37,6 +37,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.feature_names import SOURCE_SIDES
 from beam_tfr.schema.naming import parse_file_name
+from beam_tfr.tables.annotations import describe_uncertainty
 from beam_tfr.tables.base import (
     DamagedTableError,
     ObjectFormat,
@@ -239,7 +240,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         warnings=(
             *content.warnings,
             *_shorten_notes(notes),
-            *(stand_in.notice for stand_in in taken),
+            *([stand_in.notice for stand_in in taken] or _warn_of_uncertainty(content, sample)),
             *(describe_join(joined.join, first, options.label_column) if joined else ()),
             *split_source.warnings,
             *filter(None, [describe_image_folders(image_folders)]),
@@ -477,6 +478,15 @@ def _read_sample(
     if not rows or not columns:
         raise table_error(" ".join(content.options.table), "there are no rows")
     return FirstRows(columns, rows, one_row_each)
+
+
+def _warn_of_uncertainty(
+    content: TableContent, sample: Mapping[str, Sequence[Any]]
+) -> Iterator[str]:
+    """Yields a line about what the first rows of annotations do not show."""
+    uncertainty = describe_uncertainty(content.files[0], sample)
+    if uncertainty:
+        yield uncertainty
 
 
 def _find_stand_ins(

@@ -5,7 +5,7 @@ columns. `json_files` reads .json (`coco`, `create_ml`), `voc` reads .xml, and `
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 from xml.etree import ElementTree  # nosec B405  # for its error
 
@@ -14,7 +14,7 @@ import yaml
 
 from beam_tfr.options.implied import implied_options, optional_columns
 from beam_tfr.tables.annotations.json_files import read_json
-from beam_tfr.tables.annotations.voc import read_voc
+from beam_tfr.tables.annotations.voc import describe_origin, read_voc
 from beam_tfr.tables.annotations.yolo import read_yolo
 from beam_tfr.tables.base import (
     ColumnSelection,
@@ -81,6 +81,12 @@ def read_annotations(
         ElementTree.ParseError,
     ) as error:
         raise _unreadable(path, name, " ".join(str(error).split())) from None
+
+
+def describe_uncertainty(path: str, cells: Mapping[str, Sequence[Any]]) -> str:
+    """What is not certain of annotations, given the cells of their first rows; mostly nothing."""
+    is_voc = path.lower().endswith(".xml")
+    return describe_origin(cells["box"]) if is_voc and "box" in cells else ""
 
 
 class RepeatedImage(NamedTuple):

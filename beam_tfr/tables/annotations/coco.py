@@ -60,9 +60,9 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     segmentation: msgspec.Raw = _EMPTY
     id: Any = None  # for messages
 
-    def named_box(self, segment: Any) -> list[float] | BadCell:
+    def named_box(self, segment: Any, image: CocoImage) -> list[float] | BadCell:
         """The box, or that around its mask; it knows the id of the annotation if there is one."""
-        box = self.bbox or _enclose_segment(segment)
+        box = self.bbox or _enclose_segment(segment, image)
         if not box and self.bbox is None:
             return BadCell(f"annotation {self.id!r:.60} has no bbox, nor a mask that gives one")
         return box if self.id is None else AnnotatedBox(box, self.id)
@@ -86,7 +86,7 @@ class BadAnnotation(CocoAnnotation, gc=False):
 
     problem: str = ""
 
-    def named_box(self, segment: Any) -> BadCell:
+    def named_box(self, segment: Any, image: CocoImage) -> BadCell:
         return BadCell(self.problem)
 
     def class_name(self, categories: Mapping[int, "CocoCategory"]) -> str | BadCell:
@@ -181,7 +181,7 @@ def make_row(
         has_run_lengths = isinstance(segment, dict)
         if isinstance(segment, list) and None in segment:
             segment = [polygon for polygon in segment if polygon is not None]
-        box = obj.named_box(segment)
+        box = obj.named_box(segment, image)
         boxes.append(box)
         areas.append(obj.area_of_mask(box))
         keypoints.append(msgspec.json.decode(obj.keypoints))
@@ -203,11 +203,15 @@ def make_row(
     }
 
 
-def _enclose_segment(segment: Any) -> list[float]:
-    """The left, top, width and height of what a mask covers; empty if it is none."""
+def _enclose_segment(segment: Any, image: CocoImage) -> list[float]:
+    """The left, top, width and height of what a mask covers; empty if it is none of the image."""
     try:
-        if isinstance(segment, dict):
-            return enclose_run_lengths(segment.get("counts"), segment.get("size"))
-        return enclose_polygons(segment)
+        if not isinstance(segment, dict):
+            return enclose_polygons(segment)
+        size = segment.get("size")
+        is_stated = bool(image.width and image.height)
+        if is_stated and size != [image.height, image.width]:
+            return []
+        return enclose_run_lengths(segment.get("counts"), size)
     except ValueError:
         return []

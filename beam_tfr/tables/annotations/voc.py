@@ -12,7 +12,7 @@ box_from_1   1 less on the left and at the top
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, Self
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
@@ -223,6 +223,23 @@ def _take_from_0(evidence: str) -> OtherColumn:
         notice=f"{evidence}, so the pixels of all files count from 0, and boxes stay as they are "
         f"written; if that is a mistake, `feature_columns={VOC_FROM_1}:bbox[xyxy]` subtracts 1 "
         "from the left and top of all",
+    )
+
+
+def describe_origin(cells: Iterable[Any]) -> str:
+    """What is not certain of the boxes of the first files; empty if they show where they begin.
+
+    Args:
+        cells: those of the column `box`.
+    """
+    boxes = [box for cell in cells if isinstance(cell, list) for box in cell]
+    firsts = [side for box in boxes if isinstance(box, list) for side in box[:2]]
+    if not firsts or 0 in firsts:
+        return ""
+    return (
+        "no box of the first files begins at pixel 1 or 0, so nothing shows whether they count "
+        "from 1 or from 0: 1 is subtracted from their left and top, as in the devkit of Pascal "
+        f"VOC; `feature_columns={VOC_FROM_0}:bbox[xyxy]` takes them as they are written"
     )
 
 
