@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS
@@ -16,7 +17,8 @@ _CROPS = {
     "aspect_ratio_range": (3 / 4, 4 / 3),
     "min_object_covered": 0.0,
 }
-_EVERYWHERE = tf.zeros([1, 0, 4], tf.float32)
+# Not a tensor: TensorFlow could then not be configured any more after this import.
+_EVERYWHERE = np.zeros([1, 0, 4], np.float32)
 # libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
 _DCT_METHOD = "INTEGER_ACCURATE"
 

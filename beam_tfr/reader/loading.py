@@ -326,7 +326,12 @@ def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> t
     else:
         elements = decode(records).unbatch()
     num_steps = tf.data.experimental.assert_cardinality(schedule.num_steps(order))
-    return elements.apply(num_steps).prefetch(tf.data.AUTOTUNE)
+    elements = elements.apply(num_steps).prefetch(tf.data.AUTOTUNE)
+    # Where tf.distribute divides it among workers, each takes a part of the elements: all shards
+    # are read by one step, which counts as one file.
+    sharding = tf.data.Options()
+    sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return elements.with_options(sharding)
 
 
 def _chunk_size(order: Order, decoder: Decoder, schedule: Schedule) -> int:
