@@ -476,6 +476,17 @@ def test_backslashes_elsewhere_are_told(tmp_path: Path, sources: Sequence[str]) 
             call(input=given, output=tmp_path / "out", progress=False)
 
 
+def test_archives_in_a_folder_are_told(photos: Path, tmp_path: Path) -> None:
+    packed(photos, "zip").rename(photos / "more.zip")
+    assert converted(photos, tmp_path / "out").run["archives"] == 1
+    (tmp_path / "alone").mkdir()
+    (photos / "more.zip").rename(tmp_path / "alone/more.zip")
+    with pytest.raises(
+        UsageError, match=r"archives \(.*: 1\) are read if they are given as `input=` too"
+    ):
+        converted(tmp_path / "alone", tmp_path / "out")
+
+
 def test_an_archive_beside_its_folder_is_not_counted_twice_in_silence(
     photos: Path, tmp_path: Path
 ) -> None:

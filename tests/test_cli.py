@@ -101,6 +101,16 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "--zzzzzz: unknown flag; --help lists",
     ),
     (
+        ["convert", "my photos", "ds"],
+        "my photos: unknown argument; say what it is, such as --input 'my photos' --output ds",
+    ),
+    (["convert", "-i", "a", "-o", "ds"], "-i: unknown flag; did you mean --input?"),
+    (["plan", "a"], "a: unknown argument; say what it is, such as --input a"),
+    (
+        ["plan", "--input", "not_there"],
+        "/not_there: matches no file; there is no such file or folder",
+    ),
+    (
         ["convert", "--input", "a/*", "--output", "o", "--overwrit"],
         "--overwrit: unknown flag; --help ",
     ),
@@ -416,6 +426,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "complete_already": False,
         "cropped": 0.2565,
         "boxes": None,
+        "masks": None,
         "dataset_digest": digest,
         "new_ids": "",
         "matched": 19,
@@ -424,6 +435,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "rejected": {"empty-file": 1},
         "resumed": 0,
         "missed": 0,
+        "archives": 0,
         "nested": 0,
         "left_out": 0,
         "notes": [],

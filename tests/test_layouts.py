@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from beam_tfr.layouts.folders import (
 )
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run
 
@@ -69,6 +70,16 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
             check_split_folders(found, splits)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
+
+
+def test_two_spellings_of_a_class_come_with_the_command_that_renames(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in", "gr\u00fcn/1.jpg", "gru\u0308n/2.jpg", "x/gru\u0308n/3.jpg")
+    given: dict[str, Any] = {"input": folder, "output": tmp_path / "out", "progress": False}
+    with pytest.raises(DataError, match="Unicode NFC") as caught:
+        beam_tfr.plan(**given)
+    (command,) = re.findall("`(python3 -c .*)`", str(caught.value))
+    subprocess.run(command, shell=True, check=True, cwd=folder)
+    assert beam_tfr.plan(**given).plan.labels == ["gr\u00fcn"]
 
 
 WORDS = ["great_white_shark", "tiger_shark", "tench", "crane", "sea_lion"]

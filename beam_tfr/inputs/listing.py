@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -25,7 +25,7 @@ from beam_tfr.inputs.patterns import (
     split_pattern,
 )
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_archives
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
@@ -197,7 +197,7 @@ class _Lister:
                 if not any(other.fullmatch(entry.path) for other in others):
                     yield PatternPart(pattern, archive=entry) if is_archive else entry
         if not has_matches:
-            advice = _suggest_pattern(pattern, self.option)
+            advice = _suggest_pattern(pattern, self.option, self.skipped.kinds)
             raise InputNotFoundError(f"matches no file{advice}", option=self.option, value=pattern)
 
 
@@ -320,24 +320,42 @@ def _suggest_records(folder: str) -> str:
     return f"; TFRecords, such as {found}, are a `table=`" if found else ""
 
 
-def _suggest_pattern(pattern: str, option: str) -> str:
-    """What to do about a pattern that matches nothing; empty if nothing is known."""
+def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
+    """What to do about a pattern that matches nothing; empty if nothing is known.
+
+    Args:
+        pattern: the pattern.
+        option: the option that it was given for.
+        kinds: kind of name -> files that were skipped.
+    """
     folder = split_pattern(pattern, option=option)[0]
     advice = suggest_dataset(folder if is_wild(pattern) else pattern)
+    if not advice:
+        advice = _name_what_is_missing(pattern, folder)
+    if not advice and option in OPTIONS_OF_IMAGES:
+        advice = _suggest_records(folder)
     if advice:
         return advice
-    if "\\" in pattern:
-        return "; a backslash separates folders on Windows only: write /"
-    if not storage.is_gcs(pattern) and not os.path.isdir(folder):
-        return f"; there is no folder {folder}"
-    if option in OPTIONS_OF_IMAGES:
-        advice = _suggest_records(folder)
-        if advice:
-            return advice
     if pattern.endswith("/"):
-        return f" below it with an image extension; '{escape_pattern(pattern)}**' matches all files"
+        advice = describe_archives(kinds)
+        advice = advice or f"'{escape_pattern(pattern)}**' matches all files"
+        return f" below it with an image extension; {advice}"
     if not is_wild(pattern):
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
     if option in OPTIONS_OF_IMAGES:
         return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
+    return ""
+
+
+def _name_what_is_missing(pattern: str, folder: str) -> str:
+    """Says what of a pattern is not on the disk; empty if that is not known."""
+    if "\\" in pattern:
+        return "; a backslash separates folders on Windows only: write /"
+    if storage.is_gcs(pattern):
+        return ""
+    if not os.path.isdir(folder):
+        return f"; there is no folder {folder}"
+    is_folder = not is_wild(pattern) and "." not in pattern.rpartition("/")[2]
+    if is_folder and not os.path.lexists(pattern):
+        return "; there is no such file or folder"
     return ""

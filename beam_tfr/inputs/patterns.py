@@ -286,7 +286,7 @@ def _read_pattern(line: str) -> str:
     with contextlib.suppress(ValueError):  # of other addresses, which no path can have
         path = read_address(line)
     written = storage.check_path(path)
-    spellings = list_spellings(line)
+    spellings = list_spellings(line, remote=storage.is_gcs(line))
     if not spellings or storage.find(written):
         return written
     others = map(storage.check_path, spellings)

@@ -9,7 +9,7 @@ import shlex
 import threading
 from collections.abc import Mapping, Sequence
 
-from beam_tfr.inputs.patterns import NOTHING, compile_pattern, is_wild, split_pattern
+from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
@@ -118,7 +118,24 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
     For example "2 without an image extension (1 .md, 1 other names)".
     """
     number, names = describe_kinds(kinds, images=False)
-    return f"{number:,} without an image extension ({names})" if number else ""
+    if not number:
+        return ""
+    archives = describe_archives(kinds)
+    skipped = f"{number:,} without an image extension ({names})"
+    return f"{skipped}; {archives}" if archives else skipped
+
+
+def count_archives(kinds: Mapping[str, int]) -> int:
+    """How many of some files are archives, by their kinds."""
+    return sum(number for kind, number in kinds.items() if ARCHIVE.fullmatch(kind))
+
+
+def describe_archives(kinds: Mapping[str, int]) -> str:
+    """Says how to read the archives among files that are skipped; empty if there are none."""
+    number = count_archives(kinds)
+    if not number:
+        return ""
+    return f"archives (.zip, .tar: {number:,}) are read if they are given as `input=` too"
 
 
 def describe_missed(kinds: Mapping[str, int], root: str) -> str:

@@ -5,6 +5,7 @@ A file that has the name as it is written always comes first.
 
 import functools
 import re
+import unicodedata
 from collections.abc import Callable
 from urllib.parse import unquote
 
@@ -51,17 +52,29 @@ def _change_slashes(path: str) -> str:
 
 
 _CHANGES: tuple[Callable[[str], str], ...] = (str.strip, _change_slashes, unquote)
+# Letters such as ü in one piece, or in two, as macOS writes them.
+_FORMS: tuple[Callable[[str], str], ...] = (
+    functools.partial(unicodedata.normalize, "NFC"),
+    functools.partial(unicodedata.normalize, "NFD"),
+)
 
 
-def list_spellings(path: str) -> list[str]:
+def list_spellings(path: str, *, remote: bool) -> list[str]:
     r"""Other paths that a path may mean; none for most.
 
     ` a\b%20c.jpg` may mean `a/b c.jpg`, or any that is changed in part.
+
+    Args:
+        path: the path.
+        remote: whether it is on gs://, where looking for each path with an umlaut would take long.
     """
-    if not _ODD.search(path):
-        return []
+    changes = list[Callable[[str], str]]()
+    if _ODD.search(path):
+        changes += _CHANGES
+    if not path.isascii() and not remote:
+        changes += _FORMS
     spellings = [path]
-    for change in _CHANGES:
+    for change in changes:
         spellings += map(change, spellings[:])
     others = dict.fromkeys(spellings[1:])
     return [other for other in others if other not in ("", path) and "\0" not in other]
@@ -69,7 +82,7 @@ def list_spellings(path: str) -> list[str]:
 
 def choose_spelling(path: str) -> str:
     """The path itself, unless no file is there but at another that it may mean."""
-    spellings = list_spellings(path)
+    spellings = list_spellings(path, remote=storage.is_gcs(path))
     if not spellings or storage.find(path):
         return path
     return next(filter(storage.find, spellings), path)
@@ -78,6 +91,8 @@ def choose_spelling(path: str) -> str:
 def describe_oddities(path: str) -> str:
     """What may be wrong with a path at which there is no file; empty if nothing is seen."""
     oddities = [text for regex, text in _compile_oddities() if regex.search(path)]
+    if any(change(path) != path for change in _FORMS):
+        oddities.append("its letters may be written in another way (Unicode NFC, NFD)")
     return "; ".join(oddities)
 
 

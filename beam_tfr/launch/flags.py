@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from beam_tfr.schema.errors import UsageError
 # one, and 16 only 1.8.
 MAX_THREADS = 4
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
+
+_LONG_FLAGS = {"-i": "--input", "-o": "--output", "-t": "--table"}  # short ones there are none
 
 
 def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
@@ -46,12 +49,8 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
     parser = beam_parser()
     _, unknown = parser.parse_known_args([*flags])
     if unknown:
-        flag = unknown[0].partition("=")[0]
         ours = ours or [f"--{name}" for name in options_of(ConvertOptions)]
-        hint = suggest_name(flag, [*ours, *parser._option_string_actions])
-        hint = hint or "--help lists ours; Beam's own are accepted too"
-        kind = "flag" if flag.startswith("-") else "argument"
-        raise UsageError(f"{flag}: unknown {kind}; {hint}")
+        raise _refuse_flag(unknown, ours, [*parser._option_string_actions])
     options = PipelineOptions([*flags])
     if options.view_as(beams.StandardOptions).streaming:
         raise UsageError(
@@ -60,6 +59,30 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
             option="streaming",
         )
     return options
+
+
+def _refuse_flag(
+    unknown: Sequence[str], ours: Collection[str], others: Sequence[str]
+) -> UsageError:
+    """The error for flags that nobody knows, of which the first is named.
+
+    Args:
+        unknown: flags and arguments.
+        ours: the flags of the command.
+        others: those of Beam.
+    """
+    flag = unknown[0].partition("=")[0]
+    kind = "flag" if flag.startswith("-") else "argument"
+    hint = suggest_name(flag, [*ours, *others])
+    long_flag = _LONG_FLAGS.get(flag)
+    if long_flag in ours:
+        hint = f"did you mean {long_flag}?"
+    elif kind == "argument" and not hint and "--input" in ours:
+        flags = zip(("--input", "--output"), unknown, strict=False)
+        texts = [f"{name} {shlex.quote(value)}" for name, value in flags]
+        hint = f"say what it is, such as {' '.join(texts)}"
+    hint = hint or "--help lists ours; Beam's own are accepted too"
+    return UsageError(f"{flag}: unknown {kind}; {hint}")
 
 
 def _import_runner(flags: Sequence[str]) -> None:

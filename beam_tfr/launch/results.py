@@ -32,6 +32,7 @@ MAX_REJECTS = 100  # that a result holds
 _COUNTERS = {  # name in `Result.run` -> counter
     "skipped": "skipped",
     "missed": "missed",
+    "archives": "archives",
     "nested": "nested",
     "resumed": "resumed-images",
     "left_out": "left-out",
@@ -47,6 +48,7 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "folder's; `layout='{{label}}/**'` takes the first folder's, see `beam-tfr plan`"
     ),
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
+    "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
 }
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.
 Its files were compared by name and size; beam-tfr verify reads all their bytes."""
@@ -63,9 +65,9 @@ class Result(Printable):
         run: what this run counted: "resumed", images that an earlier run had finished;
             "rewritten_shards", those that an earlier run had finished, and that were written again
             because the input has changed; "skipped", files that the listing skipped because they
-            have no image extension; "missed", images that the patterns miss; "nested", images in
-            deeper folders than those of other classes; "left_out", images that removed.txt keeps
-            out.
+            have no image extension; "missed", images that the patterns miss; "archives", those of
+            the skipped files that are archives; "nested", images in deeper folders than those of
+            other classes; "left_out", images that removed.txt keeps out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.

@@ -30,6 +30,13 @@ FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
+# Renames all files below the current folder whose paths are not NFC, and merges their folders.
+_RENAMING = (
+    'rename files in their folder with `python3 -c "import os, unicodedata; [os.renames(old, new) '
+    "for folder, _, names in os.walk('.') for old in [os.path.join(folder, name) for name in "
+    "names] for new in [unicodedata.normalize('NFC', old)] if not os.path.exists(new)]\"`"
+)
+
 Bucket = tuple[str, int]  # a split, and a bucket of its order
 
 
@@ -233,8 +240,8 @@ def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
     if pair:
         raise DataError(
             f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC "
-            "and NFD), and would become two classes; use one spelling, by renaming folders or in "
-            "the table"
+            f"and NFD), and would become two classes; {_RENAMING}; in a table, use "
+            "unicodedata.normalize('NFC', name)"
         )
     given_classes = settings.options["classes"]
     if given_classes:

@@ -79,7 +79,7 @@ def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
         base: the folder that it is relative to, with a trailing slash.
         table: the table, from whose folder a path with .. may start.
     """
-    spellings = list_spellings(cell)
+    spellings = list_spellings(cell, remote=storage.is_gcs(base) or storage.is_gcs(cell))
     bases = [base]
     if table and ".." in cell:
         bases.append(folder_of(table))

@@ -28,7 +28,7 @@ from beam_tfr.inputs.patterns import (
     order_patterns,
     read_input_list,
 )
-from beam_tfr.inputs.skipped import SkippedFiles, describe_kinds
+from beam_tfr.inputs.skipped import SkippedFiles, count_archives, describe_kinds
 from beam_tfr.output import known
 from beam_tfr.output.known import KnownSource
 from beam_tfr.output.removed import Removed
@@ -139,6 +139,7 @@ class MatchImages(beam.PTransform):
                     yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
         missed, _ = describe_kinds(skipped.kinds, images=True)
         count("skipped", skipped.kinds.total() - missed)
+        count("archives", count_archives(skipped.kinds))
         count("missed", missed)
 
     def _encode_ref(self, file: storage.Entry) -> bytes:
