@@ -259,6 +259,7 @@ UNREADABLE = {
     "ampersand": voc("1.png", label="cat & dog").encode(),
     "doctype": b"<!DOCTYPE annotation>" + voc("1.png").encode(),
     "page": b"<html><body>404 Not Found</body></html>",
+    "of CVAT": b"<annotations><image id='0' name='1.png'/></annotations>",
     "no UTF-8": voc("1.png", label="caf\xe9").encode("latin-1"),
 }
 

@@ -71,6 +71,8 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         raise ValueError("has a DOCTYPE or an entity, which no such file needs")
     root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
     name = _text_of(root, "filename")
+    if not name and root.tag == "annotations":
+        raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
     if not name and root.tag != "annotation":
         raise ValueError(f"begins with <{root.tag}>, not with <annotation>, and names no image")
     name = name or _stem_of(path)
