@@ -161,11 +161,10 @@ def _read_row(
     classes = list[str | BadCell]()
     shapes = list[ObjectShape]()
     for number, fields in enumerate(file.lines, start=1):
-        place = f"{posixpath.basename(file.path)}, object {number}"
-        classes.append(_locate(read_class(fields[0], names), place))
+        classes.append(_locate(read_class(fields[0], names), file, number))
         shape = read_shape(fields[1:], form, kpt_shape)
         if isinstance(shape.box, BadCell):
-            shape = shape._replace(box=_locate(shape.box, place))
+            shape = shape._replace(box=_locate(shape.box, file, number))
         shapes.append(shape)
     polygons = [shape.polygon for shape in shapes]
     return row | {
@@ -178,8 +177,8 @@ def _read_row(
     }
 
 
-def _locate(cell: Any, place: str) -> Any:
-    """A cell that says where it is, if it is bad."""
+def _locate(cell: Any, file: LabelFile, number: int) -> Any:
+    """A cell that says in which line of a label file it is, from 1, if it is bad."""
     if isinstance(cell, BadCell):
-        return BadCell(f"{place}: {cell.problem}")
+        return BadCell(f"{posixpath.basename(file.path)}, object {number}: {cell.problem}")
     return cell

@@ -76,6 +76,8 @@ class ObjectShape(NamedTuple):
 
 def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
     """The name of the class that begins a line."""
+    if field.isdecimal() and int(field) in names:
+        return names[int(field)]
     try:
         number = _to_float(field)
     except ValueError as error:
@@ -93,10 +95,12 @@ def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
 
 def read_numbers(fields: Sequence[str]) -> list[float] | BadCell:
     """The numbers behind the class of a line."""
-    with contextlib.suppress(ValueError):
-        if "_" not in "".join(fields):  # which Python takes
-            return [float(field) for field in fields]
-    return _find_problem(fields)
+    if "_" in "".join(fields):  # which Python takes
+        return _find_problem(fields)
+    try:
+        return [float(field) for field in fields]
+    except ValueError:
+        return _find_problem(fields)
 
 
 def _find_problem(fields: Sequence[str]) -> BadCell:
