@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import math
 from collections.abc import Callable
@@ -158,6 +159,9 @@ def test_polygons_give_the_box_around_them(line: str, others: list[str], box: li
         (f"{SQUARE} 0.9 7", [SQUARE], ["7", "track"]),
         (f"{BOX} 0.91", [SQUARE], ["0.91", "confidence"]),
         (f"{BOX} 45.5", [], ["45.5", "confidence"]),
+        (f"{BOX} 0.91 0.77", [BOX], ["six numbers", "confidence"]),
+        (f"{BOX} 0.91 0.77", [f"{BOX} 0.9 0.5"] * 9, ["six numbers", "confidence"]),
+        ("0.91 0.5 0.5 0.2 0.4", [BOX], ["0.4", "confidence"]),
         (f"{BOX} 0.9", [f"{BOX} 45.5"], ["0.9", "confidence"]),
         (f"{SQUARE} 0.9", [SQUARE], ["0.9", "confidence"]),
         ("20 15 8 12", [], ["20", "shares", "pixels"]),
@@ -167,9 +171,10 @@ def test_polygons_give_the_box_around_them(line: str, others: list[str], box: li
     ],
 )
 def test_what_cannot_be_told_is_a_bad_box(line: str, others: list[str], words: list[str]) -> None:
-    form = choose_form([[*map(float, text.split())] for text in others or [BOX]])
-    if not others:
-        form = choose_form([[*map(float, line.split())]])
+    numbers = [[*map(float, text.split())] for text in others]
+    with contextlib.suppress(ValueError):
+        numbers.append([*map(float, line.split())])
+    form = choose_form(numbers)
     box = read_shape(line.split(), form, None).box
     assert isinstance(box, BadCell)
     for word in words:

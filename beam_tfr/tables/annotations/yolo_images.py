@@ -52,7 +52,7 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
     for key, names in places.places.items():
         paths = list[str]()
         for name in names:
-            paths += _list_place(base, name, say)
+            paths += _list_place(base, key, name, say)
         paths_of[key] = _drop_repeats(key, paths, say)
     _separate_splits(places, paths_of, say)
     images = []
@@ -115,8 +115,8 @@ def _exists(path: str) -> bool:
     return next(iter(listed), None) is not None
 
 
-def _list_place(base: str, place: str, say: Callable[[str], object]) -> list[str]:
-    """The images of a place, sorted.
+def _list_place(base: str, key: str, place: str, say: Callable[[str], object]) -> list[str]:
+    """The images of a place that a key names, sorted.
 
     Raises:
         ValueError: there are none.
@@ -128,7 +128,10 @@ def _list_place(base: str, place: str, say: Callable[[str], object]) -> list[str
     path = _join(base, place)
     if _exists(path):
         raise ValueError(f"there are no images in {path}; name folders of images, or lists of them")
-    raise ValueError(f"there is no such file or folder: {path}")
+    raise ValueError(
+        f"there is no such file or folder: {path}; if there are no images for {key}, remove it "
+        "from the file"
+    )
 
 
 def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str]:

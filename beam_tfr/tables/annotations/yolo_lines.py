@@ -19,6 +19,7 @@ from beam_tfr.features.cells import BadCell
 
 _BOX = 4  # numbers of a box
 _LEAST_CORNERS = 6  # numbers of a triangle
+_TELLING_LINES = 10  # of six numbers, which are hardly all triangles that look like boxes
 _FAR = 0.1  # of a side of the image, that corners may be outside
 _LARGE = 2.0  # numbers of a box, which shares never are
 _CONFIDENCE = "confidence"
@@ -35,11 +36,13 @@ class LineForm(NamedTuple):
         fifth: what a number behind a box is, for messages; empty if it cannot be told.
         has_tracks: whether two numbers behind a shape are its confidence and the id of its track.
         has_scores: whether a number behind a polygon is its confidence.
+        are_six_unclear: whether six numbers may be a box and others, or a triangle.
     """
 
     fifth: str = ""
     has_tracks: bool = False
     has_scores: bool = False
+    are_six_unclear: bool = False
 
     def describe(self) -> str:
         """How the lines are read; empty if they have shapes only."""
@@ -132,15 +135,18 @@ def _to_float(field: str) -> float:
 def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
     """What the lines of a set have behind their shapes, given the numbers of the first ones."""
     pairs = [line for line in lines if _is_even(line)]
-    has_tracks = bool(pairs) and _have_tracks(pairs)
+    has_tracks = _have_tracks(pairs)
     is_polygon = any(len(line) - 2 * has_tracks >= _LEAST_CORNERS for line in pairs)
     has_odd = any(len(line) > _LEAST_CORNERS and len(line) % 2 for line in lines)
     has_polygons = is_polygon or has_odd
-    behind_boxes = [line[_BOX] for line in lines if len(line) == _BOX + 1]
+    fives = [line for line in lines if len(line) == _BOX + 1]
+    has_boxes = any(len(line) == _BOX for line in lines)
+    is_telling = has_boxes or len(pairs) >= _TELLING_LINES
     return LineForm(
-        fifth="" if has_polygons and not has_tracks else _name_fifth(behind_boxes),
+        fifth="" if has_polygons and not has_tracks else _name_fifth(fives),
         has_tracks=has_tracks,
         has_scores=has_odd and (has_tracks or not is_polygon),
+        are_six_unclear=is_telling and not has_tracks and _are_boxes_of_six(pairs),
     )
 
 
@@ -157,8 +163,13 @@ def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
     if not all(map(_ends_in_track, lines)):
         return False
     has_high_id = any(line[-1] > 1 for line in lines)
-    are_boxes = all(len(line) == _BOX + 2 and _is_box_inside(line) for line in lines)
-    return has_high_id or are_boxes
+    return has_high_id or _are_boxes_of_six(lines)
+
+
+def _are_boxes_of_six(lines: Sequence[Sequence[float]]) -> bool:
+    """Whether all lines, and there are some, may be boxes with two more numbers."""
+    may_be = [len(line) == _BOX + 2 and _is_box_inside(line) for line in lines]
+    return bool(may_be) and all(may_be)
 
 
 def _ends_in_track(line: Sequence[float]) -> bool:
@@ -180,10 +191,14 @@ def _is_box_inside(line: Sequence[float]) -> bool:
     return farthest <= 0.5 + _FAR
 
 
-def _name_fifth(numbers: Collection[float]) -> str:
-    """What the numbers behind boxes are; empty if there are none, or others too."""
-    if not numbers:
+def _name_fifth(lines: Collection[Sequence[float]]) -> str:
+    """What a fifth number is, given lines of five; empty if it cannot be told.
+
+    A number before the box, or an angle behind it, shows in boxes that are outside of the image.
+    """
+    if not lines or not all(map(_is_box_inside, lines)):
         return ""
+    numbers = [line[_BOX] for line in lines]
     if all(0 <= number <= 1 for number in numbers):
         return _CONFIDENCE
     return "track id" if all(map(_is_count, numbers)) else ""
@@ -213,6 +228,12 @@ def read_shape(
 
 def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
     """The shape in six numbers, eight and so on."""
+    if form.are_six_unclear and len(numbers) == _BOX + 2:
+        problem = (
+            "six numbers may be a triangle, or a box and others such as its confidence: in all "
+            "such lines of the set, the first four are a box"
+        )
+        return ObjectShape(BadCell(problem))
     if not form.has_tracks:
         return _read_polygon(numbers)
     if not _ends_in_track(numbers):
