@@ -294,6 +294,9 @@ def test_a_column_called_split(tmp_path: Path) -> None:
     feature = open_input(table=f"{tmp_path}/train.csv", feature_columns="split", **OPTIONS)
     assert not feature.options.split_column
     assert not feature.warnings
+    every = open_input(table=f"{tmp_path}/train.csv", feature_columns="*", **OPTIONS)
+    assert [feature.name for feature in every.features] == ["split"]
+    assert "--split_column split " in warning_of(every, "column 'split' is a feature")
     write_csv(tmp_path / "bananas.csv", "1.png", split="yes")
     bananas = open_input(table=f"{tmp_path}/bananas.csv", **OPTIONS)
     assert keys_by_split(bananas) == {"train": ["1.png"]}

@@ -75,7 +75,11 @@ from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.roles import split_labels
 from beam_tfr.tables.rows import Tables
-from beam_tfr.tables.split_columns import find_split_column, imply_split_column
+from beam_tfr.tables.split_columns import (
+    describe_split_feature,
+    find_split_column,
+    imply_split_column,
+)
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 from beam_tfr.tables.tfds import open_tfds
 
@@ -117,6 +121,9 @@ def _read_splits(content: TableContent) -> TableContent:
     column = find_split_column(content.options, content.columns)
     if not column:
         return content
+    if _takes_all(content.options):
+        warnings = filter(None, [describe_split_feature(column)])
+        return content._replace(warnings=(*content.warnings, *warnings))
     cells = list[Any]()
     with contextlib.suppress(DamagedTableError):  # of which reading the other columns tells
         for path in content.files[:SAMPLE_TABLES]:

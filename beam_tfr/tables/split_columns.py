@@ -35,6 +35,13 @@ def find_split_column(options: ConvertOptions, columns: Collection[str]) -> str:
     return next((by_name[name] for name in (_SPLIT, *_OTHER_NAMES) if name in by_name), "")
 
 
+def describe_split_feature(column: str) -> str:
+    """The message about a column that becomes a feature, and so gives no splits; may be empty."""
+    if _plain_name(column) != _SPLIT:
+        return ""
+    return f"column {column!a} is a feature; `split_column={column}` takes splits from it"
+
+
 def imply_split_column(content: TableContent, column: str, cells: Iterable[Any]) -> TableContent:
     """The content with the splits of a column, if its cells are certainly splits.
 
