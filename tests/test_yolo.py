@@ -275,6 +275,23 @@ def test_a_split_is_looked_at_beside_others_that_have_labels(tmp_path: Path) -> 
         read(table)
 
 
+def test_label_files_of_other_splits_are_not_near(tmp_path: Path) -> None:
+    yaml = "train: train/images\nval: val/images\n"
+    table = write_set(tmp_path / "in", yaml=yaml)
+    for split, labels in (("train", "labels"), ("val", "Labels")):
+        write_picture(tmp_path / "in" / split / "images/1.png", 1)
+        label = tmp_path / "in" / split / labels / "1.txt"
+        label.parent.mkdir(parents=True)
+        label.write_text(LABEL)
+    with pytest.raises(DataError, match=r"/val/Labels/1\.txt lies near"):
+        read(table)
+
+
+def test_the_summary_says_how_boxes_are_loaded(tmp_path: Path) -> None:
+    result = convert(write_set(tmp_path / "in", LABEL, LABEL), tmp_path / "d")
+    assert f"load('{tmp_path}/d', split='train', boxes='xyxy')" in str(result)
+
+
 def test_labels_are_where_ultralytics_looks_for_them() -> None:
     assert label_path("/a/images/b/images/c/1.2.png") == "/a/images/b/labels/c/1.2.txt"
     assert label_path("/a/obj/1.jpg") == "/a/obj/1.txt"

@@ -259,7 +259,13 @@ class Result(Printable):
         """Yields how to open the dataset, and what to do next."""
         splits = [name for name in self.splits if name != NO_SPLIT]
         split = splits[0] if splits else "train"
-        call = f"load({self.folder!r}, split={split!r})"
+        arguments = f"{self.folder!r}, split={split!r}"
+        features = self.manifest.feature_kinds
+        if features.boxes:
+            arguments += ", boxes='xyxy'"
+        elif features.companions:
+            arguments += ", output='dict'"
+        call = f"load({arguments})"
         yield f"load:    from beam_tfr.reader import load; {split} = {call}"
         yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
 

@@ -118,13 +118,18 @@ def _describe_missing(file: LabelFile, base: str) -> str:
 
 
 def _find_elsewhere(image: str, base: str) -> str:
-    """A file that may be the label file of an image, but is elsewhere; empty if none is found."""
+    """A file that may be the label file of an image, but is elsewhere; empty if none is found.
+
+    Beside the folder of the image, or anywhere: other splits may have the same names.
+    """
     name = posixpath.basename(image).lower()
     stem = posixpath.splitext(name)[0]
     names = {f"{stem}.txt", f"{name}.txt"}
-    listed = storage.walk(base, lambda _: True)
-    with contextlib.suppress(OSError):
-        for entry in itertools.islice(listed, _MOST_SEARCHED):
-            if entry.name.lower() in names:
-                return entry.path
+    beside = posixpath.dirname(posixpath.dirname(image))
+    for folder in (beside, base):
+        listed = storage.walk(folder, lambda _: True)
+        with contextlib.suppress(OSError):
+            for entry in itertools.islice(listed, _MOST_SEARCHED):
+                if entry.name.lower() in names:
+                    return entry.path
     return ""
