@@ -331,11 +331,6 @@ def test_files_of_other_kinds_are_named(kind: str) -> None:
         rows(content)
 
 
-def test_lines_of_objects_are_named() -> None:
-    with pytest.raises(DataError, match=r"must end in \.jsonl"):
-        rows(b'{"path": "1.png"}\n{"path": "2.png"}\n')
-
-
 def test_one_file_under_two_ids_is_named_with_both(
     tmp_path: Path, beam_tfr: Callable[..., Any]
 ) -> None:

@@ -18,7 +18,7 @@ from beam_tfr.tables.annotations.coco import (
     read_coco,
 )
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
-from beam_tfr.tables.annotations.json_kinds import describe_kind, has_object_lines
+from beam_tfr.tables.annotations.json_kinds import describe_kind
 
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 _TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _NAN.pattern)
@@ -98,15 +98,13 @@ def _decode(data: bytes) -> _Content:
     """The content of a file, in which NaN, which Python writes, is null.
 
     Raises:
-        MsgspecError, ValueError: it is neither COCO nor Create ML.
+        MsgspecError: it is neither COCO nor Create ML.
     """
     try:
         return _DECODER.decode(data)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        if has_object_lines(data):
-            raise ValueError("has an object in each line; its name must end in .jsonl") from None
         sound = _without_nan(data)
         if sound == data:
             raise

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-_MOST_SHOWN = 1 << 20  # bytes of the first two lines
 _COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
 
 
@@ -73,16 +72,6 @@ def describe_kind(data: bytes) -> str:
         if kind.marks <= marks:
             return kind.message
     return ""
-
-
-def has_object_lines(data: bytes) -> bool:
-    """Whether a file has a JSON object in each of several lines, by its first two."""
-    lines = data[:_MOST_SHOWN].split(b"\n")[:2]
-    try:
-        objects = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in lines]
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return len(objects) > 1
 
 
 def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
