@@ -265,6 +265,24 @@ def test_sizes_of_boxes_are_no_sizes_of_images(tmp_path: Path) -> None:
     assert [feature.name for feature in opened(table).features] == ["box"]
 
 
+def test_a_table_of_automl_has_no_header(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = [
+        "TRAIN,images/a.jpg,cat,0.1,0.2,,,0.3,0.4,,",
+        "TRAIN,images/a.jpg,dog,0.1,0.2,0.5,0.2,0.5,0.4,0.1,0.4",
+        "VALIDATION,images/b.jpg,,,,,,,,,",
+    ]
+    table.write_text("\n".join([*rows, ""]))
+    tables = opened(table)
+    refs = references(tables)
+    assert "AutoML" in " ".join(tables.warnings)
+    assert {key: (ref.split, ref.labels) for key, ref in refs.items()} == {
+        "images/a.jpg": ("TRAIN", ("cat", "dog")),
+        "images/b.jpg": ("VALIDATION", ()),
+    }
+    assert np.allclose(boxes_of(refs["images/a.jpg"]), [[0.1, 0.2, 0.3, 0.4], [0.1, 0.2, 0.5, 0.4]])
+
+
 def test_splits_of_automl_and_columns_that_are_none(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     header = "set,path,label,xmin,ymin,,,xmax,ymax,,"

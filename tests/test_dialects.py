@@ -166,10 +166,6 @@ def test_a_delimiter_within_cells_is_none(tmp_path: Path) -> None:
     ("text", "names"),
     [
         ("a.jpg,5,6,25,21,cat\nb.jpg,,,,,\n", "path,xmin,ymin,xmax,ymax,class"),
-        (
-            "TRAIN,gs://b/a.png,car,0.1,0.1,,,0.3,0.3,,\nTEST,gs://b/b.png,car,0.1,0.1,,,0.3,0.3,,\n",
-            "set,path,class,xmin,ymin,,,xmax,ymax,,",
-        ),
         ("a.jpg;cat\nb.jpg;dog\n", "path,class"),
     ],
 )

@@ -161,16 +161,18 @@ def _set_implied(
     selected = {name: value for name, value in implied.items() if value}
     texts = [f"`{name}={value}`" for name, value in selected.items() if name != "feature_columns"]
     texts.append(f"`feature_columns={box}:{implied['feature_columns'][box]}`")
-    sizes = ""
+    others = ""
+    if not options.label_column and "label_column" not in selected:
+        others = "; boxes have no class, unless `label_column=` names its column"
     if SOURCE_WIDTH in implied["feature_columns"]:
-        sizes = "; its sizes are compared with those of the images"
+        others += "; its sizes are compared with those of the images"
     cure = f"`feature_columns={side}`"
     if options.are_rows:
         selected["encoding"] = ""  # that of images
         cure = "`encoding=row`"
     warning = (
         f"{path} has a row for each box, which implies {join_texts(texts, separator=' and ')}"
-        f"{sizes}; {cure} takes each row for itself"
+        f"{others}; {cure} takes each row for itself"
     )
     return ImpliedOptions(dataclasses.replace(options, **selected), (warning,))
 

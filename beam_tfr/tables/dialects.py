@@ -31,6 +31,7 @@ _NO_TABLES = {
 _IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
+_AUTOML = ("set", "path", "label", "xmin", "ymin", "", "", "xmax", "ymax", "", "")
 _SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "unassigned"}
 
 
@@ -44,6 +45,7 @@ class Dialect(NamedTuple):
         has_spaces: whether spaces around cells are no part of them.
         quote: the mark around cells that may hold delimiters.
         decimal_commas: the numbers, from 0, of columns in which a comma is a decimal point.
+        header: the names of the columns, if there is no line with them.
         notes: what is unusual about it, for people.
     """
 
@@ -53,6 +55,7 @@ class Dialect(NamedTuple):
     has_spaces: bool = False
     quote: str = '"'
     decimal_commas: frozenset[int] = frozenset()
+    header: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -78,38 +81,45 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
     Raises:
         ValueError: it has another delimiter, but which is not certain; or it is no table.
     """
-    if start.startswith(_ZIP):
-        raise ValueError("is a zip, such as a workbook of Excel has; save the table as CSV")
+    _check_text(start)
     if b"\0" in start:
-        _check_header(start)
         return Dialect(delimiter)  # reading the row tells
     begin = _split_lines(start)
-    for pattern, problem in _NO_TABLES.items():
-        if re.match(pattern, begin.lines[0].strip(), re.IGNORECASE):
-            raise ValueError(problem)
     skipped, named_delimiter = _skip_lines(begin.lines, delimiter)
     lines = begin.lines[skipped:]
     chosen = named_delimiter or _choose_delimiter(lines, delimiter)
     rows = _parse_rows(lines, chosen)
-    quote = '"'
-    if all(map(_QUOTED.fullmatch, rows[0])):
-        quote = "'"
-        rows = _parse_rows(lines, chosen, quote)
-    has_spaces = _has_spaces(rows)
+    quote = "'" if all(map(_QUOTED.fullmatch, rows[0])) else '"'
+    rows = _parse_rows(lines, chosen, quote)
+    dialect = Dialect(
+        delimiter=chosen,
+        skipped_lines=skipped,
+        line_end=begin.line_end.encode(),
+        has_spaces=_has_spaces(rows),
+        quote=quote,
+        decimal_commas=frozenset(_find_decimal_commas(rows) if chosen == ";" else ()),
+        header=_AUTOML if all(map(_is_of_automl, rows)) else (),
+    )
     notes = _describe_start(begin, skipped, named_delimiter)
     if chosen != delimiter and not named_delimiter:
         notes.append(f"its columns are separated by {DELIMITERS[chosen]}")
-    if quote == "'":
-        notes.append("its cells are in single quotes")
-    if has_spaces:
-        notes.append("spaces around its cells, such as a space after the comma, are left out")
-    decimal_commas = frozenset(_find_decimal_commas(rows) if chosen == ";" else ())
-    if decimal_commas:
-        names = ", ".join(rows[0][number] for number in sorted(decimal_commas))
-        notes.append(f"commas in the numbers of these columns are decimal points: {names}")
-    notes += _doubt_header(rows, chosen)
-    line_end = begin.line_end.encode()
-    return Dialect(chosen, skipped, line_end, has_spaces, quote, decimal_commas, tuple(notes))
+    notes += _describe_cells(dialect, rows)
+    return dialect._replace(notes=tuple(notes))
+
+
+def _describe_cells(dialect: Dialect, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields what is unusual about the header and the cells of a table."""
+    if dialect.quote == "'":
+        yield "its cells are in single quotes"
+    if dialect.has_spaces:
+        yield "spaces around its cells, such as a space after the comma, are left out"
+    if dialect.decimal_commas:
+        names = ", ".join(rows[0][number] for number in sorted(dialect.decimal_commas))
+        yield f"commas in the numbers of these columns are decimal points: {names}"
+    if dialect.header:
+        yield "it has no header, but the columns of AutoML: set, path, label and boxes"
+    else:
+        yield from _doubt_header(rows, dialect.delimiter)
 
 
 def read_decimal_comma(cell: str) -> str:
@@ -117,16 +127,22 @@ def read_decimal_comma(cell: str) -> str:
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
-def _check_header(start: bytes) -> None:
-    """Checks that the first line of a table, which has NUL characters somewhere, has none.
+def _check_text(start: bytes) -> None:
+    """Checks that a table is text.
 
     Raises:
-        ValueError: it has, and is not marked as UTF-16, of which reading it tells.
+        ValueError: it is something else, but for NUL characters behind the first line, and UTF-16
+            that is marked, of which reading the table tells.
     """
+    if start.startswith(_ZIP):
+        raise ValueError("is a zip, such as a workbook of Excel has; save the table as CSV")
     header = start.partition(b"\n")[0]
     is_marked = header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if b"\0" in header and not is_marked:
         raise ValueError("has NUL characters in its first line: is it UTF-16? Save it as UTF-8")
+    for pattern, problem in _NO_TABLES.items():
+        if re.match(pattern, header.decode("utf-8-sig", "replace").strip(), re.IGNORECASE):
+            raise ValueError(problem)
 
 
 def _split_lines(start: bytes) -> _Start:
@@ -277,6 +293,15 @@ def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
                 f"write a line with names before it, such as {names}"
             )
     return ""
+
+
+def _is_of_automl(row: Sequence[str]) -> bool:
+    """Whether a row has a split, an image, a class, and the corners of a box or nothing."""
+    if len(row) not in range(9, len(_AUTOML) + 1):
+        return False
+    corners = [*row[3:5], *row[7:9]]
+    is_named = row[0].lower() in _SPLIT_WORDS and _IMAGE.fullmatch(row[1]) is not None
+    return is_named and all(NUMBER.fullmatch(corner) or not corner for corner in corners)
 
 
 def _guess_names(row: Sequence[str]) -> Iterator[str]:

@@ -101,6 +101,8 @@ def _read_lines(
     )
     if dialect.has_spaces:
         cells = ([cell.strip(" ") for cell in row] for row in cells)
+    if dialect.header:
+        return [*dialect.header], number_rows(path, filter(None, cells))
     rows = number_rows(path, filter(None, cells), first=0)
     _, header = next(rows, (0, []))
     if not header:
