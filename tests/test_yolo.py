@@ -431,27 +431,34 @@ def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
     assert "class_0" in notes[0]
     table.write_text("train: images/train\nnc: 3\nnames: [cat, dog]\n")
     assert "2 names, but nc: 3" in read(table)[1][0]
+    table.write_text("train: images/train\nnames: [cat, dog, cat]\n")
+    assert "one class" in read(table)[1][0]
     table.write_text("train: images/train\nnames: {a: cat}\n")
     with pytest.raises(DataError, match=r"'a' is not the number of a class"):
         read(table)
 
 
+@pytest.mark.parametrize(("folder", "up"), [("", ""), ("config/", "../data/")])
 def test_darknet_is_refused_with_the_lines_that_read_it(
-    tmp_path: Path, beam_tfr: Callable[..., Any]
+    tmp_path: Path, beam_tfr: Callable[..., Any], folder: str, up: str
 ) -> None:
+    root = tmp_path
+    if folder:
+        tmp_path = root / "data"
+        (root / folder).mkdir()
     write_picture(tmp_path / "obj_train_data/1.png", 1)
     (tmp_path / "obj_train_data/1.txt").write_text("1 0.5 0.5 0.2 0.4\n")
     (tmp_path / "obj.names").write_text("cat\ndog\n")
     (tmp_path / "train.txt").write_text("data/obj_train_data/1.png\n")
-    table = tmp_path / "obj.data"
+    table = root / folder / "obj.data"
     table.write_text("classes = 2\ntrain = data/train.txt\nnames = data/obj.names\n")
-    run = beam_tfr("convert", "--table", table, "--output", tmp_path / "d")
+    run = beam_tfr("convert", "--table", table, "--output", root / "d")
     assert run.code == 2
-    lines = ["train: train.txt", 'names: ["cat", "dog"]']
+    lines = [f"train: {up}train.txt", 'names: ["cat", "dog"]']
     assert "data.yaml" in run.err
     assert all(line in run.err for line in lines)
-    (tmp_path / "data.yaml").write_text("\n".join(lines))
-    rows, _ = read(tmp_path / "data.yaml")
+    (root / folder / "data.yaml").write_text("\n".join(lines))
+    rows, _ = read(root / folder / "data.yaml")
     assert [(row["file"], row["class"]) for row in rows] == [
         (str(tmp_path / "obj_train_data/1.png"), ["dog"])
     ]

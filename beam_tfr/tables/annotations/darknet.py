@@ -42,10 +42,12 @@ def _read_text(path: str) -> str:
 def _find_beside(path: str, value: str) -> str:
     """A file that an `obj.data` names, relative to its folder.
 
-    Its path there begins with a name of that folder, such as `data/train.txt`.
+    Its path there is relative to the folder in which Darknet runs, which may be that above, or
+    have another name: `data/train.txt`.
     """
     folder = posixpath.dirname(path)
-    for name in (value, value.partition("/")[2], posixpath.basename(value)):
+    below = value.partition("/")[2]
+    for name in (value, below, posixpath.basename(value), f"../{value}"):
         if name and storage.find(posixpath.join(folder, name)):
             return name
     return value

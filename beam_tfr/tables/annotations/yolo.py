@@ -56,8 +56,13 @@ class _Yolo(msgspec.Struct):
         if self.nc not in ("", str(len(self.names))):
             say(f"has {len(self.names)} names, but nc: {self.nc}")
         if isinstance(self.names, list):
-            return dict(enumerate(self.names))
-        return {_read_count(number): name for number, name in self.names.items()}
+            by_number = dict(enumerate(self.names))
+        else:
+            by_number = {_read_count(number): name for number, name in self.names.items()}
+        repeated = len(by_number) - len({*by_number.values()})
+        if repeated:
+            say(f"names repeat others ({repeated}): classes of one name are one class")
+        return by_number
 
     def places(self, folder: str) -> YoloPlaces:
         """Where the images are, given the folder of the file.
