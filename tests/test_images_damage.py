@@ -120,6 +120,7 @@ MARK = b"\0\0\x01\x0a\x0eMotionPhoto_Data"
 OTHERS = {
     "zeros": bytes(3000),
     "text": b"MotionPhoto" * 2000,
+    "text after a printable byte": b"Lorem ipsum, " * 900,
     "noise": NOISE,
     "trailer": MARK + NOISE,
     "thumbnail": THUMBNAIL,
@@ -162,8 +163,21 @@ def test_half_a_picture_and_data_of_another_are_no_picture(form: str) -> None:
     for end in (b"", THUMBNAIL):
         joined = data[:half] + other[half:-2] * 3 + end
         assert "fewer than" in str(outcome(joined))
-    for filler in (bytes(90_000) + NOISE, b"\xaa" * 90_000 + NOISE):
-        assert isinstance(outcome(data[:half] + filler), str)
+    periodic = [bytes(90_000), b"\xaa" * 90_000, bytes(range(250)) * 400]
+    for filler in periodic:
+        assert isinstance(outcome(data[:half] + filler + NOISE), str)
+
+
+def test_scans_of_another_picture_do_not_complete_one() -> None:
+    """Cut in its first scans, a progressive JPEG before the last scans of another."""
+    data = save(LARGE, "JPEG", quality=90, progressive=True)
+    other = save(LARGE.rotate(180), "JPEG", quality=90, progressive=True)
+    for share in (0.2, 0.4, 0.6):
+        cut = int(len(data) * share)
+        assert isinstance(outcome(data[:cut] + other[cut:-2]), str)
+    last = [found.start() for found in re.finditer(rb"\xff\xda", other)][-1]
+    kept = outcome(data[:-2] + other[last:-2])
+    assert isinstance(kept, str) or np.array_equal(pixels_of(kept), pixels_of(outcome(data)))
 
 
 def test_what_is_kept_says_so_and_is_upright_and_in_color(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,12 +199,16 @@ def _decode_cut(
     plain = jpeg_header.without_oddities(completed.data, header)
     plain_header = jpeg_header.read_header(plain)
     colorspace = _COLORSPACES[len(header.components)]
-    rows = jpeg_damage.count_rows(plain, plain_header, colorspace)
-    _check_rows(rows, header, completed.other_bytes)
-    is_whole = rows == header.height
-    if is_whole:
-        plain = jpeg_damage.cut_behind_picture(plain, plain_header, colorspace)
-    attempt = _try_decoder(plain, header, min_size, strict=is_whole)
+    whole = None
+    if jpeg_damage.count_rows(plain, plain_header, colorspace) == header.height:
+        whole = jpeg_damage.cut_behind_picture(
+            plain, plain_header, colorspace, padding=completed.padding
+        )
+    if whole is None:
+        plain = jpeg_damage.remove_padding(plain, completed.padding)
+        rows = jpeg_damage.count_rows(plain, plain_header, colorspace)
+        _check_rows(rows, header, completed.other_bytes)
+    attempt = _try_decoder(whole or plain, header, min_size, strict=whole is not None)
     if attempt.pixels is None:
         raise RejectError("damaged-image", f"JPEG: {attempt.message}")
     return attempt.pixels

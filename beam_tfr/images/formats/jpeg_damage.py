@@ -8,12 +8,13 @@ import bisect
 import itertools
 import re
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import simplejpeg
 
 from beam_tfr.images.containers import jpeg
-from beam_tfr.images.formats.jpeg_header import Header, has_one_scan
+from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import Pixels, describe_error
 from beam_tfr.schema.errors import RejectError
 
@@ -21,7 +22,8 @@ _ZEROS = re.compile(rb"\0{16,}\Z")
 _TEXT = re.compile(rb"[\t\n\r -~]{64,}\Z")
 _TEXT_VALUES = 6  # of its bytes, at least: the codes of a flat area repeat fewer
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
-_SCAN_CODE = re.compile(rb"\xff[\0\xd0-\xd7]")  # in data of scans, and hardly in other bytes
+_MARKER_OR_RESTART = re.compile(rb"\xff([^\0\xff])")
+_STUFFED = b"\xff\0"  # a byte 0xFF in data of scans; in other bytes, hardly before a marker
 # What may stand between two scans: tables, restart intervals, comments, metadata.
 _BETWEEN_SCANS = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE))
 _FOLLOWING = (jpeg.EOI, jpeg.SOS)  # markers after the last scan that do not begin other bytes
@@ -30,10 +32,14 @@ _FILLER = bytes(range(1, 128))  # further data of a scan, without a marker
 # Its first bit differs, and so the first code that needs it.
 _INVERTED_FILLER = bytes(255 - byte for byte in _FILLER)
 _COEFFICIENTS = 64  # of a block
+_Coefficient = tuple[int, int]  # component, number
+_RESTART_INTERVAL = 0xDD  # marker
+_LEAST_SCAN_BYTES = 6  # of the header of a scan
+_LAST_CODES = 4  # bytes behind the last pixel, of codes that change none
 _UNTOLD = 16  # bytes behind a picture, which are too few to say what they are
-_COMPARED = 256  # bytes before the end of a picture, and behind it
-_MAX_VALUES = 64  # of the compared bytes behind it: more of them tell nothing
-_ALIKE_SHARE = 0.9  # of the compared bytes before it: those that have these values
+_COMPARED = 256  # bytes before the end of a picture,
+_COMPARED_BEHIND = 1 << 12  # and behind it
+_ALIKE_SHARE = 0.5  # of the pairs of bytes before it: those that also occur behind it
 
 
 class CompleteFile(NamedTuple):
@@ -41,31 +47,39 @@ class CompleteFile(NamedTuple):
 
     Attributes:
         data: the file.
-        other_bytes: how many followed the data where EOI should be, from a marker on.
+        padding: how many bytes before the marker are zeros or text, as broken downloads and some
+            trailers leave; a few of them may be data of the scan.
+        other_bytes: how many followed, from another marker on.
     """
 
     data: bytes
+    padding: int
     other_bytes: int
+
+
+def remove_padding(data: bytes, padding: int) -> bytes:
+    """Leaves out so many bytes before the EOI marker at the end of a JPEG."""
+    end = len(data) - len(_EOI) - padding
+    return data[:end].rstrip(b"\xff") + _EOI
 
 
 def complete_file(data: bytes, header: Header) -> CompleteFile | None:
     """Puts an EOI marker after the data of the last scan; None if it, or one scan more, is there.
 
-    Zeros and text at the end of the data, as broken downloads and some trailers leave, are no data.
-
     Args:
         data: the file.
         header: its header.
     """
-    start = _find_last_scan(data, header)
-    marker = jpeg.MARKER.search(data, start)
+    last = _find_last_scan(data, header)
+    marker = last.marker.search(data, last.start)
     end = len(data)
     if marker is not None:
         end = marker.start()
         if marker[1][0] in _FOLLOWING:
             return None
-    scan = _without_text(_ZEROS.sub(b"", data[start:end])).rstrip(b"\xff")
-    return CompleteFile(data[:start] + scan + _EOI, len(data) - end)
+    scan = data[last.start : end].rstrip(b"\xff")
+    padding = len(scan) - _find_padding(scan)
+    return CompleteFile(data[: last.start] + scan + _EOI, padding, len(data) - end)
 
 
 def count_other_bytes(data: bytes, header: Header) -> int:
@@ -76,36 +90,55 @@ def count_other_bytes(data: bytes, header: Header) -> int:
     completed = complete_file(data, header)
     if completed is None:
         return 0
-    others = len(data) - len(completed.data.removesuffix(_EOI))
+    others = completed.padding + completed.other_bytes
     return others if others >= _UNTOLD else 0
 
 
-def _find_last_scan(data: bytes, header: Header) -> int:
-    """The place where the data of the last scan begins.
+class _LastScan(NamedTuple):
+    """The last scan of a picture.
+
+    Attributes:
+        start: where its data begins.
+        marker: finds the marker that ends it.
+    """
+
+    start: int
+    marker: re.Pattern[bytes]
+
+
+def _find_last_scan(data: bytes, header: Header) -> _LastScan:
+    """Finds the scan with which a picture is complete, or the last one that is there.
 
     Nothing behind a marker that cannot stand between scans is looked at: it belongs to another
     picture, or to none.
     """
     start = header.first_scan
+    missing = _all_coefficients(header)
+    restarts = any(data[begin + 1] == _RESTART_INTERVAL for begin, _ in header.needed)
     try:
         for segment in jpeg.segments(data, header.first_scan):
+            restarts |= segment.marker == _RESTART_INTERVAL
             if segment.marker == jpeg.SOS:
                 start = segment.end
-                if has_one_scan(data, header):
-                    break
+                missing.difference_update(_find_covered(data, segment, header))
             elif segment.marker not in _BETWEEN_SCANS:
+                break
+            if not missing:
                 break
     except RejectError:  # a segment is not whole
         pass
-    return start
+    return _LastScan(start, jpeg.MARKER if restarts else _MARKER_OR_RESTART)
 
 
-def _without_text(scan: bytes) -> bytes:
-    """Leaves out text at the end of the data of a scan."""
+def _find_padding(scan: bytes) -> int:
+    """The place in the data of a scan where zeros or text at its end begin."""
+    zeros = _ZEROS.search(scan)
+    if zeros is not None:
+        return zeros.start()
     text = _TEXT.search(scan)
-    if text is None or len(set(text[0])) < _TEXT_VALUES:
-        return scan
-    return scan[: text.start()]
+    if text is not None and len(set(text[0])) >= _TEXT_VALUES:
+        return text.start()
+    return len(scan)
 
 
 def count_rows(data: bytes, header: Header, colorspace: str) -> int:
@@ -119,10 +152,13 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
         colorspace: to decode to.
 
     Raises:
-        RejectError: `damaged-image`: it does not decode, or lacks whole scans.
+        RejectError: `damaged-image`: it does not decode, lacks whole scans, or one before the last
+            is damaged.
     """
     scans = _find_scans(data, header)
     _check_scans(data, header, scans)
+    if header.is_progressive:
+        _check_earlier_scans(data, scans, colorspace)
     restarts = len(_RESTART.findall(data, scans[-1].end))
     restart = bytes((0xFF, 0xD0 + restarts % 8))  # if it ends before this marker
     checksums = []
@@ -137,19 +173,47 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     return rows
 
 
-def cut_behind_picture(data: bytes, header: Header, colorspace: str) -> bytes:
+def cut_behind_picture(
+    data: bytes, header: Header, colorspace: str, *, padding: int
+) -> bytes | None:
     """Leaves out the bytes of the last scan that come after the last pixel.
 
     Args:
-        data: a file of which all rows are there, with an EOI marker at its end.
+        data: a file of which all rows seem to be there, with an EOI marker at its end.
         header: its header.
         colorspace: to decode to.
+        padding: how many bytes before the marker are zeros or text.
+
+    Returns:
+        The file; None if pixels consist of zeros or text.
 
     Raises:
-        RejectError: `damaged-image`: these bytes are like those before them, so the end of the
-            picture seems to consist of other data.
+        RejectError: `damaged-image`: the bytes left out are like those before them, so the end of
+            the picture seems to consist of other data.
     """
     start = _find_scans(data, header)[-1].end
+    end = len(data) - len(_EOI)
+    picture_end = _find_picture_end(data, start, colorspace)
+    if picture_end > end - padding + _UNTOLD:
+        return None
+    if _goes_on(data[start:picture_end], data[picture_end:end]):
+        raise RejectError(
+            "damaged-image",
+            f"JPEG: {end - picture_end} bytes behind its last row are like those before: fewer "
+            "than 95% of its rows may be its own",
+        )
+    for place in range(picture_end, min(picture_end + _LAST_CODES, end) + 1):
+        picture = data[:place].rstrip(b"\xff") + _EOI
+        if not _find_damage(picture, colorspace):
+            return picture
+    return data[:picture_end] + _EOI
+
+
+def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
+    """The place in a file, whose last scan begins at `start`, behind the last byte of a pixel.
+
+    It is found by leaving out bytes from the end. The last codes may change no pixel.
+    """
     end = len(data) - len(_EOI)
     checksums = _sum_rows(_decode(data, colorspace))
 
@@ -161,29 +225,19 @@ def cut_behind_picture(data: bytes, header: Header, colorspace: str) -> bytes:
     first = max(start, end - _UNTOLD)
     if is_whole(first):
         first = start
-    places = range(first, end)
-    picture_end = first + bisect.bisect_left(places, True, key=is_whole)
-    if _goes_on(data[start:picture_end], data[picture_end:end]):
-        raise RejectError(
-            "damaged-image",
-            f"JPEG: {end - picture_end} bytes behind its last row are like those before: fewer "
-            "than 95% of its rows may be its own",
-        )
-    return data[:picture_end] + _EOI
+    return first + bisect.bisect_left(range(first, end), True, key=is_whole)
 
 
 def _goes_on(scan: bytes, others: bytes) -> bool:
     """Whether bytes behind the data of a picture seem to be more of the same."""
     if len(others) < _UNTOLD:
         return False
-    if _SCAN_CODE.search(others):
+    if _STUFFED in others:
         return True
-    values = set(others[:_COMPARED])
-    if len(values) > _MAX_VALUES:
-        return False
-    compared = scan[-_COMPARED:]
-    alike = sum(byte in values for byte in compared)
-    return alike > _ALIKE_SHARE * len(compared)
+    pairs = {*itertools.pairwise(others[:_COMPARED_BEHIND])}
+    before = [*itertools.pairwise(scan[-_COMPARED:])]
+    alike = sum(pair in pairs for pair in before)
+    return alike > _ALIKE_SHARE * len(before)
 
 
 def _decode(data: bytes, colorspace: str) -> Pixels:
@@ -193,6 +247,15 @@ def _decode(data: bytes, colorspace: str) -> Pixels:
     except ValueError as error:
         raise RejectError("damaged-image", f"JPEG: {describe_error(error)}") from error
     return pixels
+
+
+def _find_damage(data: bytes, colorspace: str) -> str:
+    """The last warning about a file; empty without any."""
+    try:
+        simplejpeg.decode_jpeg(data, colorspace)
+    except ValueError as error:
+        return describe_error(error)
+    return ""
 
 
 def _sum_rows(pixels: Pixels) -> list[int]:
@@ -205,7 +268,7 @@ def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
     Segments that lack a component or a parameter are left out.
     """
     segments = jpeg.scan_headers(data, header.first_scan)
-    return [segment for segment in segments if segment.end - segment.start >= 6]
+    return [segment for segment in segments if segment.end - segment.start >= _LEAST_SCAN_BYTES]
 
 
 def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None:
@@ -213,17 +276,38 @@ def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None
 
     This holds for each component.
     """
-    missing = set(itertools.product(header.components, range(_COEFFICIENTS)))
+    missing = _all_coefficients(header)
     for scan in scans:
-        *selectors, first, last, approximation = data[scan.start + 1 : scan.end]
-        components = selectors[::2]  # behind each the numbers of its tables
-        missing_bits = approximation & 15
-        if not header.is_progressive:
-            coefficients = range(_COEFFICIENTS)
-        elif missing_bits == 0:
-            coefficients = range(first, last + 1)
-        else:
-            continue
-        missing.difference_update(itertools.product(components, coefficients))
+        missing.difference_update(_find_covered(data, scan, header))
     if missing:
         raise RejectError("damaged-image", "JPEG: its last scans are missing")
+
+
+def _check_earlier_scans(data: bytes, scans: list[jpeg.Segment], colorspace: str) -> None:
+    """Checks that the scans of a progressive JPEG before the last one are whole.
+
+    Each refines all rows, so damage in them is nowhere else to be seen.
+    """
+    if len(scans) < 2:
+        return
+    damage = _find_damage(data[: scans[-1].begin] + _EOI, colorspace)
+    if damage:
+        raise RejectError("damaged-image", f"JPEG: {damage}")
+
+
+def _all_coefficients(header: Header) -> set[_Coefficient]:
+    return set(itertools.product(header.components, range(_COEFFICIENTS)))
+
+
+def _find_covered(data: bytes, scan: jpeg.Segment, header: Header) -> Iterator[_Coefficient]:
+    """The coefficients that are there to their last bit after a scan."""
+    if scan.end - scan.start < _LEAST_SCAN_BYTES:
+        return iter(())
+    *selectors, first, last, approximation = data[scan.start + 1 : scan.end]
+    components = selectors[::2]  # behind each the numbers of its tables
+    missing_bits = approximation & 15
+    if not header.is_progressive:
+        return itertools.product(components, range(_COEFFICIENTS))
+    if missing_bits:
+        return iter(())
+    return itertools.product(components, range(first, last + 1))

@@ -142,19 +142,14 @@ def _read_metadata(header: Header, marker: int, payload: bytes) -> None:
             header.adobe_transform = payload[11]
 
 
-def has_one_scan(data: bytes, header: Header) -> bool:
-    """Whether the first scan has all components, to their last bit."""
-    components_of_first = data[header.first_scan + 4]
-    return components_of_first == len(header.components) and not header.is_progressive
-
-
 def count_scans(data: bytes, header: Header) -> int:
     """Counts the scans of the image, without thumbnails and pictures after it.
 
     Raises:
         RejectError: `damaged-image`: no EOI marker, too many segments, or a component has no scan.
     """
-    if has_one_scan(data, header):
+    components_of_first = data[header.first_scan + 4]
+    if components_of_first == len(header.components) and not header.is_progressive:
         return 1  # libjpeg takes a second one for an error
     count = 0
     missing = set(header.components)
