@@ -91,6 +91,22 @@ def test_of_two_images_none_is_chosen(tmp_path: Path) -> None:
     assert ImageFinder().find(ImageName("1.JPG"), f"{tmp_path}/") == f"{tmp_path}/1.jpg"
 
 
+def test_a_closed_folder_has_no_similar_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = fill(tmp_path)
+    list_folder = storage.list_folder
+
+    def refuse(folder: str) -> list[str]:
+        if folder == "/closed":
+            raise PermissionError(13, "Permission denied")
+        return list_folder(folder)
+
+    monkeypatch.setattr(storage, "list_folder", refuse)
+    assert ImageFinder().find(ImageName("/closed/1"), base) == f"{base}1.jpg"
+    assert ImageFinder().find(ImageName("/closed/none"), base) == "/closed/none"
+
+
 def test_a_folder_is_listed_once_and_only_if_a_name_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

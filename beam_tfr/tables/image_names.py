@@ -102,8 +102,11 @@ class ImageFinder:
 
     def _list(self, folder: str) -> "_Folder":
         if folder not in self._folders:
+            names = list[str]()
             try:
                 names = storage.list_folder(folder)
+            except PermissionError:
+                pass  # reading a file in it says so
             except OSError as error:
                 raise UsageError(f"{folder} cannot be listed: {error.strerror}") from error
             if sum(known.num_names for known in self._folders.values()) > _MOST_NAMES:
