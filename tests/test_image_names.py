@@ -167,3 +167,25 @@ def test_images_of_voc_are_found_on_gs(tmp_path: Path, fake: FakeGcs) -> None:
         progress=False,
     )
     assert (done.counts["written"], done.counts["rejected"]) == (3, {"bad-value": 1})
+
+
+def test_names_in_tables_may_lack_their_extension(tmp_path: Path) -> None:
+    for name in ("images/1.png", "images/2.jpg", "images/3.jpg", "images/3.png", "images/4.png"):
+        write_picture(tmp_path / name)
+    (tmp_path / "images/4.png").rename(tmp_path / "images/4")
+    rows = ["images/1,cat", "images/2,dog", "images/3,cat", "images/4,cat", "5,cat", ""]
+    (tmp_path / "t.csv").write_text("\n".join(["id,class", *rows]))
+    done = beam_tfr.convert(
+        table=tmp_path / "t.csv",
+        uri_column="id",
+        label_column="class",
+        output=tmp_path / "d",
+        resize="none",
+        max_rejects=2,
+        progress=False,
+    )
+    assert (done.counts["written"], done.counts["rejected"]) == (
+        3,
+        {"bad-value": 1, "not-found": 1},
+    )
+    assert "'3' may be each of 3.jpg; 3.png" in (tmp_path / "d/rejects.jsonl").read_text()

@@ -71,7 +71,36 @@ class ImageFinder:
             path = self._choose([path, *others])
         if cell.startswith("~/") and not self._exists(path):
             raise ValueError(f"{cell!r:.200} is {path} here, and there is no such file")
+        return self._add_extension(path)
+
+    def _add_extension(self, path: str) -> str:
+        """A path; if its name has no extension and no file, that of the one image with this stem.
+
+        Only on a disk: names of objects often have none, and it would take long to list them.
+
+        Raises:
+            ValueError: there are several.
+        """
+        folder, _, name = path.rpartition("/")
+        if "." in name or storage.is_remote(path) or self._exists(path):
+            return path
+        with contextlib.suppress(UsageError):  # of a folder that cannot be listed
+            similar = self._find_similar(path, name)
+            return f"{folder}/{similar}" if similar else path
         return path
+
+    def _find_similar(self, path: str, shown: str) -> str:
+        """The name in the folder of a path that is similar to its own; empty if there is none.
+
+        Raises:
+            ValueError: there are several.
+            UsageError: the folder cannot be listed.
+        """
+        folder, _, file_name = path.rpartition("/")
+        similar = self._list(folder).find_similar(file_name)
+        if len(similar) > 1:
+            raise ValueError(f"{shown!r:.200} may be each of {join_texts(similar)}")
+        return "".join(similar)
 
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
         """The path of the image that a name means; as written if there is none."""
@@ -80,12 +109,9 @@ class ImageFinder:
             if self._exists(path):
                 return path
         for path in places:
-            folder, _, file_name = path.rpartition("/")
-            similar = self._list(folder).find_similar(file_name)
-            if len(similar) > 1:
-                raise ValueError(f"{name!r:.200} may be each of {join_texts(similar)}")
+            similar = self._find_similar(path, name)
             if similar:
-                return f"{folder}/{similar[0]}"
+                return f"{path.rpartition('/')[0]}/{similar}"
         return written
 
     def _choose(self, paths: Sequence[str]) -> str:

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 from beam_tfr.features.boxes import RowBox
 from beam_tfr.features.cells import BadCell, is_missing, split_cell
 from beam_tfr.inputs.skipped import SkippedFiles
-from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.base import Row, RowReader, table_error
-from beam_tfr.tables.image_names import ImageName
 
 _NUM_SIDES = 4
 
@@ -101,8 +99,6 @@ class RowJoin:
         for name in columns:
             if name == self.box:
                 cells[name] = [*itertools.chain.from_iterable(map(self._boxes_of, with_boxes))]
-            elif name == self.key:
-                cells[name] = _name_image(rows[0].cells[name])
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
@@ -234,13 +230,6 @@ def holds_one_box(cell: Any) -> bool:
         return False
     has_lists = any(isinstance(member, list) for member in members)
     return not has_lists and len(members) in (0, _NUM_SIDES)
-
-
-def _name_image(cell: Any) -> Any:
-    """The name of an image, which may lack its extension, as in Open Images."""
-    if isinstance(cell, str) and cell.rpartition(".")[2].lower() not in FORMAT_OF:
-        return ImageName(cell)
-    return cell
 
 
 def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
