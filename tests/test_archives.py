@@ -472,8 +472,9 @@ def test_backslashes_elsewhere_are_told(tmp_path: Path, sources: Sequence[str]) 
     write_files(tmp_path / "folder", files)
     given: list[str | Path] = [tmp_path / name for name in sources]
     for call in (beam_tfr.plan, beam_tfr.convert):
-        with pytest.raises(UsageError, match=r"backslash .*tar --transform"):
-            call(input=given, output=tmp_path / "out", progress=False)
+        for layout in ("{label}/*", "{label}/**"):
+            with pytest.raises(UsageError, match=r"backslash .*tar --transform"):
+                call(input=given, output=tmp_path / "out", layout=layout, progress=False)
 
 
 def test_archives_in_a_folder_are_told(photos: Path, tmp_path: Path) -> None:

@@ -136,6 +136,11 @@ def test_a_path_that_cannot_be_used_costs_its_row(folder: Path, cell: str, probl
             beam_tfr.convert(table=table, uri_column="path", output=folder / "out", progress=False)
 
 
+def test_the_folder_of_most_paths_is_the_root(folder: Path) -> None:
+    cells = (f"{folder}/images/1.jpg", "gs://b/1.jpg", f"{folder}/2.jpg")
+    assert [ref.reason for ref in read(folder, *cells)] == ["", "bad-value", ""]
+
+
 def test_paths_on_gs(gcs: str) -> None:
     for name in ("images/1.jpg", "images/a b.jpg", "images/real%20.jpg"):
         storage.write_bytes(f"{gcs}/{name}", JPEG, scratch="")

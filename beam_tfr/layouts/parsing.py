@@ -107,8 +107,11 @@ class Layout:
         """
         if "\\" not in key:
             return False
-        takes_folders = len(self.parts) > 1 and self.parts[-1] == "*"
-        if takes_folders and "\\" in "/".join(key.split("/")[-len(self.parts) :]):
+        number = len(self.parts)
+        parts = key.split("/")
+        read_parts = parts[:number] if self.parts[-1] == _DEEP else parts[-number:]
+        takes_folders = number > 1 and self.parts[-1] in ("*", _DEEP)
+        if takes_folders and any("\\" in part for part in read_parts):
             return True
         values = self.parse_key(key) or {}
         return any("\\" in value for value in values.values())

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from beam_tfr import storage
+from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -66,6 +67,8 @@ class ImageFinder:
         path = resolve_path(cell, base)
         if isinstance(cell, ImageName):
             return self._find_image(cell, base, path)
+        if is_plain(cell):
+            return path
         others = list_other_paths(cell, base, table)
         if others:
             path = self._choose([path, *others])

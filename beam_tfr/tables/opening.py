@@ -823,7 +823,13 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
         if isinstance(uri, ImageName) and not storage.find(path):
             return folder  # a path on another machine
         paths.append(path)
-    return _common_folder(paths, "the files that its rows name") if paths else folder
+    if not paths:
+        return folder
+    remote = [path for path in paths if storage.is_gcs(path)]
+    local = [path for path in paths if not storage.is_gcs(path)]
+    if len(remote) != len(local):  # else nothing says which of them are astray
+        paths = max(remote, local, key=len)
+    return _common_folder(paths, "the files that its rows name")
 
 
 def _common_folder(paths: Sequence[str], noun: str) -> str:
