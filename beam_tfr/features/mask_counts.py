@@ -75,7 +75,8 @@ def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
     parts = []
     for name in shown:
         share = values[name]["pixels"] / total
-        parts.append(f"{name} in {values[name]['images']:,} ({share:.1%} of pixels)")
+        shown_name = f"{ABOVE} and above" if name == _MORE else name
+        parts.append(f"{shown_name} in {values[name]['images']:,} ({share:.1%} of pixels)")
     if len(values) > len(shown):
         parts.append(f"{len(values) - len(shown)} more")
     noun = "value" if len(values) == 1 else "values"

@@ -220,6 +220,8 @@ def _accompany(
         beside = b"" if is_missing else beside
     if isinstance(beside, RejectError):
         detail = f"its {key} {_relative_path(file.path, root)}: {beside.detail}"
+        if beside.reason == "not-found":
+            detail += "; [optional] behind its name keeps images without one"
         return RejectError(beside.reason, detail, may_pass=beside.may_pass)
     if isinstance(image, bytes):
         return Accompanied(image, {key: beside})
