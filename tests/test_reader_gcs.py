@@ -15,11 +15,30 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.schema.errors import DataError
 from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of
+from tests.converted import converted_photos
+from tests.fake_gcs import FakeGcs
 from tests.tls_proxy import tls_proxy
 
 pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'beam_tfr[reader]'")
+from beam_tfr import reader
+
+
+def test_what_tensorflow_cannot_read_is_told(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An emulator, which TensorFlow does not know, or objects that it may not read."""
+    fake.put_folder(converted_photos(), "d")
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.invalid:9")
+    with pytest.raises(
+        DataError, match=r"TensorFlow.*cannot read gs://b/d/manifest\.json"
+    ) as caught:
+        reader.load("gs://b/d", split="train")
+    assert "STORAGE_EMULATOR_HOST" in str(caught.value)
+
 
 READ = """
 import hashlib

@@ -556,6 +556,7 @@ def test_rows_without_images_are_asked_for(
     run = beam_tfr(*call, *flags)
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).options["encoding"] == "row"
+    assert "split='train', output='dict')" in run.out
 
 
 def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) -> None:
@@ -588,6 +589,7 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
     ]
     run = beam_tfr(*call, "--max_rejects", 1)
     assert run.code == 0, run.err
+    assert "split='train', boxes='xyxy')" in run.out
     assert (
         "--label_column image/object/class/text and --feature_columns "
         "image/object/bbox:bbox[rel_xyxy]" in run.err

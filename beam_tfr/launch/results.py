@@ -24,7 +24,7 @@ from beam_tfr.output import rejects
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, sort_splits
-from beam_tfr.schema.encodings import noun_of
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
 
@@ -259,15 +259,18 @@ class Result(Printable):
         """Yields how to open the dataset, and what to do next."""
         splits = [name for name in self.splits if name != NO_SPLIT]
         split = splits[0] if splits else "train"
-        arguments = f"{self.folder!r}, split={split!r}"
-        features = self.manifest.feature_kinds
-        if features.boxes:
-            arguments += ", boxes='xyxy'"
-        elif features.companions:
-            arguments += ", output='dict'"
-        call = f"load({arguments})"
+        call = f"load({self.folder!r}, split={split!r}{self._describe_arguments()})"
         yield f"load:    from beam_tfr.reader import load; {split} = {call}"
         yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
+
+    def _describe_arguments(self) -> str:
+        """More arguments of `load`, which this dataset needs."""
+        features = self.manifest.feature_kinds
+        if features.boxes and self.manifest.options["encoding"] in IMAGE_ENCODINGS:
+            return ", boxes='xyxy'"
+        if features.companions or self.manifest.options["encoding"] not in IMAGE_ENCODINGS:
+            return ", output='dict'"
+        return ""
 
 
 def read_replaced(output: str) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, check_shard_files, read_manifest
 from beam_tfr.dataset.reader_arguments import (
     OUTPUTS,
@@ -27,7 +28,7 @@ from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.output_check import check_output
 from beam_tfr.reader.streams import PartTensors, Streams
-from beam_tfr.schema.errors import UsageError, without_traceback
+from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 
 # Images decoded in one call, about: enough that its overhead does not count, few enough for memory.
 CHUNK = 64
@@ -135,7 +136,7 @@ def load(
     Raises:
         UsageError: an argument is wrong, or two of them do not fit together.
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
-            size.
+            size, or TensorFlow cannot read gs://.
 
     Iterating raises tf.errors.InvalidArgumentError, naming file and record, where a shard or an
     image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a shard
@@ -202,6 +203,7 @@ def load(
     )
     check_output(decoder, batch_size)
     check_shard_files(dataset, selection.splits)
+    _check_access(dataset)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot
     # reach them. Autograph finds nothing to convert here, and takes longer for that than all the
@@ -223,6 +225,31 @@ def _check_one_host(num_hosts: int) -> None:
             option="num_hosts",
             value=num_hosts,
         )
+
+
+def _check_access(dataset: Manifest) -> None:
+    """Checks that TensorFlow can read a dataset on gs://.
+
+    It reads gs:// by itself, with other credentials and addresses than ours.
+
+    Raises:
+        DataError: it cannot.
+    """
+    path = dataset.digest_location.path
+    if not storage.is_gcs(path):
+        return
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            file.read(1)
+    except tf.errors.OpError as error:
+        cause = str(error.message).partition("\n")[0]
+        cure = "give it Google's default credentials (gcloud auth application-default login)"
+        if "STORAGE_EMULATOR_HOST" in os.environ:
+            cure = "it does not know STORAGE_EMULATOR_HOST"
+        raise DataError(
+            f"TensorFlow, which reads gs:// by itself, cannot read {path}: {cause}; {cure}, or "
+            "copy the dataset to a disk"
+        ) from None
 
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
