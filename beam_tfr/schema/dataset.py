@@ -44,7 +44,8 @@ _SPLIT_RANKS = {"train": 0, "validation": 1, "test": 2}
 
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
-    "bad-value": "a value in the table is missing, or does not fit the type of its column",
+    "bad-value": "a value in the table is missing, or does not fit the type of its column, or the "
+    "file with it cannot be read",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
     "without-boxes": "no box is stored, with --no_boxes reject",

@@ -31,8 +31,8 @@ _KINDS = (
         "for each image, such as .jsonl",
     ),
     _Kind(
-        frozenset({"[].image_id", "[].score"}),
-        f"has results of a detector, and no images; {_COCO}",
+        frozenset({"[].image_id", "[].category_id"}),
+        f"has objects, as results of a detector, and no images; {_COCO}",
     ),
     _Kind(
         frozenset({"shapes", "imagePath"}),
