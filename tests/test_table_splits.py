@@ -414,8 +414,35 @@ def test_other_tables_may_lie_beside_folders_with_cocos_names(tmp_path: Path) ->
     }
 
 
+def test_images_beside_the_folder_of_the_tables(tmp_path: Path) -> None:
+    write_coco_tree(tmp_path / "coco")
+    tables = open_input(table=f"{tmp_path}/coco/annotations/*.json")
+    assert keys_by_split(tables) == {
+        split: [f"{split}2017/{number:012}.png" for number in range(2)]
+        for split in ("train", "val")
+    }
+    assert f"--image_root {tmp_path}/coco" in warning_of(tables, "the files that tables in")
+    pattern = voc_folder(tmp_path / "voc", 3, {"train": [0, 1], "test": [2]})
+    for number in range(3):
+        picture(tmp_path / "voc" / "JPEGImages" / f"{number:06}.png")
+    voc = open_input(table=pattern)
+    assert voc.root == f"{tmp_path}/voc/JPEGImages/"
+    assert splits_by_number(voc) == {"train": [0, 1], "test": [2]}
+    # Where two folders may be meant, or one file is where its path says, nothing is guessed.
+    picture(tmp_path / "voc" / "images" / "000000.png")
+    assert open_input(table=pattern).root == f"{tmp_path}/voc/JPEGImages/"
+    for number in range(3):
+        picture(tmp_path / "voc" / "images" / f"{number:06}.png")
+    assert open_input(table=pattern).root == f"{tmp_path}/voc/Annotations/"
+    picture(tmp_path / "coco" / "annotations" / f"{0:012}.png")
+    direct = open_input(table=f"{tmp_path}/coco/annotations/*.json")
+    assert direct.root == f"{tmp_path}/coco/annotations/"
+
+
 def test_the_same_names_without_a_root_name_the_cure(beam_tfr: Command, tmp_path: Path) -> None:
     write_coco_tree(tmp_path)
+    for split in ("train", "val"):
+        (tmp_path / f"{split}2017").rename(tmp_path / f"photos_{split}")
     pattern = f"{tmp_path}/annotations/instances_*2017.json"
     run = beam_tfr("convert", "--table", pattern, "--output", tmp_path / "out")
     assert run.code

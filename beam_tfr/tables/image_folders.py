@@ -1,7 +1,8 @@
-"""Folders of images that are named like their tables, as of COCO: `train2017`, `val2017`.
+"""Where the images of tables are, if not where their paths say.
 
-Paths in `annotations/instances_train2017.json` start from `train2017`, not from the folder around
-it.
+Either in folders that are named like their tables, as of COCO: paths in
+`annotations/instances_train2017.json` start from `train2017`, not from the folder around it. Or
+beside the folder of the tables, as of Pascal VOC: `Annotations`, `JPEGImages`.
 """
 
 import collections
@@ -16,6 +17,7 @@ from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
 _FIRST_ROWS = 8  # whose files are looked for
+_SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
 
 
 class ImageFolder(NamedTuple):
@@ -64,10 +66,54 @@ def find_image_folders(
     return frozenset(image_folders)
 
 
+def guess_image_root(
+    tables: Sequence[str],
+    *,
+    folder: str,
+    first_uris: Sequence[Any],
+    read_uris: Callable[[str], Iterator[Any]],
+) -> str:
+    """The only folder beside that of all tables in which their first files are.
+
+    Empty if there is none, if several could be meant, if a file is where its path says, or if the
+    tables are in several folders.
+
+    Args:
+        tables, folder, read_uris: see `find_image_folders`.
+        first_uris: cells with the paths of images, of the first table.
+    """
+    uris = [uri for uri in first_uris[:_FIRST_ROWS] if isinstance(uri, str)]
+    is_one_folder = all(folder_of(table) == folder for table in tables)
+    if not uris or not is_one_folder or any(_is_file(uri, folder) for uri in uris):
+        return ""
+    if find_image_folders(tables, folder=folder, base="", read_uris=read_uris):
+        return ""
+    outer = folder.rstrip("/").rpartition("/")[0]
+    if not outer.removeprefix(storage.GCS.rstrip("/")):
+        return ""  # a bucket, or the folder of all
+    roots = []
+    for name in _SIBLINGS:
+        root = f"{outer}/{name}"
+        holds_all = all(_is_file(uri, root) for uri in uris)
+        if holds_all or find_image_folders(tables, folder=folder, base=root, read_uris=read_uris):
+            roots.append(root)
+    return roots[0] if len(roots) == 1 else ""
+
+
 def list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
     """The folders that may hold the files of a table, by its place; see `find_image_folders`."""
     names = image_folder_names(table[len(folder) :])
     return [ImageFolder(base or folder_of(table), name) for name in names]
+
+
+def describe_image_root(image_root: str, folder: str) -> str:
+    """The message about a guessed folder of images; empty without one."""
+    if not image_root:
+        return ""
+    return (
+        f"the files that tables in {folder} name are not there, but below {image_root}, from which "
+        f"their paths start, as with `image_root={image_root.rstrip('/')}`"
+    )
 
 
 def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:

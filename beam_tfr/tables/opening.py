@@ -7,7 +7,7 @@ import contextlib
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -60,7 +60,9 @@ from beam_tfr.tables.formats import format_of, has_table_name, read_columns, rea
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     describe_image_folders,
+    describe_image_root,
     find_image_folders,
+    guess_image_root,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.joining import (
@@ -215,6 +217,9 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     folder = _common_folder(content.files, "tables")
     split_source = _find_split_source(content, folder)
     base = f"{options.image_root.rstrip('/')}/" if options.image_root else ""
+    guessed_root = ""
+    if not base:
+        guessed_root = base = _guess_image_root(content, folder, sample, read)
     root = base or folder
     if options.uri_column and not base:
         root = _common_root(folder, sample[options.uri_column])
@@ -250,6 +255,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *([stand_in.notice for stand_in in taken] or _warn_of_uncertainty(content, sample)),
             *(describe_join(joined.join, first, options.label_column) if joined else ()),
             *split_source.warnings,
+            *filter(None, [describe_image_root(guessed_root, folder)]),
             *filter(None, [describe_image_folders(image_folders)]),
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
             *_warn_of_coordinates(options, features),
@@ -369,23 +375,41 @@ def _find_split_source(content: TableContent, folder: str) -> SplitSource:
     return choose_split_source(content.files, folder)
 
 
+def _guess_image_root(
+    content: TableContent, folder: str, sample: Mapping[str, Sequence[Any]], read: RowReader
+) -> str:
+    """The folder of images beside that of the tables; see `guess_image_root`."""
+    uri_column = content.options.uri_column
+    if not uri_column or content.read_rows:
+        return ""
+    return guess_image_root(
+        content.files,
+        folder=folder,
+        first_uris=sample[uri_column],
+        read_uris=_uri_reader(uri_column, read),
+    )
+
+
 def _find_image_folders(
-    content: TableContent,
-    folder: str,
-    base: str,
-    read: RowReader,
+    content: TableContent, folder: str, base: str, read: RowReader
 ) -> frozenset[ImageFolder]:
     """The folders of images that are named like their tables; see `find_image_folders`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return frozenset()
+    read_uris = _uri_reader(uri_column, read)
+    return find_image_folders(content.files, folder=folder, base=base, read_uris=read_uris)
+
+
+def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[Any]]:
+    """The function that yields the paths of images in a table."""
 
     def read_uris(path: str) -> Iterator[Any]:
         with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
             for _, cells in read(path, [uri_column], UNCOUNTED):
                 yield cells[0]
 
-    return find_image_folders(content.files, folder=folder, base=base, read_uris=read_uris)
+    return read_uris
 
 
 def _takes_all(options: ConvertOptions) -> bool:
