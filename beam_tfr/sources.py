@@ -18,6 +18,7 @@ from beam_tfr.inputs.patterns import (
     common_root,
     compile_exclusion,
     compile_pattern,
+    describe_misplaced,
     escape_pattern,
     is_wild,
     mark_folders,
@@ -163,7 +164,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         exclude=exclude,
         origin=labeler,
         plan=plan,
-        notes=_describe_resize(options, plan),
+        notes=(*_describe_resize(options, plan), *describe_misplaced(options.exclude, root)),
     )
 
 

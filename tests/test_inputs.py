@@ -32,6 +32,7 @@ from beam_tfr.inputs.patterns import (
     common_root,
     compile_exclusion,
     compile_pattern,
+    describe_misplaced,
     mark_folders,
     order_patterns,
     read_input_list,
@@ -765,3 +766,18 @@ def test_invalid_input_list(tmp_path: Path, data: bytes | None, said: str) -> No
     with pytest.raises(UsageError, match=re.escape(f"`input_list={path}`")) as caught:
         read_input_list(str(path))
     assert str(caught.value).endswith(said)
+
+
+def test_patterns_to_exclude_start_from_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos/thumbs").mkdir(parents=True)
+    root = f"{tmp_path}/photos/"
+    monkeypatch.chdir(tmp_path)
+    (message,) = describe_misplaced(["photos/a*.jpg", "thumbs/**", "**/*.gif", "x/1.jpg"], root)
+    assert "`exclude=photos/a*.jpg`" in message
+    assert message.endswith("`exclude=a*.jpg`")
+    monkeypatch.chdir(root)
+    (message,) = describe_misplaced(["./a.jpg", "a.jpg", "none/**", f"{root}b.jpg"], root)
+    assert message.endswith("`exclude=a.jpg`")
+    assert describe_misplaced(["photos/a.jpg"], "gs://b/photos/") == []

@@ -244,6 +244,31 @@ def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
     return re.compile("|".join(regexes), re.DOTALL) if regexes else NOTHING
 
 
+def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
+    """The messages about patterns of `exclude` that start from the current folder.
+
+    They match nothing, as they should start from the folder that all inputs share.
+
+    Args:
+        patterns: those of the option.
+        root: that folder, with a trailing slash.
+    """
+    messages = []
+    for pattern in patterns:
+        if storage.is_gcs(root) or pattern.startswith(("/", storage.GCS)):
+            continue
+        meant = os.path.abspath(pattern).removeprefix(root)
+        first = pattern.partition("/")[0]
+        is_there = first not in (".", "..") and os.path.lexists(f"{root}{first}")
+        if meant in (pattern, os.path.abspath(pattern)) or is_wild(first) or is_there:
+            continue
+        messages.append(
+            f"`exclude={pattern}` leaves out nothing, as patterns start from {root}: "
+            f"give `exclude={meant}`"
+        )
+    return messages
+
+
 def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
     """Reads the lines of a file. Blanks count, since names may end in them.
 
