@@ -322,6 +322,7 @@ def test_labels_are_where_ultralytics_looks_for_them() -> None:
         ("train: images/train/[12].png\n", {}, "12"),
         ("train: images/train/1.png\n", {}, "1"),
         ("train: ./images/train/\n", {}, "123"),
+        ("train:\nvalid: images/train\n", {}, "123"),
         ("train: images\\train\n", {}, "123"),
         ("train: ../images/train\n", {}, "123"),
         ("path:\ntrain: images\n", {}, "123"),
@@ -340,7 +341,8 @@ def test_what_ultralytics_takes_names_images(
     for name, text in files.items():
         (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_text(text)
-    assert splits(table) == {"train": [f"images/train/{name}.png" for name in names]}
+    split = "validation" if "valid" in yaml else "train"
+    assert splits(table) == {split: [f"images/train/{name}.png" for name in names]}
     rows, notes = read(table)
     assert [row["class"] for row in rows] == [["cat"]] * len(names)
     is_ignored = "path: " in yaml and "path: .\n" not in yaml
@@ -435,6 +437,9 @@ def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
     assert "one class" in read(table)[1][0]
     table.write_text("train: images/train\nnames: {a: cat}\n")
     with pytest.raises(DataError, match=r"'a' is not the number of a class"):
+        read(table)
+    table.write_text("train: images/train\nnc: 99999999999\n")
+    with pytest.raises(DataError, match=r"'99999999999' is not the number of a class"):
         read(table)
 
 

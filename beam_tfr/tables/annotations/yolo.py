@@ -6,7 +6,7 @@ reads what its lines say. See https://docs.ultralytics.com/datasets/detect.
 
 import itertools
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -29,6 +29,8 @@ from beam_tfr.tables.annotations.yolo_lines import (
 )
 
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
+_MOST_CLASSES = 1_000_000
+_OTHER_KEYS = {"validation": "val", "valid": "val"}  # which some programs write
 _NO_PLACE = ("", "null", "~")  # as YAML spells null
 
 
@@ -91,7 +93,7 @@ def _read_count(text: str) -> int:
     """
     if not text:
         raise ValueError("has no names of classes, such as `names: [cat, dog]`")
-    if not text.isdecimal():
+    if not text.isdecimal() or int(text) > _MOST_CLASSES:
         raise ValueError(f"{text!r:.60} is not the number of a class, or of all classes (nc)")
     return int(text)
 
@@ -113,23 +115,31 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     files = require_labels(read_label_files(images), base)
     first = list(itertools.islice(files, _SAMPLE_FILES))
     form = LineForm() if data.kpt_shape else _survey(first)
-    if form.describe():
-        say_of_file(f"its label files have {form.describe()}, which is left out{form.cure}")
-    missing = [label_file for label_file in first if not label_file.is_there]
-    if missing:
-        say_of_file(
-            f"{len(missing)} of the first {len(first)} images have no label file, such as "
-            f"{missing[0].path}: they count as images without objects"
-        )
+    for note in _describe_files(first, form):
+        say_of_file(note)
     for label_file in itertools.chain(first, files):
         yield _read_row(label_file, base, names, form, data.kpt_shape)
+
+
+def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]:
+    """Yields what the first label files leave open, and how they are read."""
+    if form.describe():
+        yield f"its label files have {form.describe()}, which is left out{form.cure}"
+    missing = [file for file in files if not file.is_there]
+    if missing:
+        yield (
+            f"{len(missing)} of the first {len(files)} images have no label file, such as "
+            f"{missing[0].path}: they count as images without objects"
+        )
 
 
 def _parse(text: str) -> _Yolo:
     # The base loader makes texts, lists and dicts of everything.
     fields = yaml.load(text, yaml.BaseLoader)  # noqa: S506  # nosec B506
-    if isinstance(fields, dict) and "validation" in fields:
-        fields.setdefault("val", fields["validation"])
+    if isinstance(fields, dict):
+        for name, key in _OTHER_KEYS.items():
+            if name in fields:
+                fields.setdefault(key, fields[name])
     return msgspec.convert(fields, _Yolo)
 
 
