@@ -162,6 +162,18 @@ def test_labels_in_tars_are_numbers_too(tmp_path: Path) -> None:
         assert [ref.labels for ref in tables.read(str(path))] == [("0",), ("1",), ("2",)]
 
 
+def test_texts_that_become_numbers_are_told(tmp_path: Path) -> None:
+    for text, number in (("1.0", 1), ("1", 0)):
+        path = tmp_path / "t.csv"
+        path.write_text(f"path,class\n1.jpg,{text}\n2.jpg,2\n")
+        warnings = opened(path, label_column="class").warnings
+        assert ["texts such as 1.0 are whole numbers" in text for text in warnings] == [
+            True
+        ] * number
+    (tmp_path / "t.jsonl").write_text('{"path": "1.jpg", "class": 1.0}\n')
+    assert not opened(tmp_path / "t.jsonl", label_column="class").warnings
+
+
 def test_words_for_missing_values_are_told(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("path,class\n1.jpg,cat\n2.jpg,nan\n3.jpg,None\n4.jpg,<NA>\n")

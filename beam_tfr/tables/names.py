@@ -95,8 +95,19 @@ class NameColumn:
         return self.kind is _Kind.POINTED and _means_nothing(cell)
 
     def warn(self, column: str, cells: Iterable[Any]) -> Iterator[str]:
-        """Yields a warning about cells that become classes, but may stand for missing values."""
-        names = {cell for cell in cells if _means_nothing(cell) and not self.is_missing(cell)}
+        """Yields what is not certain about the classes in cells.
+
+        They may stand for missing values, or be no numbers though they look so.
+        """
+        texts = {cell for cell in cells if isinstance(cell, str)}
+        pointed = [text for text in texts if _shorten_number(text) != text]
+        if self.kind is _Kind.POINTED and pointed:
+            example = min(pointed)
+            yield (
+                f"column {column!r}: texts such as {example} are whole numbers, here the class "
+                f"{_shorten_number(example)}; if they are names, `classes=` lists them as written"
+            )
+        names = {text for text in texts if _means_nothing(text) and not self.is_missing(text)}
         if names:
             yield (
                 f"column {column!r}: {', '.join(sorted(names))} become classes of these names; if "
