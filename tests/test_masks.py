@@ -542,6 +542,27 @@ def test_an_image_without_a_mask_may_stay(cell: str | None, tmp_path: Path) -> N
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
+def test_an_image_without_a_mask_on_gs_may_stay(fake: FakeGcs, tmp_path: Path) -> None:
+    for at in range(3):
+        fake.put(f"data/images/{at}.png", png(COLORS[ids(30, 40, at)]))
+        if at:
+            fake.put(f"data/masks/{at}.png", png(ids(15, 20, at)))
+    done = beam_tfr.convert(
+        input="gs://b/data/images",
+        pair="mask=../masks/{stem}.png[9,scale,optional]",
+        layout="*",
+        output=tmp_path / "d",
+        progress=False,
+    )
+    adjusted = done.counts["adjusted"]
+    assert (adjusted["pair-missing"], adjusted["pair-scaled"]) == (1, 2)
+    assert sorted(bool((mask == 9).all()) for mask in sorted_masks(tmp_path / "d")) == [
+        False,
+        False,
+        True,
+    ]
+
+
 def test_masks_in_tars(tmp_path: Path) -> None:
     """As WebDataset has them: the mask of a.png is a.seg.png."""
     import tarfile

@@ -41,7 +41,12 @@ def encode_mask(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def decode_gray(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
-    """Decodes an image to int32 [height, width].
+    """Decodes an image to int32 [height, width]: see `decode_stored`."""
+    return decode_stored(data, size).astype(np.int32)
+
+
+def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
+    """Decodes an image to uint8 or uint16 [height, width], as it is stored.
 
     Args:
         data: the PNG, untrusted.
@@ -53,12 +58,12 @@ def decode_gray(data: bytes, size: tuple[int, int]) -> NDArray[np.int32]:
     import cv2
 
     height, width = size
-    pixels = None
+    pixels: NDArray[Any] | None = None
     if data[_SIZE_AT : _SIZE_AT + _SIZE.size] == _SIZE.pack(width, height):
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.shape != size:
         raise ValueError(f"no gray PNG of (height, width) {size} that decodes")
-    return pixels.astype(np.int32)
+    return pixels
 
 
 def gray_problems(

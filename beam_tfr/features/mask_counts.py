@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.features.base import Stored
-from beam_tfr.features.gray_png import decode_gray
+from beam_tfr.features.gray_png import decode_stored
 from beam_tfr.schema.feature_names import FILENAME, HEIGHT, MASK, WIDTH
 from beam_tfr.schema.plan import Counts
 
@@ -27,8 +27,10 @@ def count_masks(stored: Stored) -> Counts:
         ValueError: it does not decode.
     """
     size = stored[HEIGHT][0], stored[WIDTH][0]
-    values = np.minimum(decode_gray(stored[MASK][0], size), ABOVE)
-    numbers = np.bincount(values.ravel(), minlength=1)
+    values = decode_stored(stored[MASK][0], size)
+    if values.dtype != np.uint8:
+        values = np.minimum(values, ABOVE)
+    numbers = np.bincount(values.ravel())
     present = np.flatnonzero(numbers).tolist()
     key = stored[FILENAME][0].decode("utf-8", "backslashreplace")
     return Counts(
