@@ -338,6 +338,12 @@ def test_a_file_in_two_tables_is_refused(beam_tfr: Command, tmp_path: Path) -> N
     run = beam_tfr("convert", "--table", tmp_path / "t?.csv", "--output", tmp_path / "o")
     assert run.code == 1
     assert "t2.csv: it has an image that" in run.err
+    (tmp_path / "t2.csv").unlink()
+    rows = [ROWS[0], ("./a.jpg", *ROWS[2][1:]), (f"{tmp_path}/a.jpg", *ROWS[2][1:])]
+    (tmp_path / "t1.csv").write_text(as_csv(HEADER, rows))
+    run = beam_tfr("convert", "--table", tmp_path / "t?.csv", "--output", tmp_path / "o")
+    assert run.code == 1
+    assert "t1.csv: it names an image in two ways. " in run.err
 
 
 def test_a_row_for_each_image_stays_one(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ class RowJoin:
         for name in columns:
             if name == self.box:
                 cells[name] = [*itertools.chain.from_iterable(map(self._boxes_of, with_boxes))]
+            elif name == self.key:
+                cells[name] = rows[0].cells[name]
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
@@ -286,6 +288,8 @@ def _key_of(row: Row, position: int) -> str:
     """The key of a row, and whether it has one; its number if it has none."""
     number, cells = row
     key = cells[position]
-    if isinstance(key, (str, int)) and not is_missing(key):
-        return f"key {key!r}"
+    if isinstance(key, str) and key:
+        return f"text {key.removeprefix('./')}"
+    if isinstance(key, int):
+        return f"number {key}"
     return f"row {number}"

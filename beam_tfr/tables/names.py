@@ -111,7 +111,7 @@ class NameColumn:
         if names:
             yield (
                 f"column {column!r}: {', '.join(sorted(names))} become classes of these names; if "
-                "they mean that there is no label, leave the cells empty"
+                "they mean that there is no label, leave the cells empty, or give `na_values=`"
             )
 
     def read(self, cell: Any) -> str:

@@ -103,9 +103,12 @@ class Tables:
             cure = self.repeat_cure or "remove the others, or combine their values into lists"
             cure += self._root_cure
         if self.joins_rows:
+            problem = f"it has an image that {self.files[earlier]} has too"
+            if table == earlier:
+                problem = "it names an image in two ways"
             return (
-                f"`table={self.files[table]}`: it has an image that {self.files[earlier]} has too"
-                f"{others}. The rows of an image are joined: {cure}"
+                f"`table={self.files[table]}`: {problem}{others}. The rows of an image are joined: "
+                f"{cure}"
             )
         return (
             f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
