@@ -175,8 +175,9 @@ def test_a_file_that_is_not_in_its_encoding_is_no_file_of_another() -> None:
     data = voc("1.png", label="café").encode("latin-1")
     with pytest.raises(DataError, match="is not UTF-8"):
         row(data)
-    with pytest.raises(DataError, match="encoding 'klingon' is unknown"):
-        row(DECLARED.format("klingon").encode() + data)
+    for encoding in ("klingon", "unicode_escape", "raw_unicode_escape", "hex", "idna", "utf7"):
+        with pytest.raises(DataError, match=f"encoding '{encoding}' is unknown"):
+            row(DECLARED.format(encoding).encode() + data)
 
 
 def test_spaces_around_texts_are_no_part_of_them() -> None:

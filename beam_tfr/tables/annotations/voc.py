@@ -38,7 +38,7 @@ _WIDE_STARTS = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
 # Codecs of which programs declare an older one, and what they are taken for, as on the web.
 _NEWER_CODECS = {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
 # Codecs of Python that are no encodings of files.
-_NO_ENCODINGS = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7")
+_NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7")
 _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
 
