@@ -137,7 +137,7 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
         exclude=options.exclude,
         origin=tables,
         plan=plan,
-        notes=_describe_resize(options, plan),
+        notes=tuple(_describe_padding(options, plan)),
     )
 
 
@@ -164,18 +164,26 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         exclude=exclude,
         origin=labeler,
         plan=plan,
-        notes=(*_describe_resize(options, plan), *describe_misplaced(options.exclude, root)),
+        notes=(*_describe_padding(options, plan), *describe_misplaced(options.exclude, root)),
     )
 
 
-def _describe_resize(options: ConvertOptions, plan: PlanSettings) -> tuple[str, ...]:
-    """Says so if images are padded without an option that says it."""
-    if options.resize or plan.options.get("resize") != "pad":
-        return ()
-    return (
-        "images are padded, not cropped: the sides that `resize=crop` cuts off hold boxes, points "
-        "or masks too; give `resize=` to choose",
-    )
+def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[str]:
+    """Yields what padding means for boxes and masks, where no option says it."""
+    if plan.options.get("resize") != "pad":
+        return
+    if not options.resize:
+        yield (
+            "images are padded, not cropped: the sides that `resize=crop` cuts off hold boxes, "
+            "points or masks too; give `resize=` to choose"
+        )
+    features = FeaturesDict.from_options(plan.options)
+    masks = [companion for companion in features.companions if companion.marks_places]
+    if any(not mask.handling.outside for mask in masks):
+        yield (
+            "masks have 0 where images are padded: right if it is their background, else give "
+            "another value behind their path or type, such as [255]"
+        )
 
 
 def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[str, ...]:

@@ -159,6 +159,7 @@ def test_palettes_bits_and_values_stay() -> None:
         (png(np.zeros((30, 40, 3), np.uint8)), r"has 1 color \(#000000\).*\[#000000=0\]"),
         (png(COLORS[ids(30, 40) % 3]), r"has 3 colors \(#000000, #00ff00, #ff0000\)"),
         (png(np.zeros((30, 40, 4), np.uint8)), "has 1 color .* one gray channel"),
+        (png(np.full((30, 40, 3), 15, np.uint8)), r"\[#0f0f0f=15\]"),
         (
             png(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)),
             "has more than 1,000 colors",
@@ -540,6 +541,23 @@ def test_an_image_without_a_mask_may_stay(cell: str | None, tmp_path: Path) -> N
     masks = sorted_masks(tmp_path / "d")
     assert [bool((mask == 7).all()) for mask in masks] == [False, False, True, False]
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
+
+
+@pytest.mark.parametrize(
+    ("brackets", "resize", "notes"),
+    [("", None, 2), ("[255]", None, 1), ("", "pad", 1), ("[255]", "pad", 0), ("", "crop", 0)],
+)
+def test_what_padding_means_is_told(
+    brackets: str, resize: str | None, notes: int, tmp_path: Path
+) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "images" / "1.png").write_bytes(png(COLORS[ids(30, 40)]))
+    (tmp_path / "masks" / "1.png").write_bytes(png(ids(30, 40)))
+    pair = f"mask=../masks/{{stem}}.png{brackets}"
+    images = tmp_path / "images"
+    plan = beam_tfr.plan(input=images, layout="*", pair=pair, resize=resize, progress=False)
+    assert len([warning for warning in plan.warnings if "padded" in warning]) == notes
 
 
 def test_an_image_without_a_mask_on_gs_may_stay(fake: FakeGcs, tmp_path: Path) -> None:

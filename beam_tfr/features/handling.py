@@ -258,11 +258,20 @@ def _describe_colors(image: Any) -> str:
             return f"has more than {_MOST_COLORS:,} colors; it must have one gray channel"
     colors = sorted(present)
     noun = "color" if len(colors) == 1 else "colors"
-    example = ",".join(f"#{color:06x}={value}" for value, color in enumerate(colors[:3]))
+    values = _suggest_values(colors)
+    shown = zip(colors[:3], values, strict=False)
+    example = ",".join(f"#{color:06x}={value}" for color, value in shown)
     return (
         f"has {len(colors)} {noun} ({_name_colors(colors)}); it must have one gray channel: give "
         f"colors values in its brackets, such as [{example}]"
     )
+
+
+def _suggest_values(colors: list[int]) -> list[int]:
+    """Values for colors: the levels of grays, else numbers from 0."""
+    levels = [color & 0xFF for color in colors]
+    grays = [0x10101 * level for level in levels]
+    return levels if colors == grays else [*range(len(colors))]
 
 
 def _name_colors(colors: list[int]) -> str:
