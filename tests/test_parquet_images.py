@@ -28,8 +28,9 @@ import beam_tfr as package
 from beam_tfr import storage
 from beam_tfr.inputs import parquet, reading
 from beam_tfr.inputs.reading import read_embedded, read_image
-from beam_tfr.schema.errors import BeamTfrError, RejectError, spell_as_flags
+from beam_tfr.schema.errors import BeamTfrError, RejectError, UsageError, spell_as_flags
 from beam_tfr.tables.formats import read_class_names, read_rows
+from beam_tfr.tables.opening import find_tables
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
 from tests.image_tables import FLAGS, JPEG, NAMES, STRUCT, images_of, photos, write
@@ -548,3 +549,19 @@ def test_a_killed_run_resumes(beam_tfr: Convert, tmp_path: Path) -> None:
         assert run.code == 0, run.err
     assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
     assert not (tmp_path / "d/.beam_tfr").exists()
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.parquet", "**/*.parquet"])
+def test_files_that_systems_write_beside_tables_are_skipped(pattern: str, tmp_path: Path) -> None:
+    write(tmp_path / "train.parquet", [JPEG, JPEG], [0, 1])
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    for name in ("._train.parquet", "_SUCCESS", ".train.parquet.crc", "_metadata"):
+        (tmp_path / name).write_bytes(b"\0\5\x16\7")
+    write(tmp_path / ".ipynb_checkpoints" / "train.parquet", [JPEG], [0])
+    found = find_tables([f"{tmp_path}/{pattern}"])
+    assert found.files == (f"{tmp_path}/train.parquet",)
+    (warning,) = found.warnings
+    assert f"{tmp_path}/._train.parquet" in warning
+    assert find_tables([f"{tmp_path}/._train.parquet"]).files == (f"{tmp_path}/._train.parquet",)
+    with pytest.raises(UsageError, match=r"matches only .*_train\.parquet"):
+        find_tables([f"{tmp_path}/._*"])

@@ -12,6 +12,8 @@ import beam_tfr
 from beam_tfr.inputs.patterns import NOTHING
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
+from beam_tfr.records.examples import serialize
+from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, DataError
 from beam_tfr.tables.opening import find_content, open_tables
 from tests.archives import tarred
@@ -189,3 +191,27 @@ def test_a_reject_names_its_files(tmp_path: Path) -> None:
     assert last.reason == "bad-value"
     assert "3.x.jpg, 3.cls" in last.detail
     assert "first dot" in last.detail
+
+
+def test_an_export_keeps_labels_and_boxes(tmp_path: Path) -> None:
+    def record(*boxes: tuple[float, float, float, float]) -> bytes:
+        names = [f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")]
+        sides = {name: ("float", [box[i] for box in boxes]) for i, name in enumerate(names)}
+        labels = {"image/object/class/text": ("bytes", [b"cat", b"dog"][: len(boxes)])}
+        image: dict[str, Any] = {"image/encoded": ("bytes", [JPEG])}
+        return frame(serialize({**image, **sides, **labels}))
+
+    boxes = [(0.125, 0.25, 0.5, 0.75), (0.5, 0.125, 0.875, 1.0)]
+    records = [record(*boxes), record(boxes[1]), record()]
+    (tmp_path / "t.record").write_bytes(b"".join(records))
+    kept: dict[str, Any] = {"encoding": "keep", "resize": "none"}
+    beam_tfr.convert(table=tmp_path / "t.record", output=tmp_path / "d", **kept)
+    beam_tfr.export(tmp_path / "d", tmp_path / "tars", format="webdataset")
+    beam_tfr.convert(table=f"{tmp_path}/tars/*.tar", output=tmp_path / "again", **kept)
+    objects = []
+    for folder in ("d", "again"):
+        rows = beam_tfr.contents(tmp_path / folder).to_table().to_pylist()
+        names = ["class", *(name for name in rows[0] if name.startswith("object_bbox"))]
+        objects.append(sorted([row[name] for name in names] for row in rows))
+    assert objects[0] == objects[1]
+    assert [row[0] for row in objects[1]] == [[], ["cat"], ["cat", "dog"]]

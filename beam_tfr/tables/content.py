@@ -21,6 +21,7 @@ SPLIT = "image/split"  # the column of a dataset with the split
 _IMAGES = (ENCODED, *EXTENSIONS)
 _LABELS = (TEXT, LABEL, "class", "cls", "label")
 _OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
+_EXPORTED = {"key", "split", "class", "boxes"}  # of an export with boxes: see `exports`
 
 
 class TableContent(NamedTuple):
@@ -100,18 +101,26 @@ def imply_columns(
             "or give `encoding=row` if its rows become the records"
             f"{describe_columns(files[0])}",
         )
-    implied: dict[str, Any] = {"uri_column": image}
-    object_label = _find_first(_OBJECT_LABELS, columns)
-    if object_label and BOXES in columns and options.label_column == KNOWN:
-        implied["label_column"] = object_label
-        implied["feature_columns"] = f"{BOXES}:bbox[rel_xyxy]"
-    else:
-        implied["label_column"] = _find_first(_LABELS, columns)
+    implied: dict[str, Any] = {"uri_column": image, **_imply_labels(options, columns)}
     selected = select_implied(options, implied)
     texts = [f"`{name}={value}`" for name, value in selected.items() if value]
     warning = f"the first rows of {options.table[0]} imply {' and '.join(texts)}"
     options = dataclasses.replace(options, **selected)
     return TableContent(options, files, columns, warnings=(warning,))
+
+
+def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:
+    """The columns of labels, and of boxes, in TFRecords and tars."""
+    object_label = _find_first(_OBJECT_LABELS, columns)
+    boxes = ""
+    if object_label and BOXES in columns:
+        boxes = BOXES
+    elif {*columns} >= _EXPORTED:
+        object_label = "class"
+        boxes = "boxes"
+    if boxes and options.label_column == KNOWN:
+        return {"label_column": object_label, "feature_columns": f"{boxes}:bbox[rel_xyxy]"}
+    return {"label_column": _find_first(_LABELS, columns)}
 
 
 def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOptions:
