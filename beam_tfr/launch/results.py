@@ -45,7 +45,7 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
         "{images} in deeper folders than those of other classes: their class is the inner "
-        "folder's; `layout='{{label}}/**'` takes the first folder's, see `beam-tfr plan`"
+        "folder's; `layout='{deep_layout}'` takes the first folder's, see `beam-tfr plan`"
     ),
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
     "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
@@ -238,10 +238,12 @@ class Result(Printable):
         mask_folders = describe_mask_folders(self.class_names)
         if mask_folders:
             yield f"note:    {mask_folders}"
+        deep_layout = f"{self.manifest.options.get('layout', '').removesuffix('*')}**"
         for name, note in _NOTES.items():
             number = self.run[name]
             if number:
-                yield f"note:    {note.format(number=number, images=counted(number, 'image'))}"
+                texts = {"images": counted(number, "image"), "deep_layout": deep_layout}
+                yield f"note:    {note.format(number=number, **texts)}"
 
     def _describe_run(self) -> Iterator[str]:
         """Yields what this run did, and how fast."""
