@@ -300,3 +300,18 @@ def test_a_link_to_nothing_and_a_folder_are_told(
         "1.xml#1": "1.xml: cannot be read: No such file or directory"
     }
     assert records(tmp_path / "d")["2.png"][OBJECT_TEXT] == [b"cat"]
+
+
+def test_images_without_an_xml_file_are_told(tmp_path: Path) -> None:
+    files = {f"{number}.xml": voc(f"{number}.png") for number in (1, 2)}
+    options = write_set(tmp_path, files, images=4)
+    plan = beam_tfr.plan(**options)
+    (warning,) = [text for text in plan.warnings if "left out" in text]
+    assert warning.startswith("2 images ")
+    assert f"{tmp_path}/images/3.png" in warning
+    for number in (3, 4):
+        (tmp_path / f"xml/{number}.xml").write_text(voc(f"{number}.png"))
+    assert not any("left out" in text for text in beam_tfr.plan(**options).warnings)
+    (tmp_path / "xml/1.xml").write_text(voc("2.png"))  # so names need not be those of the files
+    (tmp_path / "xml/4.xml").rename(tmp_path / "xml/5.xml")
+    assert not any("left out" in text for text in beam_tfr.plan(**options).warnings)

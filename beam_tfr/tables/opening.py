@@ -84,6 +84,7 @@ from beam_tfr.tables.split_columns import (
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 from beam_tfr.tables.tfds import open_tfds
+from beam_tfr.tables.unlabelled import describe_unlabelled
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_BYTES = 256 << 20  # 256 MiB of cells that are bytes, after which no more rows are read
@@ -258,12 +259,19 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *filter(None, [describe_image_root(guessed_root, folder)]),
             *filter(None, [describe_image_folders(image_folders)]),
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
+            *_warn_of_unlabelled(content, sample.get(options.uri_column, ()), base),
             *_warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, names),
             *_warn_of_numbers_as_classes(options, names, len(labels)),
             *_warn_of_texts(features, declarations, sample),
         ),
     )
+
+
+def _warn_of_unlabelled(content: TableContent, names: Sequence[Any], base: str) -> Iterator[str]:
+    """Warns of images without annotations, if each table is about one image."""
+    if format_of(content.files[0]).of_one_image:
+        yield from filter(None, [describe_unlabelled(content.files, names, base)])
 
 
 def _plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin | None:
