@@ -96,6 +96,16 @@ def test_a_label_column_of_numbers_that_all_differ_is_told(tmp_path: Path) -> No
     assert opened(table, **roles).warnings == ()
 
 
+def test_columns_of_which_nothing_is_stored_are_told(tmp_path: Path) -> None:
+    table = tmp_path / "hot.csv"
+    table.write_text("path,cat,dog\n1.jpg,1,0\n2.jpg,0,1\n")
+    assert "columns cat, dog" in " ".join(opened(table, uri_column="path").warnings)
+    assert opened(table, uri_column="path", feature_columns="*").warnings == ()
+    assert opened(table, uri_column="path", feature_columns={}).warnings == ()
+    table.write_text("path\n1.jpg\n2.jpg\n")
+    assert opened(table, uri_column="path").warnings == ()
+
+
 def test_plan_and_summary_show_types(beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("name,age\na,1\nb,NA\nc,3\n")

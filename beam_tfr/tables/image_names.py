@@ -68,7 +68,7 @@ class ImageFinder:
         if isinstance(cell, ImageName):
             return self._find_image(cell, base, path)
         if is_plain(cell):
-            return path
+            return self._add_extension(path)
         others = list_other_paths(cell, base, table)
         if others:
             path = self._choose([path, *others])

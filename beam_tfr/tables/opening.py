@@ -45,6 +45,7 @@ from beam_tfr.tables.base import (
     Row,
     RowReader,
     check_columns,
+    list_columns,
     table_error,
 )
 from beam_tfr.tables.box_columns import BOX, find_box_columns, find_size_columns
@@ -262,6 +263,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *_warn_of_unlabelled(content, sample.get(options.uri_column, ()), base),
             *_warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, names),
+            *_warn_of_unused_columns(content, declarations),
             *_warn_of_numbers_as_classes(options, names, len(labels)),
             *_warn_of_texts(features, declarations, sample),
         ),
@@ -775,6 +777,20 @@ def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]
             "features that look like coordinates do not follow the pixels: "
             f"{join_texts(coordinates)}; declare boxes and their points, such as "
             "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
+        )
+
+
+def _warn_of_unused_columns(
+    content: TableContent, declarations: Mapping[str, str]
+) -> Iterator[str]:
+    """Yields a warning if images are stored with nothing that their table says of them."""
+    options = content.options
+    is_used = options.label_column or declarations or not options.uri_column
+    others = [name for name in content.columns if name and name not in options.roles]
+    if others and not is_used and options.feature_columns is None:
+        yield (
+            f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
+            "of classes, `feature_columns=` those of features"
         )
 
 
