@@ -72,10 +72,9 @@ HELD = {
     "jsonl": [*HOSTILE],
 }
 INSTEAD = {
-    "voc": {"text": NO_AREA},
-    "yolo": {"text": NO_AREA},
-    "create ml": {"short": NO_AREA},
-}  # they become NaN
+    "yolo": {"text": "is not a number", "long": "behind a box"},
+    "create ml": {"short": NO_AREA},  # they become NaN
+}
 PLACES = {
     "coco": "annotation {}",
     "create ml": "box 1",
@@ -199,7 +198,7 @@ def records(folder: Path) -> dict[str, dict[str, list[Any]]]:
 def test_bad_boxes_reject_their_image_or_are_left_out(tmp_path: Path, form: str) -> None:
     bad = {name: HOSTILE[name][0] for name in HELD[form]}
     if form == "yolo":
-        bad["long"] = [0.5, 0.5, 0.1, 0.1, 0.9]  # a confidence
+        bad["long"] = [0.5, 0.5, 0.1, 0.1, 45.5]  # neither a confidence nor a track
     usual = {"clean": [GOOD], "empty": [], "huge": [[-400, -400, 900, 900]]}
     options = write(
         tmp_path / "both", form, usual | {name: [box, GOOD] for name, box in bad.items()}

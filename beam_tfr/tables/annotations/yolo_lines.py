@@ -21,7 +21,7 @@ _BOX = 4  # numbers of a box
 _LEAST_CORNERS = 6  # numbers of a triangle
 _TELLING_LINES = 10  # of six numbers, which are hardly all triangles that look like boxes
 _FAR = 0.1  # of a side of the image, that corners may be outside
-_LARGE = 2.0  # numbers of a box, which shares never are
+_FAR_CENTER = 2.0  # of a box, which is in pixels then
 _CONFIDENCE = "confidence"
 _AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
 KeypointShape = tuple[str, Literal["2", "3"]]
@@ -298,9 +298,10 @@ def _describe_far_corner(corners: Sequence[float]) -> BadCell:
 
 
 def _check_box(numbers: list[float]) -> list[float] | BadCell:
-    """A box, if its numbers can be shares."""
-    for number in numbers:
-        if number >= _LARGE:
+    """A box, if its center can be in shares; it may be larger than the image."""
+    center = numbers[:2] if len(numbers) == _BOX else []
+    for number in center:
+        if _FAR_CENTER <= number < math.inf:
             return BadCell(f"{number:g} is no share: {_AS_SHARES}, and not in pixels")
     return numbers
 
