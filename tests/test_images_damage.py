@@ -150,7 +150,9 @@ def test_whole_rows_are_kept_whatever_follows_and_half_of_them_never(
 def test_a_reject_tells_of_bytes_where_the_end_should_be(others: str) -> None:
     data = save(LARGE, "JPEG", quality=90)
     reject = outcome(data[:-2] + OTHERS[others], ImageOptions())
-    assert re.search(r"damaged-image: .*\(no end marker before \d+ other bytes\)", str(reject))
+    assert re.search(
+        r"damaged-image: .*\(no end marker before \d+ other bytes; --damaged keep", str(reject)
+    )
     assert "end marker before" not in str(outcome(data[:-2], ImageOptions()))
 
 

@@ -100,7 +100,11 @@ def explain_damage(data: bytes, error: RejectError) -> RejectError:
         return error
     if not others:
         return error
-    return RejectError(error.reason, f"{error.detail} (no end marker before {others} other bytes)")
+    return RejectError(
+        error.reason,
+        f"{error.detail} (no end marker before {others} other bytes; --damaged keep takes it if "
+        "all rows are there)",
+    )
 
 
 def _read_header(data: bytes) -> Header:

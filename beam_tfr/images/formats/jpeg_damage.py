@@ -222,10 +222,12 @@ def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
         shorter = data[:place].rstrip(b"\xff") + filler + _EOI
         return _sum_rows(_decode(shorter, colorspace)) == checksums
 
+    last = end
     first = max(start, end - _UNTOLD)
-    if is_whole(first):
-        first = start
-    return first + bisect.bisect_left(range(first, end), True, key=is_whole)
+    while first > start and is_whole(first):  # few bytes follow most pictures
+        last = first
+        first = max(start, end - _UNTOLD * (end - first))
+    return first + bisect.bisect_left(range(first, last), True, key=is_whole)
 
 
 def _goes_on(scan: bytes, others: bytes) -> bool:
