@@ -75,11 +75,10 @@ def split_suffix(path: str) -> tuple[str, TableFormat]:
     if table_format is None or (number and not table_format.may_be_numbered):
         return path, _UNNAMED
     if path.endswith(".gz") and not table_format.may_be_gzipped:
-        raise table_error(
-            path,
-            "is compressed as a whole: decompress it first; only CSV, TSV and JSON Lines are read "
-            "from .gz",
-        )
+        advice = suggest_dataset(path.rpartition("/")[0])
+        if not advice:
+            advice = ": decompress it first; only CSV, TSV and JSON Lines are read from .gz"
+        raise table_error(path, f"is compressed as a whole{advice}")
     return stem + dash + number, table_format
 
 
