@@ -272,7 +272,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
 
 def _warn_of_unlabelled(content: TableContent, names: Sequence[Any], base: str) -> Iterator[str]:
     """Warns of images without annotations, if each table is about one image."""
-    if format_of(content.files[0]).of_one_image:
+    is_dataset = content.read_rows is not None
+    if not is_dataset and format_of(content.files[0]).of_one_image:
         yield from filter(None, [describe_unlabelled(content.files, names, base)])
 
 
