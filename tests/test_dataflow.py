@@ -545,6 +545,7 @@ def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path:
             *service.flags,
         ]
         command += [
+            "--quiet",
             f"--dataflow_endpoint=http://localhost:{silent.getsockname()[1]}",
             f"--sdk_container_image={IMAGE}",
         ]
