@@ -702,7 +702,7 @@ def test_a_pattern_that_says_nothing_may_match_any_tables(tmp_path: Path) -> Non
         rows_of(tmp_path / "csv/*", resize="none")
 
 
-@pytest.mark.parametrize("name", ["a.record.gz", "a.tfrecord.gz", "a.record", "a-00000-of-00001"])
+@pytest.mark.parametrize("name", ["a.record.gz", "a.tfrecord.gz", "a.record", "a.tgz", "a-0-of-1"])
 def test_compressed_tfrecords_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(two_records()))
     with pytest.raises(BeamTfrError, match="decompress it first"):
@@ -821,3 +821,11 @@ def test_other_messages_are_called_so(record: bytes, problem: str, tmp_path: Pat
 def test_every_name_of_a_table_says_whether_it_holds_images() -> None:
     for suffix, table_format in FORMATS.items():
         assert may_hold_images(f"a{suffix}") == isinstance(table_format, Samples)
+
+
+def test_a_folder_of_tfrecords_of_any_name_is_inspected(beam_tfr: Convert, tmp_path: Path) -> None:
+    (tmp_path / "train-00000-of-00001").write_bytes(two_records())
+    (tmp_path / "README.md").write_text("About them.")
+    run = beam_tfr("inspect", tmp_path)
+    assert run.code == 0, run.err
+    assert "2 records in 1 file" in run.out

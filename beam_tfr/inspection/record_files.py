@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import choose_splits
-from beam_tfr.inputs.listing import match_files
+from beam_tfr.inputs.listing import find_records, match_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
@@ -72,12 +72,19 @@ def find_files(path: str, split: str | None = None) -> InspectedFiles:
         matching = sorted(match_files([(path, ())], option="path"))
         return InspectedFiles(_without_manifest(matching))
     except DataError as error:
-        files = [file for file in storage.list_files(path) if "tfrecord" in file.name]
+        files = _find_record_files(path)
         if not files:
             raise
         problem = str(error) if _is_unfinished(path) else ""
         return InspectedFiles(_without_manifest(files), problem=problem)
     return InspectedFiles(_list_shards(dataset, split), dataset)
+
+
+def _find_record_files(folder: str) -> list[storage.Entry]:
+    """The TFRecord files in a folder: by their names, or else by their content."""
+    files = storage.list_files(folder)
+    named = [file for file in files if "tfrecord" in file.name]
+    return named or [file for file in files if find_records([file.path])]
 
 
 def _without_manifest(files: Sequence[storage.Entry]) -> list[InspectedFile]:

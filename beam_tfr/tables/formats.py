@@ -8,6 +8,7 @@ the file.
 """
 
 import contextlib
+import gzip
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import IO, Any
@@ -53,6 +54,8 @@ class Unnamed(TfRecord):
     ) -> Iterator[dict[str, Any]]:
         first = file.read(HEADER_BYTES)
         file.seek(0)
+        if isinstance(file, gzip.GzipFile):
+            raise _compressed_error(path)
         if first and not begins_record(first):
             raise _name_error(path)
         return super().read_objects(path, file, selection)
@@ -75,11 +78,16 @@ def split_suffix(path: str) -> tuple[str, TableFormat]:
     if table_format is None or (number and not table_format.may_be_numbered):
         return path, _UNNAMED
     if path.endswith(".gz") and not table_format.may_be_gzipped:
-        advice = suggest_dataset(path.rpartition("/")[0])
-        if not advice:
-            advice = ": decompress it first; only CSV, TSV and JSON Lines are read from .gz"
-        raise table_error(path, f"is compressed as a whole{advice}")
+        raise _compressed_error(path)
     return stem + dash + number, table_format
+
+
+def _compressed_error(path: str) -> UsageError:
+    """The error for a compressed table of a format that cannot be."""
+    advice = suggest_dataset(path.rpartition("/")[0])
+    if not advice:
+        advice = ": decompress it first; only CSV, TSV and JSON Lines are read from .gz"
+    return table_error(path, f"is compressed as a whole{advice}")
 
 
 def _name_error(path: str) -> UsageError:
