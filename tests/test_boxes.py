@@ -432,7 +432,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
     table = write_table(tmp_path)
-    convert(table, tmp_path / "d")
+    convert(table, tmp_path / "d", resize="crop")
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     rows[0]["box"][0][0] += 2
     del rows[1]["box"][1], rows[1]["name"][1], rows[1]["depth"][1], rows[1]["tag"][1]
@@ -440,13 +440,13 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = beam_tfr.update(tmp_path / "d", table=table, num_shards=2, progress=False)
     assert done.changed == {"added": 0, "removed": 1, "changed": 0, "relabelled": 2}
-    convert(table, tmp_path / "fresh", num_shards=2)
+    convert(table, tmp_path / "fresh", num_shards=2, resize="crop")
     assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
     beam_tfr.update(tmp_path / "d", num_shards=1, progress=False)
-    convert(table, tmp_path / "one")
+    convert(table, tmp_path / "one", resize="crop")
     assert files_of(tmp_path / "d") == files_of(tmp_path / "one")
     beam_tfr.update(tmp_path / "d", table=table, min_visible=0.9, progress=False)
-    convert(table, tmp_path / "strict", min_visible=0.9)
+    convert(table, tmp_path / "strict", min_visible=0.9, resize="crop")
     assert files_of(tmp_path / "d") == files_of(tmp_path / "strict")
     found = beam_tfr.diff(tmp_path / "one", tmp_path / "strict", progress=False)
     assert 0 < found.counts["columns"] < 7, found.counts
