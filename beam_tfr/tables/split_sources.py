@@ -101,5 +101,5 @@ def _describe_lists(lists: Sequence[str], counts: Mapping[str, int], num_missing
             f"; {counted(counts[UNLISTED], 'image')} that no list names go to the split {UNLISTED}"
         )
     if num_missing:
-        message += f"; {counted(num_missing, 'name')} in the lists have no XML file"
+        message += f"; {counted(num_missing, 'name')} in the lists: no XML file of the tables"
     return f"{message}; `splits=train=1` puts all images into one split"
