@@ -153,6 +153,15 @@ def test_names_that_are_not_certain(header: str) -> None:
     assert find_box_columns(header.split(",")) is None
 
 
+def test_boxes_without_a_column_of_files_are_told(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("where,xmin,ymin,xmax,ymax\na.jpg,5,6,25,21\n")
+    tables = opened(table)
+    assert [*references(tables)] == ["t#1"]
+    assert "`uri_column=` names" in " ".join(tables.warnings)
+    assert opened(table, encoding="row").warnings == ()
+
+
 def test_columns_that_are_declared(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("f,l,x,y,width,height\na.jpg,cat,5,6,20,15\na.jpg,dog,1,2,8,7\n")

@@ -35,7 +35,8 @@ _SIDES = (
 )
 _FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
-    *("img", "imgpath", "imgname", "imageid", "uri", "imageuri", "gcsuri"),
+    *("imagefilename", "img", "imgpath", "imgname", "frame", "photo"),
+    *("imageid", "uri", "imageuri", "gcsuri"),
 )
 _CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),
@@ -114,8 +115,14 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     found = find_box_columns(columns)
     by_name = _by_plain_name(columns)
     uri_column = options.uri_column or _find_name(_FILES, by_name)
-    if found is None or not uri_column or not _may_imply(options, path, columns, found):
+    if found is None or not _may_imply(options, path, columns, found):
         return ImpliedOptions(options)
+    if not uri_column:
+        warning = (
+            f"{path} has columns that look like boxes, {', '.join(found.sides)}: `uri_column=` "
+            "names that of the images; without it, each row is a record"
+        )
+        return ImpliedOptions(options, (warning,))
     split_column = _find_name(_SPLITS, by_name)
     sizes = find_size_columns(columns, found.sides)
     others = [*sizes.values(), *filter(None, [split_column])]

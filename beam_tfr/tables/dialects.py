@@ -306,7 +306,7 @@ def _is_of_automl(row: Sequence[str]) -> bool:
 
 def _guess_names(row: Sequence[str]) -> Iterator[str]:
     """Yields names of columns for the cells of a row."""
-    names = iter(("xmin", "ymin", "xmax", "ymax"))
+    names = iter(("xmin", "ymin", "xmax", "ymax", "width", "height"))
     others = iter(("path", "class"))
     for number, cell in enumerate(row, 1):
         if not cell:
