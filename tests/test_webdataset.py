@@ -193,6 +193,16 @@ def test_a_reject_names_its_files(tmp_path: Path) -> None:
     assert "first dot" in last.detail
 
 
+def test_images_without_a_label_are_told(beam_tfr: Convert, tmp_path: Path) -> None:
+    files = {name: data for name, data in SAMPLES.items() if name != "001.cls"}
+    path = write_tar(tmp_path, files)
+    run = beam_tfr("convert", "--table", path, "--output", tmp_path / "d")
+    assert run.code == 0, run.err
+    assert "1 image has no class, and the label -1" in run.out
+    run = beam_tfr("convert", "--table", write_tar(tmp_path, SAMPLES), "--output", tmp_path / "e")
+    assert "no class" not in run.out
+
+
 def test_an_export_keeps_labels_and_boxes(tmp_path: Path) -> None:
     def record(*boxes: tuple[float, float, float, float]) -> bytes:
         names = [f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")]

@@ -183,6 +183,21 @@ def describe_classes(
         yield f"{_name_classes(alone)} 1 {noun}{each}"
 
 
+def describe_unlabelled(dataset: Manifest) -> Iterator[str]:
+    """Yields a sentence about images without a label where others have one each."""
+    label = dataset.feature_kinds.label
+    if label is None or label.is_list:
+        return
+    number = 0
+    for name, split in dataset.splits.items():
+        if name != NO_SPLIT:
+            number += split.num_examples - sum(split.class_counts.values())
+    if number:
+        verb = "has" if number == 1 else "have"
+        noun = noun_of(dataset.options["encoding"])[:-1]
+        yield f"{counted(number, noun)} {verb} no class, and the label -1"
+
+
 def _describe_missing(
     counts: Mapping[str, Mapping[str, int]], present: Sequence[str], noun: str
 ) -> Iterator[str]:

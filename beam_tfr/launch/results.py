@@ -13,7 +13,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
-from beam_tfr.dataset.split_notes import describe_classes
+from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
@@ -134,6 +134,7 @@ class Result(Printable):
         return (
             *describe_shared_sources(dataset),
             *describe_classes(dataset.splits, dataset.class_names, encoding),
+            *describe_unlabelled(dataset),
         )
 
     @property
