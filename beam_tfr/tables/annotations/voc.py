@@ -239,9 +239,9 @@ def describe_origin(cells: Iterable[Any]) -> str:
     if not firsts or 0 in firsts:
         return ""
     return (
-        "no box of the first files begins at pixel 1 or 0, so nothing shows whether they count "
-        "from 1 or from 0: 1 is subtracted from their left and top, as in the devkit of Pascal "
-        f"VOC; `feature_columns={VOC_FROM_0}:bbox[xyxy]` takes them as they are written"
+        "no box of the first files begins at pixel 0 or 1, so they are taken to count from 1, as "
+        f"in Pascal VOC's devkit; if they count from 0, give "
+        f"`feature_columns={VOC_FROM_0}:bbox[xyxy]`"
     )
 
 
