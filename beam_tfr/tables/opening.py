@@ -6,13 +6,12 @@ It finds the files, and infers the types of their columns from the first rows.
 import contextlib
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
-from beam_tfr.features.cells import NUMBER, BadCell
+from beam_tfr.features.cells import BadCell
 from beam_tfr.features.companions import READER_KEYS
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.inference import infer_declaration
@@ -32,7 +31,6 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.feature_names import SOURCE_SIDES
@@ -45,7 +43,6 @@ from beam_tfr.tables.base import (
     Row,
     RowReader,
     check_columns,
-    list_columns,
     table_error,
 )
 from beam_tfr.tables.box_columns import BOX, find_box_columns, find_size_columns
@@ -56,7 +53,13 @@ from beam_tfr.tables.content import (
     imply_columns,
 )
 from beam_tfr.tables.datasets import open_dataset
-from beam_tfr.tables.dialects import DECIMAL_COMMA
+from beam_tfr.tables.doubts import (
+    PLACES,
+    warn_of_coordinates,
+    warn_of_numbers_as_classes,
+    warn_of_texts,
+    warn_of_unused_columns,
+)
 from beam_tfr.tables.formats import format_of, has_table_name, read_columns, read_rows
 from beam_tfr.tables.image_folders import (
     ImageFolder,
@@ -90,11 +93,7 @@ from beam_tfr.tables.unlabelled import describe_unlabelled
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_BYTES = 256 << 20  # 256 MiB of cells that are bytes, after which no more rows are read
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
-LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 MOST_NOTES = 5  # about how tables were read
-_PLACES = re.compile(
-    r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
-)
 
 
 def find_content(options: ConvertOptions) -> TableContent:
@@ -261,11 +260,11 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *filter(None, [describe_image_folders(image_folders)]),
             *_warn_of_names(sample.get(options.uri_column, ()), base or folder),
             *_warn_of_unlabelled(content, sample.get(options.uri_column, ()), base),
-            *_warn_of_coordinates(options, features),
+            *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, names),
-            *_warn_of_unused_columns(content, declarations),
-            *_warn_of_numbers_as_classes(options, names, len(labels)),
-            *_warn_of_texts(features, declarations, sample),
+            *warn_of_unused_columns(content, declarations),
+            *warn_of_numbers_as_classes(options, names, len(labels)),
+            *warn_of_texts(features, declarations, sample),
         ),
     )
 
@@ -334,7 +333,7 @@ def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
     found = find_box_columns(content.columns)
     if found:
         return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
-    places = [*filter(_PLACES.fullmatch, content.columns)]
+    places = [*filter(PLACES.fullmatch, content.columns)]
     if places:
         return (
             f"if each row is a box, declare it, such as `feature_columns='{places[0]}:bbox[xywh]'`"
@@ -761,78 +760,6 @@ def _find_problem(feature: ColumnKind, cell: Any) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
-    """Yields a warning about features with names like those of coordinates.
-
-    Columns that are no boxes or points do not follow the pixels.
-    """
-    pixels_stay = options.resize == "none" and options.ignore_orientation
-    if options.encoding not in IMAGE_ENCODINGS or pixels_stay:
-        return
-    plain = [feature.name for feature in features if feature.is_plain]
-    coordinates = [*filter(_PLACES.fullmatch, plain)]
-    if coordinates:
-        yield (
-            "features that look like coordinates do not follow the pixels: "
-            f"{join_texts(coordinates)}; declare boxes and their points, such as "
-            "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
-        )
-
-
-def _warn_of_unused_columns(
-    content: TableContent, declarations: Mapping[str, str]
-) -> Iterator[str]:
-    """Yields a warning if images are stored with nothing that their table says of them."""
-    options = content.options
-    is_used = options.label_column or declarations or not options.uri_column
-    others = [name for name in content.columns if name and name not in options.roles]
-    if others and not is_used and options.feature_columns is None:
-        yield (
-            f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
-            "of classes, `feature_columns=` those of features"
-        )
-
-
-def _warn_of_numbers_as_classes(
-    options: ConvertOptions, names: Iterable[Any], num_rows: int
-) -> Iterator[str]:
-    """Yields a warning about classes that look like values to predict: a number for each row."""
-    numbers = {name for name in names if NUMBER.fullmatch(str(name))}
-    if num_rows >= LEAST_NUMBERS and len(numbers) == num_rows:
-        column = options.label_column
-        yield (
-            f"column {column!r} has {num_rows:,} different numbers in the first {num_rows:,} rows, "
-            "each of which becomes a class; if it is a value to predict, make it a feature: "
-            f"`feature_columns={column}:float` instead of `label_column=`, which readers return in "
-            f"place of labels by target={column!r}"
-        )
-
-
-def _warn_of_texts(
-    features: Sequence[ColumnKind],
-    declarations: Mapping[str, str],
-    sample: Mapping[str, Sequence[Any]],
-) -> Iterator[str]:
-    """Yields a warning about columns that are stored as texts though most cells have numbers."""
-    for feature in features:
-        if declarations[feature.name] or not feature.text.startswith("bytes"):
-            continue
-        texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
-        others = sorted(text for text in texts if not NUMBER.fullmatch(text))
-        if others and all(map(DECIMAL_COMMA.fullmatch, others)):
-            yield (
-                f"column {feature.name!r} has numbers with commas, such as {others[0]:.30}, and is "
-                "stored as text; write numbers with a decimal point"
-            )
-        elif others and 2 * len(others) <= len(texts):
-            shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
-            yield (
-                f"column {feature.name!r} has numbers, but is stored as text because of {shown}; "
-                f"`na_values=` names what stands for a missing value, and "
-                f"`feature_columns={feature.name}:float` rejects rows with other texts"
-            )
 
 
 def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:

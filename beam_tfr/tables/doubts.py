@@ -1,0 +1,90 @@
+"""Warns of what the first rows of tables look like, where they are taken for something else."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.cells import NUMBER
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.dialects import DECIMAL_COMMA
+
+LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
+# Names of columns with coordinates.
+PLACES = re.compile(
+    r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
+)
+
+
+def warn_of_numbers_as_classes(
+    options: ConvertOptions, names: Iterable[Any], num_rows: int
+) -> Iterator[str]:
+    """Yields a warning about classes that look like values to predict: a number for each row."""
+    numbers = {name for name in names if NUMBER.fullmatch(str(name))}
+    if num_rows >= LEAST_NUMBERS and len(numbers) == num_rows:
+        column = options.label_column
+        yield (
+            f"column {column!r} has {num_rows:,} different numbers in the first {num_rows:,} rows, "
+            "each of which becomes a class; if it is a value to predict, make it a feature: "
+            f"`feature_columns={column}:float` instead of `label_column=`, which readers return in "
+            f"place of labels by target={column!r}"
+        )
+
+
+def warn_of_unused_columns(content: TableContent, declarations: Mapping[str, str]) -> Iterator[str]:
+    """Yields a warning if images are stored with nothing that their table says of them."""
+    options = content.options
+    is_used = options.label_column or declarations or not options.uri_column
+    others = [name for name in content.columns if name and name not in options.roles]
+    if others and not is_used and options.feature_columns is None:
+        yield (
+            f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
+            "of classes, `feature_columns=` those of features"
+        )
+
+
+def warn_of_texts(
+    features: Sequence[ColumnKind],
+    declarations: Mapping[str, str],
+    sample: Mapping[str, Sequence[Any]],
+) -> Iterator[str]:
+    """Yields a warning about columns that are stored as texts though most cells have numbers."""
+    for feature in features:
+        if declarations[feature.name] or not feature.text.startswith("bytes"):
+            continue
+        texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
+        others = sorted(text for text in texts if not NUMBER.fullmatch(text))
+        if others and all(map(DECIMAL_COMMA.fullmatch, others)):
+            yield (
+                f"column {feature.name!r} has numbers with commas, such as {others[0]:.30}, and is "
+                "stored as text; write numbers with a decimal point"
+            )
+        elif others and 2 * len(others) <= len(texts):
+            shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
+            yield (
+                f"column {feature.name!r} has numbers, but is stored as text because of {shown}; "
+                f"`na_values=` names what stands for a missing value, and "
+                f"`feature_columns={feature.name}:float` rejects rows with other texts"
+            )
+
+
+def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
+    """Yields a warning about features with names like those of coordinates.
+
+    Columns that are no boxes or points do not follow the pixels.
+    """
+    pixels_stay = options.resize == "none" and options.ignore_orientation
+    if options.encoding not in IMAGE_ENCODINGS or pixels_stay:
+        return
+    plain = [feature.name for feature in features if feature.is_plain]
+    coordinates = [*filter(PLACES.fullmatch, plain)]
+    if coordinates:
+        yield (
+            "features that look like coordinates do not follow the pixels: "
+            f"{join_texts(coordinates)}; declare boxes and their points, such as "
+            "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
+        )
