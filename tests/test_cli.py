@@ -108,7 +108,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["plan", "a"], "a: unknown argument; say what it is, such as --input a"),
     (
         ["plan", "--input", "not_there"],
-        "/not_there: matches no file; there is no such file or folder",
+        "/not_there: matches no file; there is no folder or file of this name",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--overwrit"],

@@ -357,5 +357,5 @@ def _name_what_is_missing(pattern: str, folder: str) -> str:
         return f"; there is no folder {folder}"
     is_folder = not is_wild(pattern) and "." not in pattern.rpartition("/")[2]
     if is_folder and not os.path.lexists(pattern):
-        return "; there is no such file or folder"
+        return "; there is no folder or file of this name"
     return ""
