@@ -35,8 +35,9 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
+from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins

@@ -28,7 +28,8 @@ COLUMNS = ("id", "class", "age", "score", "name")
 ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
 import sys
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.options import ConvertOptions
 roles = {"key_column": "id", "label_column": "class"}
 options = ConvertOptions(table=tuple(sys.argv[1:]), output="/o", **roles)

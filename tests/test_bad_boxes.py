@@ -29,7 +29,8 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import BAD_BOXES, BOXES, SIDES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Counts, Plan
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.conftest import few_at_once
 from tests.updates import count_decoding, files_of

@@ -26,8 +26,9 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.box_columns import find_box_columns
+from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.joining import RowJoin, group_rows
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.verification import verify
 from tests.conftest import Run
@@ -442,7 +443,8 @@ def test_joining_keeps_values_that_agree() -> None:
 _MEASURE = """
 import resource, sys
 from beam_tfr.options import ConvertOptions
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 tables = open_tables(find_content(ConvertOptions(table=(sys.argv[1],), output="/o")))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 images = sum(1 for _ in tables.read(sys.argv[1]))

@@ -16,8 +16,9 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.dialects import DELIMITERS, find_dialect
+from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import read_columns, read_rows
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.conftest import Run
 

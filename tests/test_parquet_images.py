@@ -29,8 +29,8 @@ from beam_tfr import storage
 from beam_tfr.inputs import parquet, reading
 from beam_tfr.inputs.reading import read_embedded, read_image
 from beam_tfr.schema.errors import BeamTfrError, RejectError, UsageError, spell_as_flags
+from beam_tfr.tables.finding import find_tables
 from beam_tfr.tables.formats import read_class_names, read_rows
-from beam_tfr.tables.opening import find_tables
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
 from tests.image_tables import FLAGS, JPEG, NAMES, STRUCT, images_of, photos, write

@@ -20,8 +20,9 @@ from beam_tfr.options.implied import may_hold_images
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
+from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import FORMATS, read_rows
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.samples import Samples
 from tests.archives import tarred
 from tests.conftest import few_at_once, files_of

@@ -13,9 +13,10 @@ import pytest
 from beam_tfr import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables import opening
+from beam_tfr.tables import first_rows
+from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.names import NameColumn
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred
 
@@ -122,7 +123,7 @@ def test_several_labels_are_numbers_too(tmp_path: Path) -> None:
 def test_a_later_row_that_is_no_number_is_a_reject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "SAMPLE_ROWS", 2)
+    monkeypatch.setattr(first_rows, "SAMPLE_ROWS", 2)
     path = tmp_path / "t.csv"
     path.write_text("path,class\n1.jpg,0.0\n2.jpg,1.0\n3.jpg,1.5\n4.jpg,2.0\n5.jpg,cat\n")
     refs = read(path, label_column="class")

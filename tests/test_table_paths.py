@@ -18,7 +18,8 @@ from beam_tfr.inputs.spellings import list_spellings
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.conftest import Run
 from tests.image_tables import JPEG

@@ -12,7 +12,8 @@ import pytest
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.conftest import Run
 from tests.table_rows import records_of

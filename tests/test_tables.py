@@ -30,9 +30,10 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, number_keys
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables import opening
+from beam_tfr.tables import declarations, first_rows
 from beam_tfr.tables.base import name_row
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos
@@ -844,7 +845,7 @@ def test_broken_table_error_names_file_and_row(
 
 
 def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "SAMPLE_ROWS", 3)
+    monkeypatch.setattr(first_rows, "SAMPLE_ROWS", 3)
     monkeypatch.setattr("beam_tfr.tables.text_rows.MAX_LINE_BYTES", 1000)
     path = tmp_path / "t.csv"
     path.write_text("age\n1\n2\n3\n4.5\n")
@@ -1019,7 +1020,9 @@ def test_no_more_columns_become_features_than_readers_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n")
-    monkeypatch.setattr(opening, "MAX_FEATURES", 7)  # of which five are other features of a row
+    monkeypatch.setattr(
+        declarations, "MAX_FEATURES", 7
+    )  # of which five are other features of a row
     with pytest.raises(
         UsageError, match="3 columns would become features, and readers take 7; choose fewer with"
     ):

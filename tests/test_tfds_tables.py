@@ -18,7 +18,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import BeamTfrError
-from beam_tfr.tables.opening import find_content
+from beam_tfr.tables.finding import find_content
 from tests.converted import converted_photos
 from tests.image_tables import Convert
 

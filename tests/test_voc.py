@@ -128,7 +128,7 @@ def test_columns_say_where_a_set_counts_from(tmp_path: Path) -> None:
 def test_a_later_file_that_contradicts_is_a_reject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("beam_tfr.tables.opening.SAMPLE_TABLES", 2)
+    monkeypatch.setattr("beam_tfr.tables.first_rows.SAMPLE_TABLES", 2)
     files: dict[str, str | bytes] = {
         "1.xml": voc("1.png", (1, 1, 40, 30)),
         "2.xml": voc("2.png"),

@@ -15,7 +15,8 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, DataError
-from beam_tfr.tables.opening import find_content, open_tables
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
 from tests.image_tables import JPEG, Convert
 

@@ -99,7 +99,7 @@ class _TableSources:
 
     def __init__(self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str]) -> None:
         try:
-            from beam_tfr.tables import datasets, opening
+            from beam_tfr.tables import datasets, finding, opening
         except ImportError as error:
             raise NotInstalledError(
                 f"`sources=` with tables needs {error.name}: pip install 'beam_tfr[convert]'"
@@ -121,7 +121,7 @@ class _TableSources:
         self._rows = dict[str, storage.Entry]()
         try:
             tables = opening.open_tables(
-                opening.find_content(restore_options(manifest, table_options, {}))
+                finding.find_content(restore_options(manifest, table_options, {}))
             )
             self.root = tables.root
             for file in tables.files:

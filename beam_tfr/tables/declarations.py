@@ -1,0 +1,245 @@
+"""The columns of tables that become features.
+
+They are declared by an option, or their first rows show what they are.
+"""
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.cells import BadCell
+from beam_tfr.features.companions import READER_KEYS
+from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.features.inference import infer_declaration
+from beam_tfr.features.registry import find_boxes, parse_column, parse_columns
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import (
+    KNOWN,
+    optional_columns,
+)
+from beam_tfr.records.examples import MAX_FEATURES
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.feature_names import SOURCE_SIDES
+from beam_tfr.tables.base import (
+    ObjectFormat,
+    check_columns,
+    table_error,
+)
+from beam_tfr.tables.box_columns import find_size_columns
+from beam_tfr.tables.content import (
+    TableContent,
+)
+from beam_tfr.tables.formats import format_of, read_rows
+from beam_tfr.tables.joining import (
+    RowJoin,
+)
+
+
+def takes_all(options: ConvertOptions) -> bool:
+    """Whether all columns become features but those that have a role."""
+    if options.feature_columns is None:
+        return not options.uri_column
+    return KNOWN in options.feature_columns
+
+
+def declare_columns(content: TableContent) -> dict[str, str]:
+    """The columns that become features -> declaration.
+
+    Empty where the rows have to show it.
+    """
+    options = content.options
+    declarations = dict(options.feature_columns or {})
+    if takes_all(options):
+        declarations.pop(KNOWN, None)
+        boxes = find_boxes(parse_columns(declarations))
+        sides = boxes.columns if boxes else ()
+        left_out = {*options.roles, *optional_columns(content.files[0]), *sides}
+        for name in content.columns:
+            if name not in left_out:
+                declarations.setdefault(name, "")
+    return declarations
+
+
+def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin | None:
+    """How rows would be joined if those of one image are; None if there is nothing to join.
+
+    Args:
+        content: what the tables say.
+        declarations: column -> declaration; empty where the rows have to show it.
+    """
+    options = content.options
+    features = parse_columns(declarations)
+    boxes = find_boxes(features)
+    may_join = content.read_rows is None and format_of(content.files[0]).may_have_box_rows
+    if boxes is None or not options.uri_column or not may_join:
+        return None
+    per_box = {feature.name for feature in features if feature.per_box and feature is not boxes}
+    if options.label_column:
+        per_box.add(options.label_column)
+    sources = {}
+    if boxes.columns:
+        sizes = find_size_columns(content.columns, boxes.columns)
+        sources = {name: column for name, column in sizes.items() if name not in content.columns}
+    return RowJoin(
+        key=options.uri_column,
+        box=boxes.name,
+        sides=boxes.columns,
+        per_box=frozenset(per_box),
+        sources=sources,
+    )
+
+
+def check_declarations(content: TableContent, declarations: Mapping[str, str]) -> None:
+    """Checks that the first table has the columns that are wanted, and not too many.
+
+    Raises:
+        UsageError: it does not.
+        DataError: it cannot be read.
+    """
+    path = content.files[0]
+    columns = [*content.options.roles, *declarations]
+    join = plan_join(content, declarations)
+    if join:
+        columns = join.read_columns(columns)
+    try:
+        check_columns(path, content.columns, columns)
+    except UsageError:
+        if isinstance(format_of(path), ObjectFormat):
+            next(read_rows(path, ()), None)  # which tells more if the file is of another kind
+        raise
+    if len(declarations) + len(_reserved_names(content.options)) > MAX_FEATURES:
+        raise table_error(
+            path,
+            f"{len(declarations):,} columns would become features, and readers take "
+            f"{MAX_FEATURES:,}; choose fewer with `feature_columns=`",
+        )
+    if "" in declarations:
+        raise table_error(
+            path,
+            "a column has no name; choose features with `feature_columns=`, or write the table "
+            "without pandas's index (to_csv(index=False))",
+        )
+    if not content.options.uri_column and not declarations:
+        raise table_error(
+            path, "no column is left to become a feature; give `uri_column=`, or add columns"
+        )
+
+
+def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:
+    """Checks that records and readers have no feature with the name of a column.
+
+    Raises:
+        UsageError: they have.
+    """
+    reserved = _reserved_names(options)
+    for name in names:
+        if name in reserved:
+            raise UsageError(
+                "records or readers have a feature of this name; rename the column",
+                option="feature_columns",
+                value=name,
+            )
+
+
+def _reserved_names(options: ConvertOptions) -> set[str]:
+    """Names that columns must not have, since records or readers have such features."""
+    features = FeaturesDict.from_options(
+        {"encoding": options.encoding, "feature_columns": options.feature_columns}, labelled=True
+    )
+    reserved = {*READER_KEYS, *features.fixed}
+    if features.boxes:
+        reserved -= {*SOURCE_SIDES}  # which a table may state
+    for kind in features.kinds:
+        reserved |= kind.reserved
+    return reserved
+
+
+def open_columns(
+    content: TableContent,
+    declarations: Mapping[str, str],
+    sample: Mapping[str, Sequence[Any]],
+    per_box: Collection[str],
+) -> tuple[ColumnKind, ...]:
+    """The features that columns become.
+
+    Args:
+        content: what the tables say.
+        declarations: column -> declaration; empty where its cells have to show it.
+        sample: column -> its cells in the first rows.
+        per_box: columns whose cells are lists, with a value for each box.
+
+    Raises:
+        UsageError: no kind of feature fits the cells, none of them fits the declaration, or records
+            and readers have a feature of this name.
+    """
+    _check_names(content.options, declarations)
+    return tuple(
+        _open_column(content, name, declaration, sample[name], per_box=name in per_box)
+        for name, declaration in declarations.items()
+    )
+
+
+def _open_column(
+    content: TableContent,
+    name: str,
+    declaration: str,
+    cells: Sequence[Any],
+    *,
+    per_box: bool = False,
+) -> ColumnKind:
+    """The feature that a column becomes.
+
+    Args:
+        content: what the tables say.
+        name: of the column.
+        declaration: of the column; empty if its cells have to show it.
+        cells: those of the first rows.
+        per_box: whether they have a list with a value for each box.
+
+    Raises:
+        UsageError: no kind of feature fits the cells, or none of them fits the declaration.
+    """
+    path = content.files[0]
+    choice = "or name the columns that become features"
+    try:
+        if not declaration:
+            typed = format_of(path).has_types
+            values = itertools.chain.from_iterable(cells) if per_box else cells
+            declaration = infer_declaration(values, typed=typed) + ("[box]" if per_box else "")
+        feature = parse_column(name, declaration)
+    except ValueError as error:
+        others = f"{KNOWN}," if takes_all(content.options) else ""
+        raise table_error(
+            path,
+            f"column {name!r} {error} in the first rows, which cannot be a feature; "
+            f"`feature_columns='{others}{name}:bytes'` stores it as text; {choice}",
+        ) from None
+    may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
+    if feature.holds_files or may_be_bad:
+        return feature
+    if all(_find_problem(feature, cell) for cell in cells):
+        cure = f"; give another type, `feature_columns={name}:TYPE`, {choice}"
+        if _is_bad(cells[0]):
+            cure = ""  # no type helps
+        raise table_error(
+            path,
+            f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
+            f"(row 1: {_find_problem(feature, cells[0])}){cure}",
+        )
+    return feature
+
+
+def _is_bad(cell: Any) -> bool:
+    """Whether a cell, or a member of it, has no value of any type."""
+    members = cell if isinstance(cell, list) else [cell]
+    return any(isinstance(member, BadCell) for member in members)
+
+
+def _find_problem(feature: ColumnKind, cell: Any) -> str:
+    """Why a cell does not fit a feature; empty if it does."""
+    try:
+        feature.parse(cell)
+    except ValueError as error:
+        return str(error)
+    return ""

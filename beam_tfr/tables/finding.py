@@ -1,0 +1,160 @@
+"""Finds tables, and what their content implies."""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.listing import match_files, suggest_dataset
+from beam_tfr.inputs.patterns import is_wild, literal_start
+from beam_tfr.inputs.skipped import FoundFolders
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import (
+    is_dataset,
+)
+from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.extensions import is_junk
+from beam_tfr.schema.naming import parse_file_name
+from beam_tfr.tables.base import (
+    DamagedTableError,
+    table_error,
+)
+from beam_tfr.tables.content import (
+    TableContent,
+    imply_by_file,
+    imply_columns,
+)
+from beam_tfr.tables.datasets import open_dataset
+from beam_tfr.tables.declarations import takes_all
+from beam_tfr.tables.first_rows import SAMPLE_ROWS, SAMPLE_TABLES
+from beam_tfr.tables.formats import format_of, has_table_name, read_columns, read_rows
+from beam_tfr.tables.split_columns import (
+    describe_split_feature,
+    find_split_column,
+    imply_split_column,
+)
+from beam_tfr.tables.tfds import open_tfds
+
+
+def find_content(options: ConvertOptions) -> TableContent:
+    """Finds the tables, and what their content implies.
+
+    Raises:
+        UsageError: there is no table, or one cannot be used.
+        DataError: the first one is damaged.
+    """
+    dataset = next(filter(is_dataset, options.table), "")
+    if dataset:
+        return _find_dataset(options, dataset)
+    found = find_tables(options.table)
+    options = imply_by_file(options, found.files[0])
+    if options.uri_column:
+        _refuse_shards(found.files)
+    for path in found.files:
+        columns = read_columns(path, SAMPLE_ROWS)
+        if columns:
+            content = imply_columns(options, found.files, columns)
+            content = content._replace(warnings=(*found.warnings, *content.warnings))
+            return _read_splits(content)
+    raise table_error(" ".join(options.table), "there are no rows")
+
+
+def _read_splits(content: TableContent) -> TableContent:
+    """The content with the splits of a column that is called so, if the tables have one."""
+    column = find_split_column(content.options, content.columns)
+    if not column:
+        return content
+    if takes_all(content.options):
+        warnings = filter(None, [describe_split_feature(column)])
+        return content._replace(warnings=(*content.warnings, *warnings))
+    cells = list[Any]()
+    with contextlib.suppress(DamagedTableError):  # of which reading the other columns tells
+        for path in content.files[:SAMPLE_TABLES]:
+            rows = itertools.islice(read_rows(path, [column]), SAMPLE_ROWS - len(cells))
+            cells += [cells_of_row[0] for _, cells_of_row in rows]
+    return imply_split_column(content, column, cells)
+
+
+def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
+    """The content of a dataset, given the file that describes it.
+
+    Raises as `find_content`.
+    """
+    is_pattern = is_wild(path) and not storage.find(path)
+    if len(options.table) > 1 or is_pattern:
+        raise table_error(path, "is a dataset, which can only be read alone: give the path of one")
+    open_content = open_dataset if path.endswith(MANIFEST_FILE) else open_tfds
+    return open_content(options, path)
+
+
+def _refuse_shards(files: Sequence[str]) -> None:
+    """Refuses tables if the first shard among them belongs to a dataset of ours.
+
+    Raises:
+        UsageError: it does; says how to read the dataset.
+    """
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        if parse_file_name(name):
+            cure = suggest_dataset(folder)
+            if cure:
+                raise table_error(
+                    path, f"is a shard, which does not say what its split and classes are{cure}"
+                )
+            return
+
+
+class FoundTables(NamedTuple):
+    """The tables that match patterns.
+
+    Attributes:
+        files: their paths, sorted, each once.
+        warnings: about folders that match too.
+    """
+
+    files: tuple[str, ...]
+    warnings: Sequence[str]
+
+
+def find_tables(patterns: Sequence[str]) -> FoundTables:
+    """Lists the tables that match the patterns.
+
+    Raises:
+        UsageError: a pattern matches no file, or one that cannot be a table.
+    """
+    found = FoundFolders()
+    paths = set[str]()
+    markers = set[str]()
+    for pattern in patterns:
+        for entry in match_files([(pattern, ())], option="table", skipped=found):
+            is_marker = is_wild(pattern) and _is_marker(entry.path, pattern)
+            (markers if is_marker else paths).add(entry.path)
+    files = tuple(sorted(paths))
+    if not files:
+        raise table_error(" ".join(patterns), f"matches only {join_texts(sorted(markers))}")
+    for path in files:
+        format_of(path)  # raises an error if it cannot be a table
+    warnings = [*_warn_of_folders(found.folders)]
+    if markers:
+        texts = join_texts(sorted(markers))
+        warnings.append(f"files that systems make beside tables are skipped: {texts}")
+    return FoundTables(files, warnings)
+
+
+def _is_marker(path: str, pattern: str) -> bool:
+    """Whether a file that matches a pattern is one that systems make beside tables.
+
+    Such as `._train.parquet`, `.part-0.parquet.crc` and `_SUCCESS`, which says that a job ended.
+    """
+    below = path[len(literal_start(pattern).rpartition("/")[0]) :]
+    name = path.rpartition("/")[2]
+    return is_junk(below) or (name.startswith("_") and not has_table_name(path))
+
+
+def _warn_of_folders(folders: Iterable[str]) -> Iterator[str]:
+    """Yields a warning about folders that are named like tables."""
+    named_so = [folder for folder in sorted(folders) if has_table_name(folder)]
+    if named_so:
+        yield f"folders are no tables, and are skipped: {join_texts(named_so)}"

@@ -1,0 +1,282 @@
+"""The first rows of tables, which are read before a run, and what they must not hold."""
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.features.cells import BadCell
+from beam_tfr.inputs.skipped import UNCOUNTED
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import (
+    may_hold_images,
+    stand_in_columns,
+)
+from beam_tfr.tables.base import (
+    DamagedTableError,
+    OtherColumn,
+    Row,
+    RowReader,
+    table_error,
+)
+from beam_tfr.tables.content import (
+    TableContent,
+)
+from beam_tfr.tables.declarations import plan_join, takes_all
+from beam_tfr.tables.formats import read_rows
+from beam_tfr.tables.joining import (
+    FirstRows,
+    JoinedRows,
+    describe_join,
+    find_join,
+    join_first_rows,
+)
+
+SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
+SAMPLE_BYTES = 256 << 20  # 256 MiB of cells that are bytes, after which no more rows are read
+SAMPLE_TABLES = 1_000  # an XML file is a table of one row
+MOST_NOTES = 5  # about how tables were read
+
+
+def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:
+    """The function that yields the rows of a table with some columns.
+
+    Args:
+        content: what the tables say.
+        images: the columns of images.
+        others: more arguments of `read_rows`.
+    """
+    if content.read_rows:
+        return content.read_rows
+    options = content.options
+    return functools.partial(
+        read_rows,
+        known_columns=tuple(content.columns) if takes_all(options) else (),
+        images=images,
+        label=options.label_column,
+        na_values=options.na_values,
+        **others,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What the first rows of tables hold.
+
+    Attributes:
+        first: the rows as they are.
+        joined: those of the images, if rows that hold a box each are joined.
+        notes: how tables were read where they leave that open.
+    """
+
+    first: FirstRows
+    joined: JoinedRows | None
+    notes: Sequence[str]
+
+    @property
+    def cells(self) -> Mapping[str, Sequence[Any]]:
+        """Column -> its cells."""
+        return self.joined.cells if self.joined else self.first.cells
+
+    @property
+    def per_box(self) -> Collection[str]:
+        """Columns whose cells are lists, with a value for each box."""
+        return self.joined.join.per_box if self.joined else ()
+
+    def reader(self, read_rows: RowReader) -> RowReader:
+        """The function that yields rows of this kind, given the one that yields those of tables."""
+        if self.joined:
+            return functools.partial(self.joined.join.read, read_rows=read_rows)
+        return read_rows
+
+    def warn(self, label_column: str) -> Iterator[str]:
+        """Yields lines about how tables were read, and how their rows are joined."""
+        yield from self.notes[:MOST_NOTES]
+        if len(self.notes) > MOST_NOTES:
+            yield f"there are {len(self.notes) - MOST_NOTES} more such notes about the first tables"
+        if self.joined:
+            yield from describe_join(self.joined.join, self.first, label_column)
+
+
+def take_sample(
+    content: TableContent, declarations: Mapping[str, str], images: Sequence[str]
+) -> Sample:
+    """Reads up to `SAMPLE_ROWS` rows.
+
+    Args:
+        content: what the tables say.
+        declarations: column that becomes a feature -> declaration; empty where the rows have to
+            show it.
+        images: the columns of images.
+
+    Raises:
+        UsageError: there are no rows.
+        DataError: a table is damaged, and tables are more than a row each.
+    """
+    notes = list[str]()
+    read = row_reader(content, images, say=notes.append)
+    stand_ins = stand_in_columns(content.files[0])
+    others = [stand_ins[name] for name in declarations if name in stand_ins]
+    columns = [*dict.fromkeys([*content.options.roles, *declarations, *others])]
+    possible_join = plan_join(content, declarations)
+    if possible_join is None:
+        return Sample(first=_read_first(content, read, columns), joined=None, notes=notes)
+    first = _read_first(content, read, possible_join.read_columns(columns))
+    joined = None
+    join = find_join(possible_join, first)
+    if join:
+        undeclared = [name for name, declaration in declarations.items() if not declaration]
+        joined = join_first_rows(join, first, columns, undeclared)
+    return Sample(first=first, joined=joined, notes=notes)
+
+
+class _FirstRowsReader:
+    """Reads the first rows of tables, one table after another.
+
+    Attributes:
+        rows: what was read: number of the table, and its row.
+        one_row_each: whether there are several tables, none of which had more rows.
+        damage: of the first damaged table.
+    """
+
+    def __init__(self, read: RowReader, columns: Sequence[str], *, one_row_each: bool) -> None:
+        self._read = read
+        self._columns = columns
+        self._room = SAMPLE_BYTES
+        self.rows = list[tuple[int, Row]]()
+        self.one_row_each = one_row_each
+        self.damage: DamagedTableError | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more rows are needed."""
+        return len(self.rows) >= SAMPLE_ROWS or self._room <= 0
+
+    def read_table(self, number: int, path: str) -> None:
+        """Reads a table until it ends, or no more rows are needed."""
+        number_before = len(self.rows)
+        try:
+            for row in self._read(path, self._columns, UNCOUNTED):
+                self.rows.append((number, row))
+                self._room -= sum(len(cell) for cell in row[1] if isinstance(cell, bytes))
+                if self.is_full:
+                    break
+        except DamagedTableError as error:
+            self.damage = self.damage or error
+        if len(self.rows) - number_before > 1:
+            self.one_row_each = False
+
+
+def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:
+    """Reads the first rows; raises as `take_sample`."""
+    reader = _FirstRowsReader(read, columns, one_row_each=len(content.files) > 1)
+    for number, path in enumerate(content.files[:SAMPLE_TABLES]):
+        reader.read_table(number, path)
+        if reader.damage and not reader.one_row_each:
+            raise reader.damage
+        if reader.is_full:
+            break
+    if reader.damage and not reader.rows:
+        raise reader.damage
+    if not reader.rows or not columns:
+        raise table_error(" ".join(content.options.table), "there are no rows")
+    return FirstRows(columns, reader.rows, reader.one_row_each)
+
+
+class StandIn(NamedTuple):
+    """A column that replaces another.
+
+    Attributes:
+        name: the other column.
+        column: the column.
+        notice: says so, and why.
+    """
+
+    name: str
+    column: str
+    notice: str
+
+
+def find_stand_ins(
+    options: ConvertOptions, names: Iterable[str], sample: Mapping[str, Sequence[Any]]
+) -> Iterator[StandIn]:
+    """Yields the columns that replace others, as cells in the first rows say."""
+    for name in names:
+        for number, cell in enumerate(sample[name]):
+            if isinstance(cell, OtherColumn):
+                place = sample[options.uri_column][number] if options.uri_column else "row 1"
+                yield StandIn(name, cell.column, f"{place}: {cell.notice}")
+                break
+
+
+def replace_columns(
+    declarations: Mapping[str, str], stand_ins: Iterable[StandIn]
+) -> dict[str, str]:
+    """The declarations of columns, some of which others replace."""
+    replaced = {stand_in.name: stand_in.column for stand_in in stand_ins}
+    return {replaced.get(name, name): text for name, text in declarations.items()}
+
+
+def check_images(
+    content: TableContent,
+    sample: Mapping[str, Sequence[Any]],
+    images: Sequence[str],
+    declarations: Mapping[str, str],
+) -> None:
+    """Checks that the column of images holds any, and columns of other kinds none.
+
+    Args:
+        content: what the tables say.
+        sample: column -> its cells in the first rows.
+        images: the columns of images.
+        declarations: column that becomes a feature -> its declaration, which may be empty.
+
+    Raises:
+        UsageError: it does not, or they do.
+    """
+    path = content.files[0]
+    uri_column = content.options.uri_column
+    if uri_column:
+        cells = sample[uri_column]
+        if all(isinstance(cell, BadCell) for cell in cells):
+            problem = f"column {uri_column!r} {cells[0].problem}, in all of the first rows"
+            raise table_error(path, problem)
+    are_samples = may_hold_images(path)
+    for name, cells in sample.items():
+        if name in images:
+            continue
+        cure = (
+            f"name it as `uri_column={name}`, or as `feature_columns={name}:pair` beside another, "
+            "or leave it out"
+        )
+        if _holds(storage.Entry, cells[0]):
+            raise table_error(path, f"column {name!r} holds images; {cure}")
+        if are_samples and not declarations.get(name) and _holds(bytes, cells[0]):
+            raise table_error(
+                path,
+                f"column {name!r} holds images, or other bytes that are no text; {cure}; "
+                f"`feature_columns={name}:bytes` stores the bytes as they are",
+            )
+
+
+def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> None:
+    """Checks that paths, classes and splits are not in single quotes, which mean nothing in CSV.
+
+    Raises:
+        UsageError: one of the first rows has some.
+    """
+    for name in content.options.roles:
+        for cell in sample[name]:
+            if isinstance(cell, str) and len(cell) > 1 and cell[0] == cell[-1] == "'":
+                raise table_error(
+                    content.files[0],
+                    f"column {name!r} has values in single quotes, such as {cell:.100}, which "
+                    "would be part of them; save the table with double quotes, or without any",
+                )
+
+
+def _holds(kind: type, cell: Any) -> bool:
+    """Whether a cell is of a type, or has a member of it."""
+    parts = cell if isinstance(cell, list) else [cell]
+    return any(isinstance(part, kind) for part in parts)
