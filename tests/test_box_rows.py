@@ -308,8 +308,11 @@ def test_splits_of_automl_and_columns_that_are_none(tmp_path: Path) -> None:
 def test_bad_boxes_are_named_by_their_rows(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     rows = ["a.jpg,cat,5,6,25,21", "a.jpg,dog,9,2,1,9", "b.jpg,cat,5,6,,21", "c.jpg,cat,1,2,3,4"]
-    table.write_text("\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows, ""]))
+    unnamed = ["d.jpg,cat,5,6,25,21", "d.jpg,,1,2,3,4"]
+    table.write_text("\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows, *unnamed, ""]))
     refs = references(opened(table))
+    assert "column 'class': has no value in row 6" in refs["d.jpg"].detail
+    table.write_text("\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows, ""]))
     assert "row 2: " in refs["a.jpg"].detail
     assert "row 3: " in refs["b.jpg"].detail
     declared = {"box": "bbox[xyxy]=xmin+ymin+xmax+ymax"}

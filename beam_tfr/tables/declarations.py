@@ -86,6 +86,7 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
         box=boxes.name,
         sides=boxes.columns,
         per_box=frozenset(per_box),
+        label=options.label_column,
         sources=sources,
     )
 

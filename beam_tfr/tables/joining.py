@@ -48,6 +48,7 @@ class RowJoin:
         sides: the columns with the sides of a box, of which `box` is made; empty if it is a column
             of the table.
         per_box: other columns with a value for each box, of which joined rows have lists.
+        label: that of them with classes, of which each box needs one; empty if there is none.
         sources: columns of joined rows that have another name in the table -> this name.
     """
 
@@ -55,6 +56,7 @@ class RowJoin:
     box: str
     sides: tuple[str, ...]
     per_box: frozenset[str]
+    label: str = ""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read_columns(self, columns: Sequence[str]) -> list[str]:
@@ -101,6 +103,8 @@ class RowJoin:
                 cells[name] = [*itertools.chain.from_iterable(map(self._boxes_of, with_boxes))]
             elif name == self.key:
                 cells[name] = rows[0].cells[name]
+            elif name == self.label:
+                cells[name] = [_require_value(row, name) for row in with_boxes]
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
@@ -232,6 +236,12 @@ def holds_one_box(cell: Any) -> bool:
         return False
     has_lists = any(isinstance(member, list) for member in members)
     return not has_lists and len(members) in (0, _NUM_SIDES)
+
+
+def _require_value(row: NumberedRow, name: str) -> Any:
+    """The cell of a row; a `BadCell` that names the row if it is empty."""
+    cell = row.cells[name]
+    return BadCell(f"has no value in row {row.number}") if _is_empty(cell) else cell
 
 
 def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
