@@ -288,7 +288,7 @@ def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[R
             database.executemany("INSERT INTO rows VALUES (?, ?, ?)", encoded)
             ordered = database.execute("SELECT * FROM rows ORDER BY key, number")
             for _, group in itertools.groupby(ordered, operator.itemgetter(0)):
-                yield [(number, pickle.loads(cells)) for _, number, cells in group]  # noqa: S301  # nosec B301
+                yield [_decode_row(number, cells) for _, number, cells in group]
     except sqlite3.Error as error:
         problem = f"its rows cannot be sorted in a temporary file, whose folder is TMPDIR: {error}"
         raise table_error(path, problem) from error
@@ -303,3 +303,8 @@ def _key_of(row: Row, position: int) -> str:
     if isinstance(key, int):
         return f"number {key}"
     return f"row {number}"
+
+
+def _decode_row(number: int, cells: bytes) -> Row:
+    """A row with cells that this process has pickled."""
+    return number, pickle.loads(cells)  # noqa: S301  # nosec B301
