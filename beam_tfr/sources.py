@@ -254,14 +254,14 @@ def early_warnings(source: Input) -> Iterator[str]:
 def _refuse_records(encoding: str, paths: Iterable[str]) -> None:
     """Refuses TFRecords where images are read.
 
-    Looks at the first files that are no images, by their names.
+    Looks at the first files that are neither images nor archives, by their names.
 
     Raises:
         UsageError: one of them is a TFRecord.
     """
     if encoding not in IMAGE_ENCODINGS:
         return
-    others = (path for path in paths if not has_image_name(path))
+    others = (path for path in paths if not has_image_name(path) and not ARCHIVE.search(path))
     record = find_records(itertools.islice(others, MOST_RECORDS))
     if record:
         raise UsageError("holds TFRecords, which are a `table=`", option="input", value=record)

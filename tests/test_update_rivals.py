@@ -223,7 +223,7 @@ def test_a_removal_that_is_killed_after_its_switch_can_be_repeated(
     assert has_sources(dataset)
     assert not (dataset / ".beam_tfr").exists()
     (tmp_path / "keys").write_text("no/such.jpg\n")
-    assert beam_tfr(*command).code == 0
+    assert beam_tfr(*command, "--allow_missing").code == 0
     assert f"key {sha256_hex(b'no/such.jpg')}" in (dataset / "removed.txt").read_text().splitlines()
 
 
