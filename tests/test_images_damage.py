@@ -165,7 +165,7 @@ def test_half_a_picture_and_data_of_another_are_no_picture(form: str) -> None:
     for end in (b"", THUMBNAIL):
         joined = data[:half] + other[half:-2] * 3 + end
         assert "fewer than" in str(outcome(joined))
-    periodic = [bytes(90_000), b"\xaa" * 90_000, bytes(range(250)) * 400]
+    periodic = [bytes(1_000_000), b" " * 1_000_000, b"\xaa" * 90_000, bytes(range(250)) * 400]
     for filler in periodic:
         assert isinstance(outcome(data[:half] + filler + NOISE), str)
 

@@ -18,8 +18,9 @@ from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import Pixels, describe_error
 from beam_tfr.schema.errors import RejectError
 
-_ZEROS = re.compile(rb"\0{16,}\Z")
-_TEXT = re.compile(rb"[\t\n\r -~]{64,}\Z")
+_LEAST_ZEROS = 16  # at the end of a scan that are none of its data
+_TEXT = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
+_LEAST_TEXT = 64  # bytes at the end of a scan that are none of its data
 _TEXT_VALUES = 6  # of its bytes, at least: the codes of a flat area repeat fewer
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _MARKER_OR_RESTART = re.compile(rb"\xff([^\0\xff])")
@@ -132,12 +133,13 @@ def _find_last_scan(data: bytes, header: Header) -> _LastScan:
 
 def _find_padding(scan: bytes) -> int:
     """The place in the data of a scan where zeros or text at its end begin."""
-    zeros = _ZEROS.search(scan)
-    if zeros is not None:
-        return zeros.start()
-    text = _TEXT.search(scan)
-    if text is not None and len(set(text[0])) >= _TEXT_VALUES:
-        return text.start()
+    without_zeros = len(scan.rstrip(b"\0"))
+    if len(scan) - without_zeros >= _LEAST_ZEROS:
+        return without_zeros
+    without_text = len(scan.rstrip(_TEXT))
+    text = scan[without_text:]
+    if len(text) >= _LEAST_TEXT and len(set(text)) >= _TEXT_VALUES:
+        return without_text
     return len(scan)
 
 
