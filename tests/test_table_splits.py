@@ -264,6 +264,27 @@ def test_what_is_not_certain_is_said(tmp_path: Path) -> None:
     assert keys_by_split(moved) == {"test": ["1.png"]}
 
 
+@pytest.mark.parametrize(("name", "write_table"), [("a.csv", write_csv), ("a.json", write_coco)])
+def test_images_in_folders_of_splits_are_said(
+    tmp_path: Path, name: str, write_table: Callable[..., None]
+) -> None:
+    files = ["train/cat/1.png", "val/cat/2.png"]
+    write_table(tmp_path / name, *files)
+    options = OPTIONS if name == "a.csv" else {}
+    tables = open_input(table=f"{tmp_path}/{name}", **options)
+    assert keys_by_split(tables) == {"train": files}
+    warning = warning_of(tables, "images lie in folders that are named like splits")
+    for text in ("train, val", files[1], "--split_column", "--splits"):
+        assert text in warning
+
+
+def test_images_in_one_folder_that_may_be_a_class(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", "cat/1.png", "test/2.png")
+    assert not open_input(table=f"{tmp_path}/a.csv", **OPTIONS).warnings
+    write_csv(tmp_path / "b.csv", "train/1.png", "train/2.png")
+    assert not open_input(table=f"{tmp_path}/b.csv", **OPTIONS).warnings
+
+
 def test_some_tables_with_a_split_and_some_without(tmp_path: Path) -> None:
     write_csv(tmp_path / "train" / "labels.csv", "1.png")
     write_csv(tmp_path / "more" / "labels.csv", "1.png")

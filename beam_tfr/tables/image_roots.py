@@ -75,6 +75,23 @@ def find_image_roots(content: TableContent, uris: Sequence[Any], read: RowReader
     return ImageRoots(folder, base, root, image_folders, warnings)
 
 
+def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
+    """The paths of images below the folder of all of them; others are left out.
+
+    Args:
+        uris: cells with images.
+        roots: the folders from which paths start.
+    """
+    paths = []
+    for uri in uris:
+        with contextlib.suppress(ValueError):  # which rejects its row
+            is_file = isinstance(uri, storage.Entry)
+            path = uri.path if is_file else resolve_path(uri, roots.base or roots.folder)
+            if path.startswith(roots.root):
+                paths.append(path[len(roots.root) :])
+    return paths
+
+
 def _guess_image_root(
     content: TableContent, folder: str, uris: Sequence[Any], read: RowReader
 ) -> str:

@@ -29,7 +29,7 @@ from beam_tfr.tables.first_rows import (
     row_reader,
     take_sample,
 )
-from beam_tfr.tables.image_roots import find_image_roots
+from beam_tfr.tables.image_roots import find_image_roots, paths_below_root
 from beam_tfr.tables.joining import (
     JoinedRows,
 )
@@ -69,8 +69,9 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     if not content.class_names:
         label_names = NameColumn.infer(class_texts, known=classes or ())
     read = row_reader(content, images)
-    roots = find_image_roots(content, cells.get(options.uri_column, ()), read)
-    splits = _find_split_source(content, roots.folder)
+    uris = cells.get(options.uri_column, ())
+    roots = find_image_roots(content, uris, read)
+    splits = _find_split_source(content, roots.folder, paths_below_root(uris, roots))
     return Tables(
         files=content.files,
         options=options.restricted_to(TableOptions),
@@ -119,14 +120,20 @@ def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
     return ""
 
 
-def _find_split_source(content: TableContent, folder: str) -> SplitSource:
-    """Where splits come from if no option says it; `folder` is that of all tables."""
+def _find_split_source(content: TableContent, folder: str, images: Sequence[str]) -> SplitSource:
+    """Where splits come from if no option says it.
+
+    Args:
+        content: what the tables say.
+        folder: that of all tables.
+        images: paths of the first images, below the folder of all images.
+    """
     if content.options.splits or content.options.split_column:
         return SplitSource()
     if content.read_rows:
         warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"
         return SplitSource(warnings=(warning,))
-    return choose_split_source(content.files, folder)
+    return choose_split_source(content.files, folder, images)
 
 
 def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> list[str]:

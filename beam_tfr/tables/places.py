@@ -2,7 +2,7 @@
 
 import collections
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
@@ -138,6 +138,33 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
     return (
         f"all tables are in {folder}, and their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
         f"puts them into {split}"
+    )
+
+
+def describe_image_places(images: Iterable[str]) -> str:
+    """The message about images in folders that are named like splits.
+
+    Empty if there are none but those of the default split, or if only some images are in such a
+    folder, which may be that of a class. All rows go to the default split then.
+
+    Args:
+        images: paths of the first rows, below the folder of all.
+    """
+    example_of = dict[str, str]()  # split, or nothing -> the first image
+    for image in images:
+        folders = image.split("/")[:-1]
+        split = next(filter(None, map(split_of_folder, folders)), "")
+        example_of.setdefault(split, image)
+    splits = example_of.keys() - {""}
+    if splits <= {DEFAULT_SPLIT} or (len(splits) == 1 and "" in example_of):
+        return ""
+    names = ", ".join(sort_splits(splits))
+    example = example_of[sort_splits(splits)[-1]]
+    return (
+        f"images lie in folders that are named like splits, {names}, such as {example}, but all "
+        f"rows go to {DEFAULT_SPLIT}: add a column with the split of each row and name it in "
+        "`split_column=`, give a table for each split, such as val.csv, or let `splits=` divide "
+        "the rows"
     )
 
 

@@ -29,12 +29,15 @@ class SplitSource(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def choose_split_source(tables: Sequence[str], folder: str) -> SplitSource:
+def choose_split_source(
+    tables: Sequence[str], folder: str, images: Sequence[str] = ()
+) -> SplitSource:
     """Chooses where splits come from.
 
     Args:
         tables: all tables.
         folder: the folder of all of them, with a trailing slash.
+        images: paths of the images of the first rows, below the folder of all images.
 
     Raises:
         UsageError: some tables name a split, and some do not, or an image is in two lists.
@@ -48,8 +51,8 @@ def choose_split_source(tables: Sequence[str], folder: str) -> SplitSource:
     if tables_of:
         warnings = filter(None, [places.describe_splits(tables_of)])
         return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
-    warnings = filter(None, [places.describe_unused_places(tables, folder)])
-    return SplitSource(warnings=tuple(warnings))
+    texts = [places.describe_image_places(images), places.describe_unused_places(tables, folder)]
+    return SplitSource(warnings=tuple(filter(None, texts)))
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:
