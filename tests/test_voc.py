@@ -23,7 +23,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES, VISIBLE
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.base import OtherColumn
-from tests.voc_files import bndbox, named, voc, write_picture
+from tests.voc_files import SIZE, bndbox, named, voc, write_picture
 
 Found = dict[str, dict[str, Any]]
 
@@ -113,6 +113,35 @@ def test_boxes_that_show_no_origin_are_told(tmp_path: Path) -> None:
     assert any("taken to count from 1" in line for line in beam_tfr.plan(**places).warnings)
     (tmp_path / "xml/3.xml").write_text(voc("3.png", (1, 9, 20, 20)))
     assert not any("count from 1" in line for line in beam_tfr.plan(**places).warnings)
+
+
+@pytest.mark.parametrize("placeholder", [(0, 0, 0, 0), (0, 0, 1, 1), (0, 5, 0, 9)])
+def test_a_box_that_is_none_does_not_say_where_a_set_counts_from(
+    tmp_path: Path, placeholder: tuple[int, ...]
+) -> None:
+    files: dict[str, str | bytes] = {
+        "1.xml": voc("1.png", (1, 1, 40, 30)),
+        "2.xml": voc("2.png", (6, 7, 25, 21), placeholder),
+    }
+    options = write_set(tmp_path, files, images=2)
+    places = {"table": options["table"], "image_root": options["image_root"]}
+    assert not any("count from" in line for line in beam_tfr.plan(**places).warnings)
+    beam_tfr.convert(**options, bad_boxes="drop")
+    found = records(tmp_path / "d")
+    assert sides_of(found["1.png"]) == [[0, 0, 1, 1]]
+    assert sides_of(found["2.png"]) == [[0.125, 0.2, 0.625, 0.7]]
+
+
+def test_files_that_contradict_each_other_are_told(tmp_path: Path) -> None:
+    ends_at_width = voc("1.png", (6, 7, 40, 21)).replace("<object>", f"{SIZE}<object>")
+    files: dict[str, str | bytes] = {"1.xml": ends_at_width, "2.xml": voc("2.png", (0, 3, 9, 9))}
+    options = write_set(tmp_path, files, images=2)
+    places = {"table": options["table"], "image_root": options["image_root"]}
+    (line,) = [line for line in beam_tfr.plan(**places).warnings if "as if pixels" in line]
+    assert line.startswith("1.png: the xmax of a box is the width 40")
+    assert "box_from_1" in line
+    (tmp_path / "xml/1.xml").write_text(voc("1.png", (6, 7, 39, 21)))
+    assert not any("as if pixels" in line for line in beam_tfr.plan(**places).warnings)
 
 
 def test_columns_say_where_a_set_counts_from(tmp_path: Path) -> None:

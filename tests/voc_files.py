@@ -36,5 +36,8 @@ def voc(name: str | None, *boxes: Sequence[object], label: str = "cat", more: st
     return f"<annotation>{named(name)}{objects}</annotation>"
 
 
+SIZE = f"<size><width>{WIDTH}</width><height>{HEIGHT}</height></size>"
+
+
 def named(name: str | None) -> str:
     return "" if name is None else f"<filename>{name}</filename>"

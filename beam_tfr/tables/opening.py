@@ -158,9 +158,7 @@ def _warn_of_stand_ins(
     content: TableContent, cells: Mapping[str, Sequence[Any]], stand_ins: Sequence[StandIn]
 ) -> Iterator[str]:
     """Yields lines about columns that replace others, or about what would decide it."""
-    if stand_ins:
-        yield from (stand_in.notice for stand_in in stand_ins)
-        return
+    yield from (stand_in.notice for stand_in in stand_ins)
     uncertainty = describe_uncertainty(content.files[0], cells)
     if uncertainty:
         yield uncertainty

@@ -86,7 +86,7 @@ def read_annotations(
 def describe_uncertainty(path: str, cells: Mapping[str, Sequence[Any]]) -> str:
     """What is not certain of annotations, given the cells of their first rows; mostly nothing."""
     is_voc = path.lower().endswith(".xml")
-    return describe_origin(cells["box"]) if is_voc and "box" in cells else ""
+    return describe_origin(cells) if is_voc and "box" in cells else ""
 
 
 class RepeatedImage(NamedTuple):

@@ -4,15 +4,16 @@ As in the PASCAL VOC devkit, pixels count from 1, and the last one belongs to it
 ones are at 1. Many programs count from 0. Columns have the boxes either way, and a third one those
 of the devkit unless the file shows that it counts from 0:
 
-box          as `box_from_1`, or an `OtherColumn` if a box begins at 0
+box          as `box_from_1`, or an `OtherColumn` if a box with an area begins at 0
 box_from_0   as they are written
 box_from_1   1 less on the left and at the top
 """
 
 import codecs
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Self
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
@@ -210,10 +211,19 @@ def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
     for box in boxes:
         if isinstance(box.from_0, BadCell) or box.from_0 is box.from_1:
             continue
+        if _is_placeholder(box.from_0):
+            continue
         for side, number in zip(_FIRST_SIDES, box.from_0, strict=False):
             if 0 <= number < 1:
                 return _take_from_0(f"its {side} is {number:g}")
     return None
+
+
+def _is_placeholder(box: Sequence[float]) -> bool:
+    """Whether a box, as it is written, has no area, or is the first pixel only."""
+    left, top, right, bottom = box
+    has_area = right > left and bottom > top
+    return not has_area or max(box) <= 1
 
 
 def _take_from_0(evidence: str) -> OtherColumn:
@@ -228,14 +238,16 @@ def _take_from_0(evidence: str) -> OtherColumn:
     )
 
 
-def describe_origin(cells: Iterable[Any]) -> str:
-    """What is not certain of the boxes of the first files; empty if they show where they begin.
+def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
+    """What is not certain of where the first files count from; empty if they show it.
 
     Args:
-        cells: those of the column `box`.
+        cells: column -> those of the first files, with the columns `box` and `box_from_0`.
     """
-    boxes = [box for cell in cells if isinstance(cell, list) for box in cell]
-    firsts = [side for box in boxes if isinstance(box, list) for side in box[:2]]
+    counts_from_0 = any(isinstance(cell, OtherColumn) for cell in cells["box"])
+    if counts_from_0:
+        return _describe_contradiction(cells)
+    firsts = [side for cell in cells["box"] for box in _moved_boxes(cell) for side in box[:2]]
     if not firsts or 0 in firsts:
         return ""
     return (
@@ -243,6 +255,47 @@ def describe_origin(cells: Iterable[Any]) -> str:
         f"in Pascal VOC's devkit; if they count from 0, give "
         f"`feature_columns={VOC_FROM_0}:bbox[xyxy]`"
     )
+
+
+def _moved_boxes(cell: Any) -> list[list[float]]:
+    """The boxes in a cell of `box` that are as `box_from_1`, without placeholders."""
+    if not isinstance(cell, list):
+        return []
+    moved = []
+    for box in cell:
+        if isinstance(box, list):
+            left, top, right, bottom = box
+            if not _is_placeholder([left + 1, top + 1, right, bottom]):
+                moved.append(box)
+    return moved
+
+
+def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
+    """What speaks for counting from 1 in files that are taken to count from 0."""
+    names = ("file", SOURCE_WIDTH, SOURCE_HEIGHT)
+    texts = [cells.get(name, itertools.repeat("")) for name in names]
+    for boxes, file, width, height in zip(cells[VOC_FROM_0], *texts, strict=False):
+        for box in boxes:
+            end = "" if isinstance(box, BadCell) else _find_last_pixel(box, width, height)
+            if end:
+                return (
+                    f"{file}: {end}, and it does not begin at 0, as if pixels count from 1, while "
+                    f"other boxes count from 0; look at some, and if those begin at 0 by mistake, "
+                    f"give `feature_columns={VOC_FROM_1}:bbox[xyxy]`"
+                )
+    return ""
+
+
+def _find_last_pixel(box: Sequence[float], width: str | None, height: str | None) -> str:
+    """The side of a box, as it is written, that is as large as its image; empty if none is."""
+    left, top, right, bottom = box
+    if left < 1 or top < 1:
+        return ""
+    if width and right == _parse_number(width):
+        return f"the xmax of a box is the width {width}"
+    if height and bottom == _parse_number(height):
+        return f"the ymax of a box is the height {height}"
+    return ""
 
 
 def _read_flag(obj: ElementTree.Element, name: str) -> str:
