@@ -372,6 +372,35 @@ def test_a_set_with_a_bad_box_in_each_image_and_poses_that_go_with_it(tmp_path: 
     assert found["a"]["image/object/keypoint/x"] == [0.5]
 
 
+def test_errors_about_rejects_of_bad_boxes_name_their_cause_and_cure(tmp_path: Path) -> None:
+    pictures: dict[str, list[list[Any]]] = {"bad": [[5, 5, 0, 9]]}
+    pictures |= {f"good{number}": [] for number in range(9)}
+    options = write(tmp_path / "t", "coco", pictures)
+    with pytest.raises(DataError) as lost:
+        convert(options, tmp_path / "d", max_rejects=1)
+    message = str(lost.value).partition("\n")[0]
+    assert "class cat would be lost from split train" in message
+    assert "(bad-value 1)" in message
+    assert "dropped" not in message
+    assert message.count("`bad_boxes=drop`") == 1
+    assert "min_visible" not in message
+    assert "resize" not in message
+    with pytest.raises(DataError) as many:
+        convert(options, tmp_path / "d", max_rejects=0)
+    assert str(many.value).count("`bad_boxes=drop`") == 1
+    assert convert(options, tmp_path / "drop", bad_boxes="drop").counts["rejected"] == {}
+
+
+@pytest.mark.parametrize("resize", ["crop", "pad"])
+def test_pad_is_advised_only_where_images_are_cropped(tmp_path: Path, resize: str) -> None:
+    pictures: dict[str, list[list[Any]]] = {"far": [[-99, 0, 100, 9]]}
+    options = write(tmp_path / "t", "coco", pictures)
+    with pytest.raises(DataError) as lost:
+        convert(options, tmp_path / "d", resize=resize)
+    assert "`min_visible=`" in str(lost.value)
+    assert ("`resize=pad`" in str(lost.value)) == (resize == "crop")
+
+
 def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> None:
     far = [0, 0, 9, 9]  # a crop to the middle drops it
     pictures: dict[str, list[list[Any]]] = {

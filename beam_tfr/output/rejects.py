@@ -23,6 +23,8 @@ MOST_SHOWN_OF_OTHERS = 3  # rejects of each other reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
 # Reasons of rejects that somebody asked for, by --no_boxes and `remove`.
 _ASKED_FOR = ("without-boxes", "taken-down")
+# Of images that lost boxes: members of `ADJUSTMENTS`.
+_DROPPED_BOXES = {"boxes-dropped", "bad-boxes-dropped"}
 # Without --max_rejects.
 _USUAL_SHARE = Fraction(1, 100)
 _USUAL_NUMBER = Fraction(10)
@@ -72,22 +74,65 @@ def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collecti
         planned = plan.splits[split].class_counts.get(label, 0)
         is_lost = planned > 0 and not counts.class_counts.get(label_id)
         if is_lost and label not in allow_empty:
-            raise _lost_class(plan, split, label, planned)
+            raise _lost_class(plan, split, label, counts)
 
 
-def _lost_class(plan: Plan, split: str, label: str, planned: int) -> DataError:
+def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError:
     """The error of a split that has no record of a class any more."""
+    planned = plan.splits[split].class_counts[label]
     if FeaturesDict.from_options(plan.options).boxes:
-        return DataError(
-            f"class {label} would be lost from split {split}: all of its boxes there were dropped "
-            f"({planned:,}). Lower `min_visible=`, use `resize=pad`, leave the class out of "
-            f"{plan.input_option} or `classes=`, or give `allow_empty={label}`"
-        )
+        cause, cures = _explain_lost_boxes(plan, planned, counts)
+    else:
+        cause = f"all of its {plan.noun} there were rejected ({planned:,})"
+        cures = ["fix one"]
+    cures.append(f"leave the class out of {plan.input_option} or `classes=`")
+    advice = ", ".join(cures)
     return DataError(
-        f"class {label} would be lost from split {split}: all of its {plan.noun} there were "
-        f"rejected ({planned:,}). Fix one, leave the class out of {plan.input_option} or "
-        f"`classes=`, or give `allow_empty={label}`"
+        f"class {label} would be lost from split {split}: {cause}. "
+        f"{advice[0].upper()}{advice[1:]}, or give `allow_empty={label}`"
     )
+
+
+def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, list[str]]:
+    """Why all boxes of a class may be lost from a split, and what keeps them.
+
+    Args:
+        plan: the plan.
+        planned: the number of these boxes.
+        counts: the sums over the shards of the split.
+    """
+    causes = list[str]()
+    cures = list[str]()
+    if counts.adjusted.keys() & _DROPPED_BOXES:
+        causes.append("were dropped")
+    if counts.rejected:
+        causes.append(f"are of rejected {plan.noun} ({_name_reasons(counts.rejected)})")
+        cures.append(f"fix these {plan.noun}")
+    if _may_hold_bad_boxes(plan, counts.rejected):
+        cures.append("give `bad_boxes=drop` if boxes are bad, which leaves out only these")
+    if "boxes-dropped" in counts.adjusted:
+        cures.append("lower `min_visible=`")
+        if plan.options.get("resize") == "crop":
+            cures.append("use `resize=pad`")
+    return f"all of its boxes there ({planned:,}) {' or '.join(causes)}", cures
+
+
+def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
+    """Whether images may be rejects only because of bad boxes.
+
+    Args:
+        plan: the plan.
+        rejected: reason -> rejects.
+    """
+    if "bad-value" not in rejected or plan.options.get("bad_boxes") == "drop":
+        return False
+    return FeaturesDict.from_options(plan.options).boxes is not None
+
+
+def _name_reasons(rejected: Mapping[str, float]) -> str:
+    """Reasons with their numbers, the most frequent first."""
+    by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
+    return ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
 
 
 def count_allowed(max_rejects: int | float | None, matched: int) -> int:
@@ -122,16 +167,18 @@ def describe_excess(
     allowed = count_allowed(max_rejects, plan.matched)
     if count_towards_limit(rejected) <= allowed:
         return ""
-    by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
-    reasons = ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
+    reasons = _name_reasons(rejected)
     number = sum(rejected.values())
     limit = f"`max_rejects={max_rejects}` allows {allowed:,}"
     if max_rejects is None:
         limit = f"{allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
+    cure = ""
+    if _may_hold_bad_boxes(plan, rejected):
+        cure = "give `bad_boxes=drop` if boxes are bad, which leaves out only these, "
     return (
         f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}: "
-        f"nothing is published. Fix them, leave them out of {plan.input_option}, or call again "
-        "with a larger `max_rejects=`: finished shards are kept"
+        f"nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "
+        "again with a larger `max_rejects=`: finished shards are kept"
     )
 
 

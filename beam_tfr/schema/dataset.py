@@ -90,11 +90,8 @@ ADJUSTMENTS: dict[str, str] = {
     "profile-ignored": "an embedded color profile could not be used",
     "aspect-changed": "stretched by more than 1.2 in one direction",
     "cropped": "lost more than half of their area",
-    "boxes-clipped": (
-        "have boxes that reach out of the stored image; --resize pad keeps all that is in the "
-        "source"
-    ),
-    "boxes-dropped": "lost boxes of which less than --min_visible is left; --resize pad keeps all",
+    "boxes-clipped": "have boxes that reach out of the stored image",
+    "boxes-dropped": "lost boxes of which less than --min_visible is left",
     "bad-boxes-dropped": (
         "had boxes without area, outside of the image, or not of four finite numbers"
     ),
