@@ -20,6 +20,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import BaseDataset, planned_shards, read_unchanged_manifest
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.images.columns import place_columns
 from beam_tfr.inputs.labels import Labeler
@@ -31,7 +32,6 @@ from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import attempts, claim, codec_versions, shard_totals
 from beam_tfr.output.known_records import KnownRecords
-from beam_tfr.output.removed import Removed
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey

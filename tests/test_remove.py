@@ -295,6 +295,23 @@ def test_from_a_dataset_of_a_table(tmp_path: Path, beam_tfr: Command) -> None:
     assert split_removed(tmp_path / "d")[0] == files
 
 
+def test_sources_of_removed_images_are_no_problems(place: Path, beam_tfr: Command) -> None:
+    twin = (place / "photos" / "cat" / "1.jpg").read_bytes()
+    keys = write_lines(place / "k.txt", "dog/1.jpg", "new.jpg")
+    assert beam_tfr("remove", place / "d", "--keys", keys, "--allow_missing").code == 0
+    hashes = write_lines(place / "s.txt", sha256(twin))
+    assert beam_tfr("remove", place / "d", "--sha256", hashes).code == 0
+    (place / "photos" / "new.jpg").write_bytes(b"kept out by its key")
+    (place / "photos" / "dog" / "again.jpg").write_bytes(twin)
+    sources = f"{place}/photos/**"
+    assert beam_tfr("verify", place / "d", "--sources", sources).code == 0
+    (place / "photos" / "dog" / "other.jpg").write_bytes(b"other")
+    done = beam_tfr("verify", place / "d", "--sources", sources)
+    assert done.code == 1
+    assert "dog/other.jpg" in done.out + done.err
+    assert "again.jpg" not in done.out + done.err
+
+
 def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr: Command) -> None:
     convert(
         tmp_path / "d",

@@ -16,6 +16,7 @@ from apache_beam.runners.runner import PipelineRunner
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
@@ -24,7 +25,6 @@ from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_replaced, read_result
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import attempts, lock
-from beam_tfr.output.removed import Removed, read_removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError

@@ -13,6 +13,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import INPUTS, BaseDataset, restore_options
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.locking import hold_folder, open_to_change
 from beam_tfr.launch.results import Result
@@ -24,9 +25,7 @@ from beam_tfr.options.table import FILES, RUN, options_of
 from beam_tfr.output.removed import (
     FoundImages,
     ImageSelection,
-    Removed,
     find_images,
-    read_removed,
 )
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings

@@ -1,12 +1,5 @@
-"""The images that were taken down from a dataset, as hashes.
+"""Finds the images of a dataset that are to be taken down, and their traces."""
 
-removed.txt has them, so that they do not come back.
-
-A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates
-into the folder leave such keys out, and reject such files as `taken-down`.
-"""
-
-import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,58 +11,19 @@ from beam_tfr.dataset.base import PlannedShard, planned_shards
 from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.output.known import read_sources, require_sources
 from beam_tfr.schema.dataset import (
     REJECTS_FILE,
-    REMOVED_FILE,
     SOURCES_FOLDER,
     WORK_FOLDER,
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import UsageError
 
 _HASH = re.compile("[0-9a-fA-F]{64}")
 _SHA256 = "source_sha256"  # column of the contents
-
-
-class Removed(NamedTuple):
-    """Hashes of what was taken down, in hex: of keys, and of source files."""
-
-    keys: frozenset[str] = frozenset()
-    sources: frozenset[str] = frozenset()
-
-    def to_bytes(self) -> bytes:
-        """The content of removed.txt."""
-        lines = [f"key {sha256}\n" for sha256 in self.keys]
-        lines += [f"source {sha256}\n" for sha256 in self.sources]
-        return "".join(sorted(lines)).encode()
-
-
-def read_removed(folder: str) -> Removed:
-    """What was taken down from the dataset in a folder.
-
-    Raises:
-        DataError: the file is damaged.
-        OSError: it cannot be read.
-    """
-    path = storage.join(folder, REMOVED_FILE)
-    hashes: dict[str, set[str]] = {"key": set(), "source": set()}
-    for number, line in enumerate(_read_lines(path), start=1):
-        kind, _, sha256 = line.partition(" ")
-        if kind not in hashes or len(sha256) != 64:
-            raise DataError(
-                f"{path}: line {number} is damaged; restore the file, or images may come back"
-            )
-        hashes[kind].add(sha256)
-    return Removed(frozenset(hashes["key"]), frozenset(hashes["source"]))
-
-
-def _read_lines(path: str) -> list[str]:
-    """The lines of a file; none if there is no such file."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return storage.read_bytes(path).decode("utf-8", "replace").splitlines()
-    return []
 
 
 class ImageSelection(NamedTuple):

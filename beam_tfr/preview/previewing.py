@@ -12,6 +12,7 @@ from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.split_notes import describe_classes, describe_overlap, find_overlaps
+from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion
@@ -27,7 +28,6 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.rejects import describe_excess
-from beam_tfr.output.removed import Removed, read_removed
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.estimate import Estimate

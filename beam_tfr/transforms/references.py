@@ -18,6 +18,7 @@ from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
+from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
@@ -31,7 +32,6 @@ from beam_tfr.inputs.patterns import (
 from beam_tfr.inputs.skipped import SkippedFiles, count_archives, describe_kinds
 from beam_tfr.output import known
 from beam_tfr.output.known import KnownSource
-from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.records.repeats import (

@@ -9,11 +9,11 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_tfr import images
+from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.features.companions import Companion
 from beam_tfr.images.columns import PlacedColumns
 from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.options import ImageOptions
-from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.encodings import names_of

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from beam_tfr import storage
 from beam_tfr.dataset.base import restore_options
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.inputs import reading
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
@@ -253,20 +254,40 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     def find_new(self, key_hashes: bytes) -> Problems:
         """The files or rows that are neither a record nor a reject, sorted.
 
+        Those that removed.txt keeps out are none of them.
+
         Args:
             key_hashes: concatenated `hash_key` of all records.
         """
         hashes = key_hashes + self._hash_rejected()
+        removed = self._read_removed()
         begins = range(0, len(hashes), HASH_BYTES)
         known_hashes = {hashes[begin : begin + HASH_BYTES] for begin in begins}
         problems = Problems()
         for path in self._sources.paths():
-            if _hash_name(path.removeprefix(self._sources.root)) not in known_hashes:
+            key = path.removeprefix(self._sources.root)
+            if _hash_name(key) not in known_hashes and not self._is_removed(key, removed):
                 problem = Problem(
                     ProblemKind.SOURCE_NEW, quote(path), "is neither a record nor a reject"
                 )
                 problems.add(problem, Section.NEW_SOURCES, path)
         return problems
+
+    def _read_removed(self) -> Removed:
+        """What was taken down; nothing if the file is damaged, which is reported elsewhere."""
+        with contextlib.suppress(OSError, DataError):
+            return read_removed(self._manifest.folder)
+        return Removed()
+
+    def _is_removed(self, key: str, removed: Removed) -> bool:
+        """Whether a source was taken down by its key, or by its bytes."""
+        if sha256_hex(key.encode("utf-8", "surrogateescape")) in removed.keys:
+            return True
+        if not removed.sources:
+            return False
+        with contextlib.suppress(OSError, RejectError):
+            return self._read_sha256(self._sources.root + key) in removed.sources
+        return False
 
     def _hash_rejected(self) -> bytes:
         """The keys in rejects.jsonl, by `hash_key`, up to a damaged line.

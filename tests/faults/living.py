@@ -20,7 +20,7 @@ import PIL.Image
 from beam_tfr import cli
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import read_manifest
-from beam_tfr.output import removed
+from beam_tfr.dataset.taken_down import read_removed
 from beam_tfr.output.known import read_sources
 from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.schema.dataset import (
@@ -158,9 +158,7 @@ class Life:
             ]
             if len(lines) != changes or lines[-1]["after"] != dataset.dataset_digest:
                 trial.problem(f"{changes} changes, and the history has {len(lines)} lines")
-            if removed.read_removed(folder).keys != {
-                sha256_hex(name.encode()) for name in self._removed
-            }:
+            if read_removed(folder).keys != {sha256_hex(name.encode()) for name in self._removed}:
                 trial.problem(f"{REMOVED_FILE} has others")
             texts = [path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()]
             if left := [
