@@ -469,3 +469,32 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     images, kilobytes = map(int, run.stdout.split())
     assert images == 25_000
     assert kilobytes < 10_000
+
+
+def test_columns_of_boxes_with_a_mark(tmp_path: Path) -> None:
+    """As makesense.ai writes them; `width` beside them is that of the image."""
+    table = tmp_path / "t.csv"
+    sides = "bbox_x,bbox_y,bbox_width,bbox_height"
+    table.write_text(
+        f"label_name,width,height,{sides},image_name\ncat,40,30,5,6,20,15,a.jpg\n"
+        "dog,40,30,1,2,8,7,a.jpg\n"
+    )
+    tables = opened(table)
+    assert contents_of(tables) == {"a.jpg": EXPECTED["a.jpg"]}
+    assert find_box_columns(["x", "y", "width", "height"]) is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_told"),
+    [(["a.jpg", "b.jpg"], True), (["a", "b"], True), (["a", "c"], False), (["u", "v"], False)],
+)
+def test_images_that_no_option_names_are_told(
+    tmp_path: Path, cells: Sequence[str], *, is_told: bool
+) -> None:
+    write_images(tmp_path, "a.jpg", "b.jpg")
+    table = tmp_path / "t.csv"
+    table.write_text("number,photo\n" + "".join(f"1,{cell}\n" for cell in cells))
+    cure = "`uri_column=photo`"
+    assert (cure in " ".join(opened(table).warnings)) == is_told
+    for options in ({"encoding": "row"}, {"uri_column": "photo", "label_column": "number"}):
+        assert cure not in " ".join(opened(table, **options).warnings)

@@ -33,6 +33,9 @@ _SIDES = (
     ("center_xywh", ("xcenter", "ycenter", "width", "height")),
     ("center_xywh", ("cx", "cy", "w", "h")),
 )
+# Besides those, of columns with `bbox_` before their names, as of makesense.ai; others may have a
+# point, and the size of its image.
+_MARKED_SIDES = (("xywh", ("x", "y", "width", "height")),)
 _FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
     *("imagefilename", "img", "imgpath", "imgname", "frame", "photo"),
@@ -96,9 +99,21 @@ class ImpliedOptions(NamedTuple):
 
 
 def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
-    """The columns with the sides of boxes, by their names; None if there are none."""
+    """The columns with the sides of boxes, by their names; None if there are none.
+
+    Those with `bbox_` before their names come first: a column `width` beside is that of the image.
+    """
+    all_columns = [*columns]
+    marked = [name for name in all_columns if _plain_name(name) != _letters_of(name)]
+    return _find_sides(marked, (*_SIDES, *_MARKED_SIDES)) or _find_sides(all_columns, _SIDES)
+
+
+def _find_sides(
+    columns: Iterable[str], sides: Iterable[tuple[str, tuple[str, ...]]]
+) -> BoxColumns | None:
+    """The first of some sides, by their format and names, that columns have; None if none is."""
     by_name = _by_plain_name(columns)
-    for form, names in _SIDES:
+    for form, names in sides:
         if by_name.keys() >= {*names}:
             return BoxColumns(form, tuple(by_name[name] for name in names))
     return None
@@ -261,8 +276,12 @@ def _by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 
 def _plain_name(column: str) -> str:
     """The name of a column in lower case, without `bbox_` before it, and marks in it."""
-    letters = re.sub(r"[^a-z0-9]", "", column.lower())
-    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters)
+    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", _letters_of(column))
+
+
+def _letters_of(column: str) -> str:
+    """The letters and digits of the name of a column, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", column.lower())
 
 
 def _find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:

@@ -1,19 +1,26 @@
 """Warns of what the first rows of tables look like, where they are taken for something else."""
 
+import contextlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.dialects import DECIMAL_COMMA
+from beam_tfr.tables.image_names import ImageFinder
+from beam_tfr.tables.paths import folder_of
 
 LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
+_FIRST_CELLS = 20  # of a column, all of which name images
 # Names of columns with coordinates.
 PLACES = re.compile(
     r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
@@ -45,6 +52,44 @@ def warn_of_unused_columns(content: TableContent, declarations: Mapping[str, str
             f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
             "of classes, `feature_columns=` those of features"
         )
+
+
+def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yields a warning if rows become the records though a column names images.
+
+    Nothing is said if options choose this: the encoding, the keys or the features.
+    """
+    options = content.options
+    is_chosen = options.key_column or options.feature_columns is not None
+    if not options.are_rows or not options.has_implied_encoding or is_chosen:
+        return
+    folder = folder_of(content.files[0])
+    for column, column_cells in cells.items():
+        names = [cell for cell in column_cells if cell not in (None, "")][:_FIRST_CELLS]
+        if names and _name_images(names, folder):
+            yield (
+                f"column {column!r} names images, such as {names[0]:.100}, but each row is a "
+                f"record without its image: `uri_column={column}` reads them, and `encoding=row` "
+                "keeps it so"
+            )
+            return
+
+
+def _name_images(cells: Iterable[Any], folder: str) -> bool:
+    """Whether all cells name images, by their extensions or as files below a folder."""
+    finder = ImageFinder()
+    return all(isinstance(cell, str) and _names_image(cell, folder, finder) for cell in cells)
+
+
+def _names_image(cell: str, folder: str, finder: ImageFinder) -> bool:
+    if "://" in cell and not cell.startswith(storage.GCS):
+        return False
+    if has_image_name(cell):
+        return True
+    with contextlib.suppress(ValueError):  # of a text that is no path
+        path = finder.find(cell, folder)
+        return has_image_name(path) and os.path.exists(path)
+    return False
 
 
 def warn_of_texts(

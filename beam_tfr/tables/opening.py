@@ -16,6 +16,7 @@ from beam_tfr.tables.declarations import check_declarations, declare_columns, op
 from beam_tfr.tables.doubts import (
     PLACES,
     warn_of_coordinates,
+    warn_of_images,
     warn_of_numbers_as_classes,
     warn_of_texts,
     warn_of_unused_columns,
@@ -99,6 +100,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_unused_columns(content, declarations),
+            *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
             *warn_of_texts(features, declarations, cells),
         ),
