@@ -379,6 +379,32 @@ def test_the_list_of_train_and_val_together(tmp_path: Path) -> None:
     assert splits_by_number(open_input(table=pattern)) == {"trainval": [0, 1], "test": [2]}
 
 
+@pytest.mark.parametrize(("listed", "rest"), [("train", "val"), ("val", "train")])
+def test_the_rest_of_train_and_val(tmp_path: Path, listed: str, rest: str) -> None:
+    pattern = voc_folder(tmp_path, 4, {listed: [0, 1], "trainval": [0, 1, 2], "test": [3]})
+    tables = open_input(table=pattern)
+    assert splits_by_number(tables) == {listed: [0, 1], rest: [2], "test": [3]}
+    assert "trainval.txt" in warning_of(tables, f"{rest} is")
+    # An image of another list is not of the rest.
+    voc_folder(tmp_path, 4, {"test": [2]})
+    with pytest.raises(UsageError, match=r"1 image in two lists"):
+        open_input(table=pattern)
+
+
+def test_lists_with_the_flags_of_a_class(tmp_path: Path) -> None:
+    pattern = voc_folder(tmp_path, 3, {"val": [2]})
+    write(tmp_path / "ImageSets" / "Main" / "train.txt", "000000  1\n000001 -1\n")
+    assert splits_by_number(open_input(table=pattern)) == {"train": [0, 1], "val": [2]}
+
+
+def test_names_in_lists_that_end_in_a_number(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_voc(tmp_path / "Annotations" / f"photo {number}.xml", f"photo {number}.jpg")
+    write(tmp_path / "ImageSets" / "train.txt", "photo 1\nphoto 2\n")
+    tables = open_input(table=f"{tmp_path}/Annotations/*.xml")
+    assert keys_by_split(tables).keys() == {"train"}
+
+
 def test_an_image_in_two_lists(tmp_path: Path) -> None:
     pattern = voc_folder(tmp_path, 3, {"train": [0, 1], "val": [1, 2]})
     with pytest.raises(UsageError, match=r"train\.txt.*1 image .*000001.*val\.txt"):

@@ -6,7 +6,7 @@ documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -19,6 +19,8 @@ from beam_tfr.tables.export_splits import read_export_splits
 UNLISTED = "unlisted"  # the split of images that no list names
 _FOLDERS = ("ImageSets/Main", "ImageSets")
 _BOTH = "trainval"  # the list of train and val together
+_OTHER_OF = {"train": "val", "val": "train"}
+_CLASS_FLAGS = ("-1", "0", "1")  # behind names: whether an image shows a class
 
 
 class ImageSets(NamedTuple):
@@ -27,10 +29,13 @@ class ImageSets(NamedTuple):
     Attributes:
         lists: paths of the lists that were read.
         splits: name of an image, without its extension -> its split.
+        rest: split of the images of `trainval.txt` that the list of train, or of val, does not
+            name; empty if both are there, or none.
     """
 
     lists: tuple[str, ...] = ()
     splits: Mapping[str, str] = {}
+    rest: str = ""
 
     def split_of(self, image: str) -> str:
         """The split of an image, given its name without the extension."""
@@ -54,11 +59,15 @@ def read_image_sets(annotations: str) -> ImageSets:
         OSError: a list cannot be read.
     """
     split_of_list = _find_lists(annotations)
+    both = next(filter(_is_of_both, split_of_list), "")
+    rest = split_of_list[both] if split_of_list.get(both) in _OTHER_OF else ""
     list_of = dict[str, str]()  # image -> the list that names it
     repeated = dict[str, str]()  # image -> another list that does
     for path in split_of_list:
         for image in _read_names(path):
-            if list_of.setdefault(image, path) != path:
+            first = list_of.setdefault(image, path)
+            is_part = rest and path == both and split_of_list[first] == _OTHER_OF[rest]
+            if first != path and not is_part:
                 repeated.setdefault(image, path)
     if repeated:
         image, path = next(iter(repeated.items()))
@@ -69,7 +78,7 @@ def read_image_sets(annotations: str) -> ImageSets:
             value=list_of[image],
         )
     splits = {image: split_of_list[path] for image, path in list_of.items()}
-    return ImageSets(tuple(split_of_list), splits)
+    return ImageSets(tuple(split_of_list), splits, rest)
 
 
 def _find_lists(annotations: str) -> dict[str, str]:
@@ -89,24 +98,59 @@ def _find_lists(annotations: str) -> dict[str, str]:
 
 
 def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
-    """The lists whose names are words for splits.
+    """The lists whose names are words for splits: path -> split.
 
-    That of train and val together is one if there is neither.
+    That of train and val together is one if there is neither; if one of them is there, the rest of
+    it is the other. It is the last one.
     """
     lower_names = {path: name.lower() for path, name in names.items()}
     lists = {path: name for path, name in lower_names.items() if is_split_word(name)}
-    if {"train", "val"}.isdisjoint(lists.values()):
-        lists |= {path: name for path, name in lower_names.items() if name == _BOTH}
+    split = _split_of_both(lists.values())
+    if split:
+        lists |= dict.fromkeys(filter(_is_of_both, names), split)
     return lists
+
+
+def _split_of_both(splits: Collection[str]) -> str:
+    """The split of the list of train and val together, given those of the other lists.
+
+    Empty if these have both.
+    """
+    has_train = any(split.startswith("train") for split in splits)
+    has_val = any(split.startswith(("val", "dev")) for split in splits)
+    if has_train and has_val:
+        return ""
+    if "train" in splits:
+        return "val"
+    if "val" in splits:
+        return "train"
+    return _BOTH
+
+
+def _is_of_both(path: str) -> bool:
+    """Whether a list is that of train and val together, by its name."""
+    return _stem_of(path).lower() == _BOTH
 
 
 def _read_names(path: str) -> Iterator[str]:
     """Yields the names of the images in a list."""
     text = storage.read_bytes(path).decode("utf-8-sig", "surrogateescape")
-    for line in text.split("\n"):
+    lines = [line.strip() for line in text.split("\n")]
+    for line in _drop_flags([line for line in lines if line]):
         name = _name_of(line)
         if name:
             yield name
+
+
+def _drop_flags(lines: Sequence[str]) -> Sequence[str]:
+    """The lines of a list without the flags of a class, if all have one: "2008_000002 -1"."""
+    names = []
+    for line in lines:
+        words = line.rsplit(None, 1)
+        if len(words) < 2 or words[1] not in _CLASS_FLAGS:
+            return lines
+        names.append(words[0])
+    return names
 
 
 def _stem_of(path: str) -> str:

@@ -83,7 +83,11 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:
         counts.update(map(sets.split_of, images))
         num_missing += len(sets.splits.keys() - {*images})
     lists = [path for sets in image_sets.values() for path in sets.lists]
-    return SplitSource(roles.ImageSetRole(), (_describe_lists(lists, counts, num_missing),))
+    warnings = [_describe_lists(lists, counts, num_missing)]
+    rest = next(filter(None, (sets.rest for sets in image_sets.values())), "")
+    if rest:
+        warnings.append(f"{rest} is what trainval.txt names beyond the other list of it")
+    return SplitSource(roles.ImageSetRole(), tuple(warnings))
 
 
 def _read_image_sets(folder: str) -> ImageSets:
