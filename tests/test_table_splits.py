@@ -438,7 +438,7 @@ def test_folders_of_images_that_are_named_like_their_tables(tmp_path: Path) -> N
         split: [f"{split}2017/{number:012}.png" for number in range(2)]
         for split in ("train", "val")
     }
-    assert "train2017" in warning_of(tables, "tables are named like folders")
+    assert "train2017" in warning_of(tables, "the files that tables name are in")
     # Files that are where their paths say stay there.
     for number in range(2):
         picture(tmp_path / f"{number:012}.png")
@@ -459,6 +459,36 @@ def test_other_tables_may_lie_beside_folders_with_cocos_names(tmp_path: Path) ->
         split: [f"{split}2017/{number:012}.png" for number in range(2)]
         for split in ("train", "val")
     }
+
+
+def test_images_beside_each_folder_of_several(tmp_path: Path) -> None:
+    for number, split in enumerate(("train", "test")):
+        folder = tmp_path / split
+        picture(folder / "images" / f"{split}.png", number)
+        write_coco(folder / "annotations" / "labels.json", f"{split}.png")
+    pattern = f"{tmp_path}/*/annotations/*.json"
+    expected = {split: [f"{split}/images/{split}.png"] for split in ("train", "test")}
+    for image_root in ("", str(tmp_path)):
+        tables = open_input(table=pattern, image_root=image_root)
+        assert keys_by_split(tables) == expected
+        assert f"{tmp_path}/test/images/" in warning_of(tables, "the files that tables name are in")
+    picture(tmp_path / "test" / "JPEGImages" / "test.png")  # so two folders may be meant
+    keys = keys_by_split(open_input(table=pattern))
+    assert keys == {**expected, "test": ["test/annotations/test.png"]}
+    picture(tmp_path / "train" / "annotations" / "train.png")
+    keys = keys_by_split(open_input(table=pattern))
+    assert keys == {split: [f"{split}/annotations/{split}.png"] for split in expected}
+
+
+def test_several_folders_of_voc(tmp_path: Path) -> None:
+    keys = []
+    for year in ("VOC2007", "VOC2012"):
+        voc_folder(tmp_path / year, 2, {})
+        for number in range(2):
+            keys.append(f"{year}/JPEGImages/{number:06}.png")
+            picture(tmp_path / keys[-1], number)
+    tables = open_input(table=f"{tmp_path}/*/Annotations/*.xml")
+    assert keys_by_split(tables) == {"train": keys}
 
 
 def test_images_beside_the_folder_of_the_tables(tmp_path: Path) -> None:

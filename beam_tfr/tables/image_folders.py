@@ -2,7 +2,8 @@
 
 Either in folders that are named like their tables, as of COCO: paths in
 `annotations/instances_train2017.json` start from `train2017`, not from the folder around it. Or
-beside the folder of the tables, as of Pascal VOC: `Annotations`, `JPEGImages`.
+beside the folder of the tables, as of Pascal VOC: `Annotations`, `JPEGImages`; if tables are in
+several folders, beside each of these.
 """
 
 import collections
@@ -17,24 +18,22 @@ from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
 _FIRST_ROWS = 8  # whose files are looked for
+_MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
 _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
 
 
 class ImageFolder(NamedTuple):
-    """A folder of images beside those of other tables.
+    """A folder with the images of some tables, which is named like them or beside theirs.
+
+    Both have a trailing slash.
 
     Attributes:
-        base: the folder that paths of the tables would start from, with a trailing slash.
-        name: of the folder below it, and of the tables: "train2017".
+        base: the folder that paths of the tables would start from.
+        path: the folder.
     """
 
     base: str
-    name: str
-
-    @property
-    def path(self) -> str:
-        """The folder, with a trailing slash."""
-        return f"{self.base}{self.name}/"
+    path: str
 
 
 def find_image_folders(
@@ -54,7 +53,7 @@ def find_image_folders(
     """
     first_tables = collections.defaultdict[ImageFolder, list[str]](list)
     for table in tables:
-        for image_folder in list_candidates(table, folder=folder, base=base):
+        for image_folder in _list_named_alike(table, folder=folder, base=base):
             if len(first_tables[image_folder]) < _FIRST_ROWS:
                 first_tables[image_folder].append(table)
     image_folders = set[ImageFolder]()
@@ -63,7 +62,31 @@ def find_image_folders(
             uris = itertools.chain.from_iterable(map(read_uris, of_folder))
             if _holds_images(image_folder, uris):
                 image_folders.add(image_folder)
+    image_folders.update(_find_siblings(tables, folder=folder, base=base, read_uris=read_uris))
     return frozenset(image_folders)
+
+
+def _find_siblings(
+    tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
+) -> Iterator[ImageFolder]:
+    """Yields the folders with the images of tables in several folders, each beside one of these.
+
+    None for a folder of tables if several beside it could be meant. For the arguments see
+    `find_image_folders`.
+    """
+    first_tables = collections.defaultdict[str, list[str]](list)
+    for table in tables:
+        members = first_tables[folder_of(table)]
+        if len(members) < _FIRST_ROWS:
+            members.append(table)
+    for members in itertools.islice(first_tables.values(), _MOST_FOLDERS):
+        candidates = _list_siblings(members[0], folder=folder, base=base)
+        if candidates:
+            uris = itertools.chain.from_iterable(map(read_uris, members))
+            first_uris = [*itertools.islice(uris, _FIRST_ROWS)]
+            siblings = [each for each in candidates if _holds_images(each, iter(first_uris))]
+            if len(siblings) == 1:
+                yield siblings[0]
 
 
 def guess_image_root(
@@ -102,8 +125,27 @@ def guess_image_root(
 
 def list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
     """The folders that may hold the files of a table, by its place; see `find_image_folders`."""
+    named_alike = _list_named_alike(table, folder=folder, base=base)
+    return [*named_alike, *_list_siblings(table, folder=folder, base=base)]
+
+
+def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder]:
+    """The folders that are named like a table, and may hold its files."""
+    start = base or folder_of(table)
     names = image_folder_names(table[len(folder) :])
-    return [ImageFolder(base or folder_of(table), name) for name in names]
+    return [ImageFolder(start, f"{start}{name}/") for name in names]
+
+
+def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
+    """The folders beside that of a table that may hold its files.
+
+    None if the table is in the folder of all tables, beside which keys would start elsewhere.
+    """
+    table_folder = folder_of(table)
+    outer = folder_of(table_folder[:-1])
+    if table_folder == folder or not outer.startswith(base):
+        return []
+    return [ImageFolder(base or table_folder, f"{outer}{name}") for name in _SIBLINGS]
 
 
 def describe_image_root(image_root: str, folder: str) -> str:
@@ -122,7 +164,8 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
     if not paths:
         return ""
     return (
-        "tables are named like folders that hold their files, from which their paths start: "
+        "the files that tables name are in folders that are named like them, or are beside "
+        "theirs; from these their paths start: "
         f"{join_texts(paths, most=5, separator=', ')}"
     )
 
