@@ -54,6 +54,9 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["train/cat/1", "test/old/cat/1"], "{split}/{label}/**"),  # at different levels
         (["all/train/cat/1", "all/test/old/cat/1"], "*/{split}/{label}/**"),
         (["vehicles/train/1", "vehicles/car/1", "exams/test/1"], ""),
+        (["train/cat/1", "train/dog/1", "test/1"], "{split}/{label}/**"),  # test has no classes
+        (["all/train/cat/1", "all/test/1"], "*/{split}/{label}/**"),
+        (["train/steam/1", "test/1", "car/1"], ""),  # classes
         (["cat/1"], ""),
     ],
 )
@@ -70,6 +73,16 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
             check_split_folders(found, splits)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
+
+
+def test_a_split_without_classes_can_be_left_out(beam_tfr: Command, tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in", "train/a/1.jpg", "train/b/2.jpg", "test/3.jpg")
+    run = beam_tfr("plan", "--input", folder, "--output", tmp_path / "out")
+    assert run.code == 2
+    assert "--exclude 'test/*'" in run.err
+    call = ["convert", "--input", folder, "--output", tmp_path / "out", "--exclude", "test/*"]
+    run = beam_tfr(*call, "--layout", "{split}/{label}/**", "--quiet")
+    assert (run.code, run.err) == (0, "")
 
 
 def test_two_spellings_of_a_class_come_with_the_command_that_renames(tmp_path: Path) -> None:

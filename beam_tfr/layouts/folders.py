@@ -43,7 +43,7 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
             raise UsageError(
                 f"folders have the names of splits, {counts}, but the default layout "
                 f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
-                f"`layout='{DEFAULT_LAYOUT}'` to ignore them",
+                f"`layout='{DEFAULT_LAYOUT}'` to ignore them{_describe_unlabelled(folders)}",
                 option="input",
             )
 
@@ -61,11 +61,47 @@ def _count_split_names(
         yield str(parse_layout("{split}/{label}/**").below(level)), images
 
 
+def _describe_unlabelled(folders: Mapping[str, int]) -> str:
+    """What becomes of the images of splits that have no folders of classes; empty if all have."""
+    splits = _find_unlabelled_splits(folders)
+    if not splits:
+        return ""
+    split = min(splits)
+    return (
+        f"; images in {split} are in no folder of a class, so that layout rejects them, and "
+        f"`exclude='{split}/*'` leaves them out"
+    )
+
+
+def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
+    """The folders of splits with images, but without folders of classes, beside one with those.
+
+    All folders beside them are named like splits: else they may be classes.
+    """
+    names_in = collections.defaultdict[str, set[str]](set)  # folder -> the folders in it
+    for folder in folders:
+        parts = folder.split("/")
+        for depth, name in enumerate(parts):
+            names_in["/".join(parts[:depth])].add(name)
+    unlabelled = set()
+    for parent, names in names_in.items():
+        if not all(map(split_of_folder, names)):
+            continue
+        paths = {f"{parent}/{name}".lstrip("/") for name in names}
+        without_classes = paths - names_in.keys()
+        if without_classes != paths:
+            unlabelled |= without_classes
+    return unlabelled
+
+
 def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
     """Level below the common folder -> each name of a split there -> its images."""
+    unlabelled = _find_unlabelled_splits(folders)
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
-        for level, name in enumerate(folder.split("/")[:-1]):
+        names = folder.split("/")
+        splits = names if folder in unlabelled else names[:-1]
+        for level, name in enumerate(splits):
             if split_of_folder(name):
                 images[level][name] += number
     return images
