@@ -16,10 +16,13 @@ from PIL import Image
 
 import beam_tfr
 from beam_tfr.features.polygons import clip_polygon, fill_polygons, join_polygons
+from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED, OBJECT_TEXT, SIDES
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from tests.points import write_photos
 
 OBJECTS = [  # of each image: class, box in pixels
@@ -240,3 +243,34 @@ def test_polygons_that_are_joined_cover_what_each_does() -> None:
         for square in squares[:number]:
             fill_polygons(np.array(square) * (40, 30), apart)
         np.testing.assert_array_equal(joined, apart)
+
+
+def test_boxes_of_parquet_are_read_again_or_told(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path, splits=("train",))
+    export(folder, tmp_path / "e", "parquet")
+    table = f"{tmp_path}/e/data/*.parquet"
+    roles: dict[str, Any] = {"uri_column": "image", "label_column": "label"}
+    convert(table, tmp_path / "again", **roles, feature_columns={"boxes": "bbox[rel_xyxy]"})
+    assert_same_objects(folder, tmp_path / "again")
+    options = ConvertOptions(table=(table,), output="/o", **roles)
+    told = " ".join(open_tables(find_content(options)).warnings)
+    assert "nothing is stored of boxes" in told
+
+
+@pytest.mark.parametrize("column", ["objects", "boxes", "bbox", "image/object/bbox"])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv"])
+def test_objects_of_which_nothing_is_stored_are_told(
+    tmp_path: Path, name: str, column: str
+) -> None:
+    table = tmp_path / name
+    table.write_text(f'path,label,{column},score\na.jpg,cat,"[[1, 2, 3, 4]]",1\n')
+    if name == "t.jsonl":
+        row = {"path": "a.jpg", "label": "cat", column: [[1, 2, 3, 4]], "score": 1}
+        table.write_text(json.dumps(row))
+    roles: dict[str, Any] = {"uri_column": "path", "label_column": "label"}
+    for features in (None, {"score": "float"}):
+        options = ConvertOptions(
+            table=(str(table),), output="/o", feature_columns=features, **roles
+        )
+        told = " ".join(open_tables(find_content(options)).warnings)
+        assert (f"nothing is stored of {column}," in told) == (features is None)

@@ -793,6 +793,23 @@ def test_an_image_without_boxes_may_lack_their_features(
     assert sorted(rows.values()) == [(), ("cat",)]
 
 
+@pytest.mark.parametrize("has_label", [True, False])
+def test_boxes_without_classes_are_stored_or_told(tmp_path: Path, *, has_label: bool) -> None:
+    values = {"image/encoded": ("bytes", [JPEG])}
+    values |= {f"image/object/bbox/{side}": ("float", [0.25]) for side in ("xmin", "ymin")}
+    values |= {f"image/object/bbox/{side}": ("float", [0.75]) for side in ("xmax", "ymax")}
+    if has_label:
+        values["image/class/label"] = ("int64", [1])
+    (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize(values)))
+    options = ConvertOptions(table=(f"{tmp_path}/t.tfrecord",), output="/o")
+    tables = open_tables(find_content(options))
+    boxes = [feature.text for feature in tables.features]
+    cure = "`feature_columns=image/object/bbox:bbox[rel_xyxy]`"
+    assert boxes == ([] if has_label else ["bbox[rel_xyxy]"])
+    assert bool(tables.options.label_column) == has_label
+    assert cure in " ".join(tables.warnings)
+
+
 def varint_field(number: int, value: int) -> bytes:
     return bytes([number << 3, value])
 

@@ -112,15 +112,16 @@ def imply_columns(
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:
     """The columns of labels, and of boxes, in TFRecords and tars."""
     object_label = _find_first(_OBJECT_LABELS, columns)
+    label = _find_first(_LABELS, columns)
     boxes = ""
-    if object_label and BOXES in columns:
+    if BOXES in columns and (object_label or not label):
         boxes = BOXES
     elif {*columns} >= _EXPORTED:
         object_label = "class"
         boxes = "boxes"
     if boxes and options.label_column == KNOWN:
         return {"label_column": object_label, "feature_columns": f"{boxes}:bbox[rel_xyxy]"}
-    return {"label_column": _find_first(_LABELS, columns)}
+    return {"label_column": label}
 
 
 def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOptions:

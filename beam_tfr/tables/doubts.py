@@ -13,6 +13,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.dialects import DECIMAL_COMMA
@@ -25,6 +26,8 @@ _FIRST_CELLS = 20  # of a column, all of which name images
 PLACES = re.compile(
     r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
 )
+# Names of columns with boxes and all that is said of objects.
+_OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|annotations?|bounding_?box(es)?|b?box(es)?)")
 
 
 def warn_of_numbers_as_classes(
@@ -43,15 +46,34 @@ def warn_of_numbers_as_classes(
 
 
 def warn_of_unused_columns(content: TableContent, declarations: Mapping[str, str]) -> Iterator[str]:
-    """Yields a warning if images are stored with nothing that their table says of them."""
+    """Yields a warning if images are stored with nothing that their table says of them.
+
+    Or without what looks like objects in them, whatever else is stored.
+    """
     options = content.options
-    is_used = options.label_column or declarations or not options.uri_column
+    if not options.uri_column or declarations or options.feature_columns is not None:
+        return
     others = [name for name in content.columns if name and name not in options.roles]
-    if others and not is_used and options.feature_columns is None:
+    objects = [*filter(_may_hold_objects, others)]
+    if others and not options.label_column:
         yield (
             f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
             "of classes, `feature_columns=` those of features"
         )
+    elif objects:
+        box = BOXES if BOXES in objects else "box"
+        form = "rel_xyxy" if BOXES in objects else "xywh"
+        yield (
+            f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
+            f"`uri_column={options.uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
+            f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
+            "the lists of `label_column=`"
+        )
+
+
+def _may_hold_objects(column: str) -> bool:
+    """Whether the name of a column is one of boxes, points, or objects."""
+    return bool(PLACES.fullmatch(column) or _OBJECTS.fullmatch(column))
 
 
 def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
