@@ -109,6 +109,19 @@ def test_whole_paths_of_another_machine_are_found(tmp_path: Path) -> None:
     assert sorted(records(tmp_path / "d")) == ["1.png", "2.png", "train/3.png"]
 
 
+def test_categories_of_one_name_are_told(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png")
+    write_picture(tmp_path / "1.png")
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    assert not any("one name" in line for line in beam_tfr.plan(table=tmp_path / "t.json").warnings)
+    content["categories"] = [{"id": number, "name": "cat"} for number in (1, 7)]
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    plan = beam_tfr.plan(table=tmp_path / "t.json")
+    (line,) = [line for line in plan.warnings if "one name" in line]
+    assert "t.json" in line
+    assert "'cat' has the ids [1, 7]" in line
+
+
 # Files without objects
 
 

@@ -6,7 +6,7 @@ See https://cocodataset.org/#format-data.
 import collections
 import math
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from beam_tfr.features.boxes import AnnotatedBox
 from beam_tfr.features.cells import BadCell
 from beam_tfr.features.polygons import enclose_polygons
 from beam_tfr.features.run_lengths import enclose_run_lengths
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.tables.image_names import ImageName
 
@@ -112,8 +113,12 @@ class CocoFile(msgspec.Struct):
 _HasId = TypeVar("_HasId", CocoImage, CocoCategory)
 
 
-def read_coco(content: CocoFile) -> Iterator[dict[str, Any]]:
+def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file.
+
+    Args:
+        content: what it has.
+        say: called with what it leaves open.
 
     Raises:
         ValueError: two images or categories have one id, or there are no categories.
@@ -122,6 +127,7 @@ def read_coco(content: CocoFile) -> Iterator[dict[str, Any]]:
     if objects and content.categories is None:
         raise ValueError("Object missing required field `categories`")
     categories = _index_by_id("categories", content.categories or [])
+    _say_repeated_names(categories, say)
     images = _index_by_id("images", content.images)
     annotations = _group_by_image(objects, images)
     for image_id, image in images.items():
@@ -131,6 +137,19 @@ def read_coco(content: CocoFile) -> Iterator[dict[str, Any]]:
     for image_id in annotations:
         problem = f"annotations have the image_id {image_id!r}, which no image has"
         yield {"file": BadCell(problem)}
+
+
+def _say_repeated_names(
+    categories: Mapping[int, CocoCategory], say: Callable[[str], object]
+) -> None:
+    """Says which categories have one name."""
+    ids = collections.defaultdict[str, list[int]](list)
+    for category in categories.values():
+        ids[str(category.name)].append(category.id)
+    repeated = [name for name, members in ids.items() if len(members) > 1]
+    if repeated:
+        texts = join_texts([f"{name!r:.60} has the ids {ids[name]}" for name in repeated])
+        say(f"categories have one name, so they are one class: {texts}")
 
 
 def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[Any, _HasId]:

@@ -66,7 +66,7 @@ _IDENTIFIED = msgspec.json.Decoder(_Identified, strict=False)
 _PICTURES = msgspec.json.Decoder(CreateMlImage, strict=False)
 
 
-def read_json(_: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[_Row]:
+def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[_Row]:
     """Yields the rows of a file of COCO or Create ML.
 
     What cannot be read of an image rejects it, if anything can be read of another one.
@@ -74,6 +74,10 @@ def read_json(_: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator
     Raises:
         ValueError, MsgspecError, RecursionError: it is neither.
     """
+
+    def say_of_file(note: str) -> None:
+        say(f"{path}: {note}")
+
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     data = file.read(size)  # without its size, it would need twice the memory
@@ -83,13 +87,13 @@ def read_json(_: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator
     try:
         content = _decode(data)
     except msgspec.ValidationError as error:
-        return _read_loosely(_without_nan(data), error)
+        return _read_loosely(_without_nan(data), error, say_of_file)
     if isinstance(content, CocoFile):
-        return read_coco(content)
+        return read_coco(content, say_of_file)
     missing = [picture.find_missing() for picture in content]
     if missing and all(missing):
         problem = f"Object missing required field `{missing[0]}` - at `$[0]`"
-        return _read_loosely(data, msgspec.ValidationError(problem))
+        return _read_loosely(data, msgspec.ValidationError(problem), say_of_file)
     places = (f"$[{number}]" for number in range(len(content)))
     return map(read_create_ml, content, places)
 
@@ -125,7 +129,9 @@ def _without_nan(data: bytes) -> bytes:
     return b"".join([*pieces, data[begin:]])
 
 
-def _read_loosely(data: bytes, error: msgspec.ValidationError) -> Iterator[_Row]:
+def _read_loosely(
+    data: bytes, error: msgspec.ValidationError, say: Callable[[str], object]
+) -> Iterator[_Row]:
     """Yields the rows of a file that has an error.
 
     Raises:
@@ -140,11 +146,13 @@ def _read_loosely(data: bytes, error: msgspec.ValidationError) -> Iterator[_Row]
     if kind:
         raise ValueError(kind)
     if isinstance(content, _LooseFile):
-        return _read_coco_loosely(content, error)
+        return _read_coco_loosely(content, error, say)
     return _read_pictures_loosely(content or [], error)
 
 
-def _read_coco_loosely(loose: _LooseFile, error: msgspec.ValidationError) -> Iterator[_Row]:
+def _read_coco_loosely(
+    loose: _LooseFile, error: msgspec.ValidationError, say: Callable[[str], object]
+) -> Iterator[_Row]:
     images, bad_images = _decode_members("$.images", loose.images, _IMAGES)
     annotations, bad = _decode_members("$.annotations", loose.annotations or [], _ANNOTATIONS)
     strays = [member.problem for member in bad_images]
@@ -161,7 +169,7 @@ def _read_coco_loosely(loose: _LooseFile, error: msgspec.ValidationError) -> Ite
     rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
     lost = {image.id for image in rest if image is not None}  # rejects already
     known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
-    yield from read_coco(CocoFile(images, loose.categories, known))
+    yield from read_coco(CocoFile(images, loose.categories, known), say)
     for problem in strays:
         yield {"file": BadCell(problem)}
 
