@@ -1,16 +1,21 @@
 """Opens the patterns or tables of a conversion before the pipeline starts."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.features.palettes import Palette, describe_palettes
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, find_records, list_parts, suggest_dataset
 from beam_tfr.inputs.patterns import (
@@ -25,22 +30,25 @@ from beam_tfr.inputs.patterns import (
     order_patterns,
     read_input_list,
 )
-from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError, RejectError, UsageError
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.rows import Tables, file_of
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
+MOST_MASKS = 100  # whose palettes are compared
+_MASK_BYTES = 64 << 20  # of such a mask
 MOST_RECORDS = 10  # files that are looked into
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 # Archives that are compressed as a whole, and TFRecords, which are tables.
@@ -231,24 +239,72 @@ def early_warnings(source: Input) -> Iterator[str]:
         UsageError: one cannot be listed.
     """
     yield from source.notes
+    yield from palette_warnings(source)
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary reports missed images
     exclude = compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude)
-    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
-    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
-    listed = itertools.chain.from_iterable(batches)
-    paths = []
-    for entry in itertools.islice(listed, MOST_LOOKED_AT):
-        if isinstance(entry, storage.Entry):
-            paths.append(entry.path)
+    paths = [*itertools.islice(_list_first(source, skipped), MOST_LOOKED_AT)]
     _refuse_records(source.plan.options["encoding"], paths)
     keys = [path.removeprefix(source.root) for path in paths]
     missed = describe_missed(skipped.kinds, source.root)
     ambiguity = source.layout.describe_ambiguity(keys)
     yield from filter(None, [missed, ambiguity])
+
+
+def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:
+    """Yields the paths of the first files that the patterns of an input match.
+
+    Args:
+        source: the input.
+        skipped: counts those that they miss.
+    """
+    exclude = compile_exclusion(source.exclude, source.root)
+    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
+    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
+    for entry in itertools.chain.from_iterable(batches):
+        if isinstance(entry, storage.Entry):
+            yield entry.path
+
+
+def palette_warnings(source: Input) -> Iterator[str]:
+    """Yields whether the palettes of the first masks differ where their indices are stored."""
+    features = FeaturesDict.from_options(source.plan.options)
+    for mask in features.companions:
+        if not mask.marks_places or mask.handling.colors:
+            continue
+        refs = itertools.islice(_find_first_refs(source), MOST_MASKS)
+        files = [file_of(ref, root=source.root, companion=mask) for ref in refs]
+        with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
+            palettes = [*filter(None, pool.map(_read_palette, files))]
+        difference = describe_palettes(sorted(palettes, key=attrgetter("name")))
+        if difference:
+            yield difference
+
+
+def _find_first_refs(source: Input) -> Iterator[ImageRef]:
+    """Yields references to the first images of an input, until one cannot be read."""
+    if isinstance(source.origin, Tables):
+        with contextlib.suppress(OSError, DataError):
+            for file in source.origin.files:
+                refs = source.origin.read(file)
+                yield from (ref for ref in refs if not ref.reason)
+    elif isinstance(source.origin, Labeler):
+        with contextlib.suppress(OSError):
+            for path in _list_first(source, UNCOUNTED):
+                yield ImageRef(path.removeprefix(source.root), 0, 0, NO_SPLIT)
+
+
+def _read_palette(file: storage.Entry) -> Palette | None:
+    """The palette of a mask; None if it has none, is in an archive, or cannot be read."""
+    if file.place:
+        return None
+    with contextlib.suppress(OSError, RejectError, ValueError):
+        data = storage.read_bytes(file.path, max_bytes=_MASK_BYTES)
+        return Palette.read(posixpath.basename(file.path), data)
+    return None
 
 
 def _refuse_records(encoding: str, paths: Iterable[str]) -> None:

@@ -25,11 +25,13 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.feature_names import FILENAME, MASK
 from beam_tfr.schema.items import Image
+from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
@@ -670,3 +672,50 @@ def test_contact_sheets_tint_masks(folder: Path) -> None:
         record.values.pop(MASK)
     bare = np.asarray(contact_sheet(inspected.records))
     assert with_masks.shape != bare.shape
+
+
+RED = (255, 0, 0)
+GREEN = (0, 255, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "agree"),
+    [
+        (((0, 0, 0), RED), ((0, 0, 0), RED, GREEN), True),  # one is the beginning of the other
+        (((0, 0, 0), RED, GREEN), ((0, 0, 0), GREEN, RED), False),
+        (((0, 0, 0), RED), ((0, 0, 0), GREEN), False),
+    ],
+)
+@pytest.mark.parametrize("handling", ["", "[#000000=0,#ff0000=1,#00ff00=2]"])
+@pytest.mark.parametrize("given", ["input", "table"])
+def test_palettes_that_differ_are_told(
+    first: tuple[tuple[int, ...], ...],
+    second: tuple[tuple[int, ...], ...],
+    agree: bool,
+    handling: str,
+    given: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "masks").mkdir()
+    for name, palette in (("a", first), ("b", second)):
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "images" / f"{name}.png")
+        mask = PIL.Image.new("P", (9, 9))
+        mask.putpalette([sample for color in palette for sample in color])
+        for index in range(len(palette)):
+            mask.putpixel((index, 0), index)
+        mask.save(tmp_path / "masks" / f"{name}.png")
+    rows = [{"image": f"images/{name}.png", "of": f"masks/{name}.png"} for name in "ab"]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options: dict[str, Any] = {
+        "input": tmp_path / "images",
+        "layout": "*",
+        "pair": f"mask=../masks/{{stem}}.png{handling}",
+    }
+    if given == "table":
+        options = {"table": tmp_path / "t.jsonl", "uri_column": "image"}
+        options["feature_columns"] = {"of": f"mask{handling}"}
+    source = open_source(from_values({**options, "output": tmp_path / "d"}, ConvertOptions))
+    notes = [note for note in early_warnings(source) if "[#ff0000=1]" in note]
+    assert len(notes) == (0 if agree or handling else 1)
+    assert all("a.png" in note and "b.png" in note for note in notes)

@@ -46,7 +46,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.plan import Plan
-from beam_tfr.sources import Input
+from beam_tfr.sources import Input, palette_warnings
 from beam_tfr.tables.rows import Tables
 
 MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
@@ -236,6 +236,7 @@ def _find_warnings(
 ) -> Iterator[str]:
     """Yields problems that are cheap to fix now."""
     yield from source.notes
+    yield from palette_warnings(source)
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     keys = {ref.key for ref in survey.sample_refs()}
