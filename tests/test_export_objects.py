@@ -113,6 +113,13 @@ def test_an_export_converts_to_the_same_objects(tmp_path: Path, form: str, table
     assert_same_objects(dataset, tmp_path / "again")
 
 
+@pytest.mark.parametrize("split", ["val", "valid", "dev"])
+def test_an_export_to_yolo_keeps_the_names_of_splits(tmp_path: Path, split: str) -> None:
+    export(write_dataset(tmp_path, splits=("train", split)), tmp_path / "yolo", "yolo")
+    convert(tmp_path / "yolo/data.yaml", tmp_path / "again")
+    assert objects_of(tmp_path / "again").keys() == {"train", split}
+
+
 def test_files_of_yolo(tmp_path: Path) -> None:
     export(write_dataset(tmp_path, splits=("train", "valid")), tmp_path / "out", "yolo")
     described = yaml.safe_load((tmp_path / "out/data.yaml").read_text())

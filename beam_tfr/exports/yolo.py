@@ -26,17 +26,8 @@ from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.polygons import clip_polygon, join_polygons
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_LABEL
-from beam_tfr.schema.yolo import label_path
+from beam_tfr.schema.yolo import KEYS, label_path
 
-# Split -> the key that names its images.
-_KEYS = {
-    "train": "train",
-    "validation": "val",
-    "valid": "val",
-    "val": "val",
-    "dev": "val",
-    "test": "test",
-}
 _KEYPOINT_SIZE = 3  # x, y, visibility
 
 
@@ -48,9 +39,9 @@ def check_splits(splits: Collection[str]) -> None:
     """
     split_of = dict[str, str]()  # key -> split
     for split in splits:
-        key = _KEYS.get(split)
+        key = KEYS.get(split)
         if key is None:
-            names = ", ".join(_KEYS)
+            names = ", ".join(KEYS)
             raise UsageError(
                 f"has no place for the split {split}, only for {names}: choose others with "
                 "`split=`",
@@ -176,7 +167,7 @@ def complete_yolo(dataset: Manifest, output: str, counts: Mapping[str, int]) -> 
         DataError: see `read_checked_parts`.
     """
     keypoints = max(read_checked_parts(output, counts))
-    lines = [f"{_KEYS[split]}: images/{split}\n" for split in group_parts(counts)]
+    lines = [f"{KEYS[split]}: images/{split}\n" for split in group_parts(counts)]
     classes = dataset.class_names if OBJECT_LABEL in dataset.features else ("object",)
     lines.append(f"names: {json.dumps(classes, ensure_ascii=False)}\n")
     if keypoints:

@@ -4,8 +4,30 @@ See https://docs.ultralytics.com/datasets/detect.
 """
 
 import os
+from collections.abc import Iterable, Mapping
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}  # key of data.yaml -> split
+# Split of a dataset -> the key of data.yaml that names its images.
+KEYS = {
+    "train": "train",
+    "validation": "val",
+    "valid": "val",
+    "val": "val",
+    "dev": "val",
+    "test": "test",
+}
+
+
+def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
+    """The split of each key of a `data.yaml`, given those of the export of ours that it is.
+
+    They are the usual ones where the export has none.
+    """
+    splits = dict(SPLITS)
+    for split in exported:
+        if split in KEYS:
+            splits[KEYS[split]] = split
+    return splits
 
 
 def label_path(image: str) -> str:

@@ -14,7 +14,7 @@ import yaml
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
-from beam_tfr.schema.yolo import SPLITS
+from beam_tfr.schema.yolo import SPLITS, name_splits
 from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.yolo_files import LabelFile, read_label_files, require_labels
 from beam_tfr.tables.annotations.yolo_images import YoloPlaces, find_images
@@ -27,6 +27,7 @@ from beam_tfr.tables.annotations.yolo_lines import (
     read_numbers,
     read_shape,
 )
+from beam_tfr.tables.export_splits import read_export_splits
 
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
 _MOST_CLASSES = 1_000_000
@@ -111,14 +112,17 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
 
     data = _parse(read_text(file))
     names = data.class_names(say_of_file)
-    base, images = find_images(data.places(posixpath.dirname(path)), say_of_file)
+    folder = posixpath.dirname(path)
+    base, images = find_images(data.places(folder), say_of_file)
+    splits = name_splits(read_export_splits(folder))
     files = require_labels(read_label_files(images), base)
     first = list(itertools.islice(files, _SAMPLE_FILES))
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):
         say_of_file(note)
     for label_file in itertools.chain(first, files):
-        yield _read_row(label_file, base, names, form, data.kpt_shape)
+        row = _read_row(label_file, base, names, form, data.kpt_shape)
+        yield row | {"split": splits[label_file.image.key]}
 
 
 def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]:
@@ -167,7 +171,6 @@ def _read_row(
     row: dict[str, Any] = {
         "file": image,
         "image/source_id": posixpath.relpath(image, base) if is_below else image,
-        "split": SPLITS[file.image.key],
     }
     if file.problem:
         problem = BadCell(f"{file.path}: {file.problem}")
