@@ -11,6 +11,7 @@ box_from_1   1 less on the left and at the top
 
 import codecs
 import itertools
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,6 +166,9 @@ def _read_box(obj: ElementTree.Element) -> _Box:
             return _Box.same(BadCell(f"its {side} is {text!r:.60}, which is no number"))
         sides.append(number)
     left, top, right, bottom = sides
+    begins_at_0 = min(left, top) < 1
+    if begins_at_0 and (right <= left or bottom <= top):
+        return _Box(from_0=sides, from_1=BadCell(f"its bndbox {sides} has no area"))
     return _Box(from_0=sides, from_1=[left - 1, top - 1, right, bottom])
 
 
@@ -178,10 +182,12 @@ def _read_without_bndbox(obj: ElementTree.Element) -> list[float] | BadCell:
 
 
 def _parse_number(text: str) -> float | None:
+    """The number that a text is; None for any other, such as NaN."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
