@@ -278,6 +278,28 @@ def test_images_in_folders_of_splits_are_said(
         assert text in warning
 
 
+@pytest.mark.parametrize(
+    ("names", "is_said"),
+    [
+        (["labelsTrain.csv", "labelsTest.csv"], True),
+        (["trainlabels.csv", "vallabels.csv"], True),
+        (["y_tr.csv", "y_te.csv"], True),
+        (["labelsTr/a.csv", "labelsTs/a.csv"], True),
+        (["latest.csv", "a.csv"], False),
+        (["latest1.csv", "latest2.csv"], False),
+        (["strong.csv", "later.csv"], False),
+    ],
+)
+def test_names_that_seem_to_say_splits(tmp_path: Path, names: list[str], is_said: bool) -> None:
+    for name in names:
+        write_csv(tmp_path / name, f"{Path(name).stem}.png")
+    tables = open_input(table=[str(tmp_path / name) for name in names], **OPTIONS)
+    assert keys_by_split(tables).keys() == {"train"}
+    warnings = [text for text in tables.warnings if "seem to say splits" in text]
+    assert len(warnings) == is_said
+    assert all(name in text for text in warnings for name in names)
+
+
 def test_images_in_one_folder_that_may_be_a_class(tmp_path: Path) -> None:
     write_csv(tmp_path / "a.csv", "cat/1.png", "test/2.png")
     assert not open_input(table=f"{tmp_path}/a.csv", **OPTIONS).warnings

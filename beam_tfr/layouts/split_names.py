@@ -12,6 +12,9 @@ _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
 _BEFORE_NUMBER = re.compile(
     rf"(?<![^\W\d_]){_WORD}[0-9]*(?:\.[^\W_]+)?[-_][0-9]+-of-[0-9]+", re.IGNORECASE
 )
+# What seems to be a split within a word, such as labelsTrain, or a short form: y_tr, imagesTs.
+_WITHIN_WORD = re.compile("train|val|test|dev|holdout", re.IGNORECASE)
+_SHORT = re.compile("(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt][ers]|[Vv]a)(?![a-z])")
 
 
 def is_split_word(text: str) -> bool:
@@ -35,3 +38,12 @@ def splits_of_file(name: str) -> dict[str, str]:
     if numbered:
         return {numbered[1].lower(): numbered[1]}
     return {match[1].lower(): match[0] for match in _IN_NAME.finditer(name)}
+
+
+def seeming_split(name: str) -> str:
+    """The part of a name that seems to say a split, in lower case; empty if there is none.
+
+    It is not certain: labelsTest does, but so does latest.
+    """
+    match = _WITHIN_WORD.search(name) or _SHORT.search(name)
+    return match[0].lower() if match else ""

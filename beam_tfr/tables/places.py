@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.labels import DEFAULT_SPLIT
-from beam_tfr.layouts.split_names import split_of_folder, splits_of_file
+from beam_tfr.layouts.split_names import seeming_split, split_of_folder, splits_of_file
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.base import table_error
@@ -138,6 +138,27 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
     return (
         f"all tables are in {folder}, and their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
         f"puts them into {split}"
+    )
+
+
+def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
+    """The message about names that seem to say splits, such as labelsTrain.csv; may be empty.
+
+    Each table has such a name, and they differ. All rows go to the default split.
+    """
+    if format_of(tables[0]).of_one_image:
+        return ""
+    names = [path[len(folder) :] for path in tables]
+    example_of = dict[str, str]()  # what seems to be a split -> the first table
+    for name in names:
+        example_of.setdefault(seeming_split(name), name)
+    if "" in example_of or len(example_of) < 2:
+        return ""
+    examples = " and ".join([*example_of.values()][:2])
+    return (
+        f"names of tables seem to say splits, such as {examples}, but all rows go to "
+        f"{DEFAULT_SPLIT}: rename them so that the split is a whole word, as in labels_train.csv "
+        f"and labels_test.csv; {OTHER_WAYS}"
     )
 
 

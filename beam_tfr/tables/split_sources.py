@@ -51,7 +51,11 @@ def choose_split_source(
     if tables_of:
         warnings = filter(None, [places.describe_splits(tables_of)])
         return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
-    texts = [places.describe_image_places(images), places.describe_unused_places(tables, folder)]
+    texts = [
+        places.describe_image_places(images),
+        places.describe_unused_places(tables, folder),
+        places.describe_seeming_splits(tables, folder),
+    ]
     return SplitSource(warnings=tuple(filter(None, texts)))
 
 
