@@ -492,9 +492,9 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
         return [values.ParseArrays()]
     if source.encoding in IMAGE_ENCODINGS:
         companions = _features_of(source).companions
-        image_options = dataclasses.replace(
-            options.restricted_to(ImageOptions),
-            encoding=source.encoding,
+        image_options = options.restricted_to(
+            ImageOptions,
+            encoding=source.encoding,  # which columns may have decided
             resize=source.plan.options["resize"],
         )
         return [values.ResizeImages(image_options, companions=companions)]

@@ -388,10 +388,7 @@ def test_a_whole_conversion_its_update_and_its_sources(beam_tfr: Command, tmp_pa
     table = tmp_path / "boxes.csv"
     table.write_text(as_csv(HEADER, ROWS))
     output = tmp_path / "o"
-    run = beam_tfr("convert", "--table", table, "--resize", "none", "--output", output)
-    assert run.code == 2
-    assert "uri_column" in run.err
-    flags = ["--table", table, "--uri_column", "filename"]
+    flags = ["--table", table]
     plan = beam_tfr("plan", *flags, "--resize", "none", "--output", output)
     assert "label_column class" in plan.out + plan.err
     run = beam_tfr("convert", *flags, "--resize", "none", "--output", output, "--json")
@@ -498,3 +495,17 @@ def test_images_that_no_option_names_are_told(
     assert (cure in " ".join(opened(table).warnings)) == is_told
     for options in ({"encoding": "row"}, {"uri_column": "photo", "label_column": "number"}):
         assert cure not in " ".join(opened(table, **options).warnings)
+
+
+@pytest.mark.parametrize(
+    "given", [{"resize": "none"}, {"image_size": 96}, {"quality": 80}, {"max_aspect": 3}]
+)
+def test_options_for_images_wait_for_the_columns(tmp_path: Path, given: Mapping[str, Any]) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(as_csv(HEADER, ROWS))
+    assert contents_of(opened(table, **given)) == EXPECTED
+    table.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="uri_column"):
+        opened(table, **given)
+    with pytest.raises(UsageError):
+        opened(table, encoding="row", **given)

@@ -226,6 +226,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         """Whether the rows of a table become the records."""
         return bool(self.table) and not self.uri_column
 
+    @property
+    def may_become_images(self) -> bool:
+        """Whether rows become the records only since no option says anything else.
+
+        Then columns may show that they are boxes in images: see `tables.box_columns`.
+        """
+        is_chosen = self.key_column or self.feature_columns is not None
+        return self.are_rows and self.has_implied_encoding and not is_chosen
+
     def check_combination(self) -> None:
         super().check_combination()
         has_input = self.input or self.input_list or self.table

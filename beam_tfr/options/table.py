@@ -131,8 +131,27 @@ class Checked:
             self._parse_option(name, about)
         self.complete_options()
         for name, about in self._given_options():
-            self._check_beside_others(name, about)
+            if not (about.images_only and self.may_become_images):
+                self._check_beside_others(name, about)
         self.check_combination()
+
+    @property
+    def may_become_images(self) -> bool:
+        """Whether content that is not read yet decides if there are images.
+
+        Then `check_image_options` is to be called once it is.
+        """
+        return False
+
+    def check_image_options(self) -> None:
+        """Checks that options for images have an effect.
+
+        Raises:
+            UsageError: one has not.
+        """
+        for name, about in self._given_options():
+            if about.images_only:
+                self._check_beside_others(name, about)
 
     def complete_options(self) -> None:
         """Sets the options that follow from others."""
@@ -159,12 +178,13 @@ class Checked:
         default = type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
 
-    def restricted_to(self, kind: type[_Options]) -> _Options:
-        """The options that another class has too.
+    def restricted_to(self, kind: type[_Options], **others: Any) -> _Options:
+        """The options that another class has too, some of them with other values.
 
         What leaves with a job has no paths in it.
         """
-        return kind(**{name: getattr(self, name) for name in options_of(kind)})
+        values = {name: getattr(self, name) for name in options_of(kind)}
+        return kind(**(values | others))
 
     def refuse(self, name: str, reason: str) -> NoReturn:
         """Raises the UsageError for an option, with its value as it is typed."""

@@ -209,8 +209,7 @@ def _may_imply(
     if not format_of(path).may_have_box_rows:
         return False
     if options.are_rows:
-        is_chosen = options.key_column or options.feature_columns is not None
-        return options.has_implied_encoding and not is_chosen and BOX not in columns
+        return options.may_become_images and BOX not in columns
     if options.encoding not in IMAGE_ENCODINGS or options.feature_columns == {}:
         return False
     declared = _find_declared(options)

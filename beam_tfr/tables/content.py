@@ -88,6 +88,7 @@ def imply_columns(
         options = _lower_names(options, columns)
     if options.uri_column != KNOWN:
         options, warnings = imply_boxes(options, files[0], columns)
+        options.check_image_options()
         if options.image_root and not options.uri_column:
             raise UsageError("`image_root=` has no effect without `uri_column=`")
         class_names = read_class_names(files[0], options.label_column)

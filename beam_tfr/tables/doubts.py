@@ -81,9 +81,7 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
 
     Nothing is said if options choose this: the encoding, the keys or the features.
     """
-    options = content.options
-    is_chosen = options.key_column or options.feature_columns is not None
-    if not options.are_rows or not options.has_implied_encoding or is_chosen:
+    if not content.options.may_become_images:
         return
     folder = folder_of(content.files[0])
     for column, column_cells in cells.items():
