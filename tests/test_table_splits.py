@@ -278,6 +278,16 @@ def test_images_in_folders_of_splits_are_said(
         assert text in warning
 
 
+def test_splits_of_a_column_that_differ_by_case(tmp_path: Path) -> None:
+    splits = ["train", "TRAIN", "val", "NaN"]
+    rows = [f"{number}.png,cat,{split}" for number, split in enumerate(splits)]
+    write(tmp_path / "a.csv", "\n".join(["file_name,class,split", *rows, ""]))
+    tables = open_input(table=f"{tmp_path}/a.csv", **OPTIONS)
+    assert keys_by_split(tables).keys() == {*splits}
+    assert "TRAIN, train" in warning_of(tables, "column 'split': splits differ")
+    assert "--na_values" in warning_of(tables, "column 'split': NaN")
+
+
 @pytest.mark.parametrize(
     ("names", "is_said"),
     [

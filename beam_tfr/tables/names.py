@@ -92,7 +92,7 @@ class NameColumn:
         """Whether a cell has no name."""
         if is_missing(cell) or cell != cell:  # NaN, a missing value of pandas
             return True
-        return self.kind is _Kind.POINTED and _means_nothing(cell)
+        return self.kind is _Kind.POINTED and means_nothing(cell)
 
     def warn(self, column: str, cells: Iterable[Any]) -> Iterator[str]:
         """Yields what is not certain about the classes in cells.
@@ -107,7 +107,7 @@ class NameColumn:
                 f"column {column!r}: texts such as {example} are whole numbers, here the class "
                 f"{_shorten_number(example)}; if they are names, `classes=` lists them as written"
             )
-        names = {text for text in texts if _means_nothing(text) and not self.is_missing(text)}
+        names = {text for text in texts if means_nothing(text) and not self.is_missing(text)}
         if names:
             yield (
                 f"column {column!r}: {', '.join(sorted(names))} become classes of these names; if "
@@ -137,7 +137,7 @@ class NameColumn:
 def _read_names(cells: Iterable[Any]) -> Iterator[str]:
     """Yields the names in some cells; nothing of cells that have none."""
     for cell in cells:
-        if is_missing(cell) or _means_nothing(cell):
+        if is_missing(cell) or means_nothing(cell):
             continue
         try:
             yield read_name(cell)
@@ -145,7 +145,7 @@ def _read_names(cells: Iterable[Any]) -> Iterator[str]:
             continue
 
 
-def _means_nothing(cell: Any) -> bool:
+def means_nothing(cell: Any) -> bool:
     """Whether a cell is a text such as nan, which programs write for a missing value."""
     return isinstance(cell, str) and cell.lower() in _NO_VALUES
 

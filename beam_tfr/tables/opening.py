@@ -37,6 +37,7 @@ from beam_tfr.tables.joining import (
 from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.roles import split_labels
 from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.split_columns import warn_of_splits
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 
 
@@ -96,6 +97,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *sample.warn(options.label_column),
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
+            *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),

@@ -1,8 +1,9 @@
 """The column that says the split of each row, where no option names it."""
 
+import collections
 import dataclasses
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from beam_tfr.layouts.parsing import is_split_name
@@ -12,7 +13,7 @@ from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.export_splits import read_export_splits
-from beam_tfr.tables.names import read_single_name
+from beam_tfr.tables.names import means_nothing, read_single_name
 from beam_tfr.tables.paths import folder_of
 
 _SPLIT = "split"
@@ -66,6 +67,31 @@ def imply_split_column(content: TableContent, column: str, cells: Iterable[Any])
         f"the first rows; `split_column={column}` takes it"
     )
     return content._replace(warnings=(*content.warnings, warning))
+
+
+def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
+    """Yields lines about splits of a column that hardly are meant as they are written.
+
+    Args:
+        column: its name.
+        cells: its cells in the first rows.
+    """
+    splits = sorted({_read_split(cell) for cell in cells} - {""})
+    spellings = collections.defaultdict[str, list[str]](list)
+    for split in splits:
+        spellings[split.lower()].append(split)
+    repeated = [", ".join(names) for names in spellings.values() if len(names) > 1]
+    if repeated:
+        yield (
+            f"column {column!r}: splits differ by case only, such as {repeated[0]}, and each is "
+            "a split of its own; write them in one way if they are one"
+        )
+    missing = [*filter(means_nothing, splits)]
+    if missing:
+        yield (
+            f"column {column!r}: {', '.join(missing)} become splits of these names; if they mean "
+            "that there is no split, give `na_values=`, which rejects their rows"
+        )
 
 
 def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
