@@ -16,6 +16,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.palettes import Palette, describe_palettes
+from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, find_records, list_parts, suggest_dataset
 from beam_tfr.inputs.patterns import (
@@ -251,7 +252,8 @@ def early_warnings(source: Input) -> Iterator[str]:
     keys = [path.removeprefix(source.root) for path in paths]
     missed = describe_missed(skipped.kinds, source.root)
     ambiguity = source.layout.describe_ambiguity(keys)
-    yield from filter(None, [missed, ambiguity])
+    annotations = describe_annotations(skipped.annotations)
+    yield from filter(None, [missed, ambiguity, annotations])
 
 
 def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:

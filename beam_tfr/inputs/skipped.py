@@ -9,6 +9,7 @@ import shlex
 import threading
 from collections.abc import Mapping, Sequence
 
+from beam_tfr.inputs.annotation_files import MOST_LOOKED_INTO, annotation_extension
 from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
@@ -28,11 +29,13 @@ class SkippedFiles:
 
     Attributes:
         kinds: kind of name, such as ".txt" -> files.
+        annotations: extension -> the first files in folders that may hold annotations.
     """
 
     def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str]) -> None:
         wild = sorted(filter(is_wild, patterns))
         self.kinds = collections.Counter[str]()
+        self.annotations = collections.defaultdict[str, list[str]](list)
         self._lock = threading.Lock()
         self._paths = {*patterns}
         self._matched = [exclude, *map(compile_pattern, wild)]
@@ -46,6 +49,7 @@ class SkippedFiles:
             return
         if pattern.endswith("/"):
             name = path.removeprefix(pattern)
+            self._note_annotations(path)
         else:
             name = path.rpartition("/")[2]
             folder = split_pattern(pattern)[0]
@@ -54,6 +58,15 @@ class SkippedFiles:
         if path in self._paths or any(regex.fullmatch(path) for regex in self._matched):
             return
         self.add_kind(name)
+
+    def _note_annotations(self, path: str) -> None:
+        """Notes a file that may hold annotations, if it is one of the first."""
+        extension = annotation_extension(path)
+        if not extension or path in self._paths:
+            return
+        with self._lock:
+            if len(self.annotations[extension]) < MOST_LOOKED_INTO:
+                self.annotations[extension].append(path)
 
     def _is_first(self, pattern: str, path: str) -> bool:
         """Whether a pattern is the first that could have meant a file, which counts it."""

@@ -14,6 +14,7 @@ from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.split_notes import describe_classes, describe_overlap, find_overlaps
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.features.box_counts import dropped_share
+from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
@@ -162,6 +163,7 @@ def _list_input(
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
     listing = survey_listing(refs, survey, known_files, progress)
     listing.skipped = skipped.kinds
+    listing.annotations = skipped.annotations
     listing.num_removed = removed_images.number
     if not options.layout:
         check_split_folders(survey.folders, options.splits)
@@ -244,6 +246,7 @@ def _find_warnings(
     deep_folders = find_deep_folders(survey.folders, source.layout)
     warnings = (
         describe_missed(listing.skipped, source.root),
+        describe_annotations(listing.annotations),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
         describe_mask_folders(class_names),

@@ -48,6 +48,7 @@ class Listing:
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
+        annotations: those among them that may hold annotations; see `SkippedFiles`.
         num_known: number of references that `hash_known_files` has.
         num_removed: number of images that earlier removals keep out, which are not listed.
     """
@@ -56,6 +57,7 @@ class Listing:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     num_known: int = 0
     num_removed: int = 0
 
