@@ -21,6 +21,9 @@ from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
 
 LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
+_POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
+_COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
+_WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
 _FIRST_CELLS = 20  # of a column, all of which name images
 # Names of columns with coordinates.
 PLACES = re.compile(
@@ -123,10 +126,10 @@ def warn_of_texts(
             continue
         texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
         others = sorted(text for text in texts if not NUMBER.fullmatch(text))
-        if others and all(map(DECIMAL_COMMA.fullmatch, others)):
+        if others and all(map(_WITH_COMMA.fullmatch, others)):
             yield (
                 f"column {feature.name!r} has numbers with commas, such as {others[0]:.30}, and is "
-                "stored as text; write numbers with a decimal point"
+                "stored as text; write numbers with a decimal point, and no mark for thousands"
             )
         elif others and 2 * len(others) <= len(texts):
             shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
