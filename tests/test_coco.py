@@ -122,6 +122,20 @@ def test_categories_of_one_name_are_told(tmp_path: Path) -> None:
     assert "'cat' has the ids [1, 7]" in line
 
 
+def test_images_that_no_file_lists_are_told(tmp_path: Path) -> None:
+    for number in range(1, 4):
+        write_picture(tmp_path / f"images/{number}.png", number)
+        content = coco(f"{number}.png")
+        (tmp_path / f"{number}.json").write_text(json.dumps(content))
+    options = {"image_root": tmp_path / "images"}
+    plan = beam_tfr.plan(table=tmp_path / "1.json", **options)
+    (line,) = [line for line in plan.warnings if "left out" in line]
+    assert line.startswith("2 images ")
+    assert f"{tmp_path}/images/2.png" in line
+    plan = beam_tfr.plan(table=tmp_path / "*.json", **options)
+    assert not any("left out" in line for line in plan.warnings)
+
+
 # Files without objects
 
 

@@ -123,10 +123,21 @@ def guess_image_root(
     return roots[0] if len(roots) == 1 else ""
 
 
-def list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
+def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
     """The folders that may hold the files of a table, by its place; see `find_image_folders`."""
     named_alike = _list_named_alike(table, folder=folder, base=base)
     return [*named_alike, *_list_siblings(table, folder=folder, base=base)]
+
+
+def choose_base(
+    table: str, *, folder: str, base: str, image_folders: frozenset[ImageFolder]
+) -> str:
+    """The folder that relative paths in a table start from; see `find_image_folders`."""
+    if image_folders:
+        for image_folder in _list_candidates(table, folder=folder, base=base):
+            if image_folder in image_folders:
+                return image_folder.path
+    return base or folder_of(table)
 
 
 def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder]:

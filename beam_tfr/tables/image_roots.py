@@ -1,12 +1,14 @@
 """The folders from which the paths of images in tables start."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.inputs.skipped import UNCOUNTED
+from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import (
     DamagedTableError,
     RowReader,
@@ -17,6 +19,7 @@ from beam_tfr.tables.content import (
 from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_folders import (
     ImageFolder,
+    choose_base,
     describe_image_folders,
     describe_image_root,
     find_image_folders,
@@ -24,7 +27,7 @@ from beam_tfr.tables.image_folders import (
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
-from beam_tfr.tables.unlabelled import describe_unlabelled
+from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
 
 class ImageRoots(NamedTuple):
@@ -67,10 +70,12 @@ def find_image_roots(content: TableContent, uris: Sequence[Any], read: RowReader
     root = base or (_common_root(folder, uris) if uris else folder)
     image_folders = _find_image_folders(content, folder, base, read)
     texts = [describe_image_root(guessed, folder), describe_image_folders(image_folders)]
+    choose = functools.partial(choose_base, folder=folder, base=base, image_folders=image_folders)
     warnings = (
         *filter(None, texts),
         *_warn_of_names(uris, base or folder),
         *_warn_of_unlabelled(content, uris, base),
+        *_warn_of_unlisted(content, read, choose),
     )
     return ImageRoots(folder, base, root, image_folders, warnings)
 
@@ -184,3 +189,13 @@ def _warn_of_unlabelled(content: TableContent, names: Sequence[Any], base: str) 
     is_dataset = content.read_rows is not None
     if not is_dataset and format_of(content.files[0]).of_one_image:
         yield from filter(None, [describe_unlabelled(content.files, names, base)])
+
+
+def _warn_of_unlisted(
+    content: TableContent, read: RowReader, choose: Callable[[str], str]
+) -> Iterator[str]:
+    """Warns of images that files of COCO or Create ML do not list."""
+    uri_column = content.options.uri_column
+    if uri_column and table_suffix(content.files[0]) == ".json" and not content.read_rows:
+        read_uris = _uri_reader(uri_column, read)
+        yield from filter(None, [describe_unlisted(content.files, read_uris, choose)])

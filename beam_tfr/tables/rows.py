@@ -23,10 +23,10 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
 from beam_tfr.tables.annotations import RepeatedImage, describe_repeat
 from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
-from beam_tfr.tables.image_folders import ImageFolder, list_candidates
+from beam_tfr.tables.image_folders import ImageFolder, choose_base
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.names import NameColumn
-from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.paths import resolve_path
 from beam_tfr.tables.roles import Role, TableRow
 
 
@@ -165,11 +165,9 @@ class Tables:
 
     def _base_of(self, path: str) -> str:
         """The folder that relative paths in a table start from."""
-        if self.image_folders:
-            for image_folder in list_candidates(path, folder=self.folder, base=self.base):
-                if image_folder in self.image_folders:
-                    return image_folder.path
-        return self.base or folder_of(path)
+        return choose_base(
+            path, folder=self.folder, base=self.base, image_folders=self.image_folders
+        )
 
     def _reference(self, row: TableRow) -> ImageRef:
         ref = _first_ref(row.name, row.number)
