@@ -509,3 +509,13 @@ def test_options_for_images_wait_for_the_columns(tmp_path: Path, given: Mapping[
         opened(table, **given)
     with pytest.raises(UsageError):
         opened(table, encoding="row", **given)
+
+
+@pytest.mark.parametrize("text", ["NA", "n/a", "-", "?"])
+def test_a_missing_side_names_what_cures_it(tmp_path: Path, text: str) -> None:
+    table = tmp_path / "t.csv"
+    background = ("c.jpg", "40", "30", *[text] * 5)
+    table.write_text(as_csv(HEADER, [*ROWS[:3], background]))
+    detail = references(opened(table))["c.jpg"].detail
+    assert f"`na_values={text}`" in detail
+    assert contents_of(opened(table, na_values=(text,)))["c.jpg"] == ((), [])

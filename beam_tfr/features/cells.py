@@ -20,6 +20,8 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
+# What programs write for a missing value.
+_MISSING_WORD = re.compile(r"n/?a|#n/a|null|nil|none|missing|unknown|[-?.]{1,3}", re.IGNORECASE)
 AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
 
@@ -130,7 +132,7 @@ def to_integer(cell: Any) -> int:
     """
     value = _integer_in(cell)
     if value is None:
-        raise ValueError(f"{cell!r:.60} is not a whole number")
+        raise ValueError(f"{cell!r:.60} is not a whole number{_cure_missing(cell)}")
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{cell!r:.60} does not fit into 64 bits")
     return value
@@ -158,7 +160,7 @@ def to_float(cell: Any) -> float:
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
         raise ValueError(f"{cell!r:.60} is no number")
     if isinstance(cell, str) and not NUMBER.fullmatch(cell.strip()):
-        raise ValueError(f"{cell!r:.60} is no number")
+        raise ValueError(f"{cell!r:.60} is no number{_cure_missing(cell)}")
     try:
         value = float(cell)
     except OverflowError:
@@ -170,6 +172,13 @@ def to_float(cell: Any) -> float:
 
 def _means_infinity(cell: int | float | str, value: float) -> bool:
     return math.isinf(value) and "inf" in str(cell).lower()
+
+
+def _cure_missing(cell: Any) -> str:
+    """What to do about a cell that is no number but looks like a missing value; else empty."""
+    if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
+        return ""
+    return f"; `na_values={cell}` takes such cells for empty ones"
 
 
 def to_finite(cell: Any) -> float:
