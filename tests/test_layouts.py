@@ -43,6 +43,10 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["train/cat/1", "test/cat/1"], "{split}/{label}/*"),
         (["all/Train/cat/1", "all/VAL/cat/1", "all/VAL/cat/2"], "{split}/{label}/*"),
         (["train/images/cat/1", "holdout/images/cat/1"], "{split}/*/{label}/*"),
+        (["train/cat/images/1", "test/dog/images/1"], "{split}/{label}/**"),
+        (["train/old/cat/imgs/1", "test/new/dog/imgs/1"], "{split}/*/{label}/**"),
+        (["train/images/1", "test/images/1"], "{split}/**"),
+        (["train/cat/images/1", "test/dog/photos/1"], "{split}/*/{label}/*"),  # classes
         (["train2017/cat/1", "val2017/cat/1"], "{split}/{label}/*"),
         (["training_set/cat/1", "Test-Set/cat/1"], "{split}/{label}/*"),
         (["train/1", "test/1"], "{split}/*"),

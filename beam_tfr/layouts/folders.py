@@ -123,6 +123,12 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
 
 def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     """The layout that reads splits from this level above the files."""
+    last_names = {folder.rpartition("/")[2] for folder in folders}
+    if level and len(last_names) == 1 and _IMAGES.fullmatch(min(last_names)):
+        if level == 1:
+            return "{split}/**"  # test/images/1.jpg
+        between = "*/" * (level - 2)
+        return f"{{split}}/{between}{{label}}/**"  # test/cat/images/1.jpg
     if level:
         between = "*/" * (level - 1)
         return f"{{split}}/{between}{DEFAULT_LAYOUT}"
