@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import beam_tfr
 from beam_tfr import Records, cli
 from beam_tfr.features.companions import Companion, PlacedCompanion
+from beam_tfr.features.mask_counts import describe_masks, mask_statistics
 from beam_tfr.features.registry import parse_column
 from beam_tfr.images import convert_image
 from beam_tfr.images.mapping import RecordPixels
@@ -31,6 +32,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.feature_names import FILENAME, MASK
 from beam_tfr.schema.items import Image
+from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
@@ -672,6 +674,27 @@ def test_contact_sheets_tint_masks(folder: Path) -> None:
         record.values.pop(MASK)
     bare = np.asarray(contact_sheet(inspected.records))
     assert with_masks.shape != bare.shape
+
+
+@pytest.mark.parametrize(
+    ("others", "median", "smoothed"),
+    [
+        (range(6, 255, 6), 12, True),  # between 0 and 255
+        (range(1, 254), 20, True),
+        (range(1, 14), 12, False),  # small objects of many classes
+        (range(6, 255, 6), 2, False),  # rare classes with odd numbers
+    ],
+)
+def test_masks_that_are_all_smoothed_are_told(others: range, median: int, smoothed: bool) -> None:
+    pixels = {0: 10**6, 255: 10**5, **dict.fromkeys(others, 50)}
+    counts = Counts(
+        mask_pixels=pixels,
+        mask_images=dict.fromkeys(pixels, 9),
+        mask_numbers={median: 9},
+        mask_examples={median: "a.png"},
+    )
+    sentences = "\n".join(describe_masks(mask_statistics(counts)))
+    assert ("smoothed" in sentences) == smoothed
 
 
 RED = (255, 0, 0)

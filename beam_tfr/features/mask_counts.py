@@ -18,6 +18,8 @@ _SHOWN_VALUES = 10
 _ODD_NUMBER = 8
 _ODD_TIMES = 4
 _SMOOTH_NUMBER = 64  # values of most masks, if all look smoothed
+_MAIN_SHARE = 0.95  # of the pixels have the main values; between them are those of smoothing
+_IGNORE = 255  # the usual value for "ignore", whatever the numbers of classes are
 
 
 def count_masks(stored: Stored) -> Counts:
@@ -83,11 +85,31 @@ def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
         parts.append(f"{len(values) - len(shown)} more")
     noun = "value" if len(values) == 1 else "values"
     yield f"{len(values)} {noun}, margins included: {', '.join(parts)}"
-    yield from _describe_odd(statistics["per_image"])
+    yield from _describe_odd(statistics["per_image"], _count_main(values))
 
 
-def _describe_odd(per_image: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence about a mask of far more values than most, if there is one."""
+def _count_main(values: Mapping[str, Any]) -> int:
+    """How many main values masks have if the others may be smoothed from them; 0 if not.
+
+    The others are many, are scattered, which numbers of classes are not, and cover few pixels.
+    """
+    numbers = {int(name) for name in values if name != _MORE}
+    highest = max(numbers - {_IGNORE}, default=0)
+    if len(values) < _SMOOTH_NUMBER and highest < 2 * len(values):
+        return 0
+    pixels = sorted((value["pixels"] for value in values.values()), reverse=True)
+    least = _MAIN_SHARE * sum(pixels)
+    covered = itertools.accumulate(pixels)
+    return next((count for count, sums in enumerate(covered, start=1) if sums >= least), 0)
+
+
+def _describe_odd(per_image: Mapping[str, Any], main_values: int) -> Iterator[str]:
+    """Yields a sentence about masks that look smoothed, if some do.
+
+    Args:
+        per_image: how many values a mask has.
+        main_values: result of `_count_main`.
+    """
     most = per_image["max"]
     median = per_image["median"]
     example = per_image["example"]
@@ -95,6 +117,12 @@ def _describe_odd(per_image: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"most masks have {median} values and more, such as that of {example} {most} values: "
             "smoothed by a resize, or stored as JPEG before?"
+        )
+    elif main_values and median >= max(_ODD_NUMBER, _ODD_TIMES * main_values):
+        yield (
+            f"most masks have {median} values and more, such as that of {example} {most}, but "
+            f"{_MAIN_SHARE:.0%} of the pixels have only {main_values} of them: smoothed by a "
+            "resize, or stored as JPEG before?"
         )
     elif most >= max(_ODD_NUMBER, _ODD_TIMES * median):
         yield (
