@@ -109,6 +109,8 @@ def _names_image(cell: str, folder: str, finder: ImageFinder) -> bool:
         return False
     if has_image_name(cell):
         return True
+    if storage.is_remote(folder):  # which would take long to list
+        return False
     with contextlib.suppress(ValueError):  # of a text that is no path
         path = finder.find(cell, folder)
         return has_image_name(path) and os.path.exists(path)
