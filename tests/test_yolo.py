@@ -382,6 +382,23 @@ def test_images_without_a_label_file_are_counted_and_said(tmp_path: Path) -> Non
     assert f"{tmp_path}/in/labels/train/2.txt" in note
 
 
+@pytest.mark.parametrize("name", ["b.TXT", "b.Txt", "B.txt", "b.png.txt"])
+def test_label_files_of_another_spelling_are_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "labels").mkdir()
+    for number, stem in enumerate("abc"):
+        write_picture(tmp_path / "images" / f"{stem}.png", number)
+    (tmp_path / "labels" / "a.txt").write_text("0 .5 .5 .2 .2\n")
+    (tmp_path / "labels" / "other.txt").write_text("")
+    (tmp_path / "data.yaml").write_text("train: images\nnames: [cat]\n")
+    _, notes = read(tmp_path / "data.yaml")
+    assert not any("rename" in note for note in notes)
+    (tmp_path / "labels" / name).write_text("0 .5 .5 .2 .2\n")
+    _, notes = read(tmp_path / "data.yaml")
+    (note,) = [note for note in notes if "no label file" in note]
+    assert str(tmp_path / "labels" / name) in note
+
+
 def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:
     for number, yaml in enumerate(
         ["train: images/train\nval: ./images/train/\n", "train: a.txt\ntest: images/train\n"]

@@ -16,7 +16,12 @@ from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.schema.yolo import SPLITS, name_splits
 from beam_tfr.tables.annotations.text import read_text
-from beam_tfr.tables.annotations.yolo_files import LabelFile, read_label_files, require_labels
+from beam_tfr.tables.annotations.yolo_files import (
+    LabelFile,
+    find_respelled,
+    read_label_files,
+    require_labels,
+)
 from beam_tfr.tables.annotations.yolo_images import YoloPlaces, find_images
 from beam_tfr.tables.annotations.yolo_lines import (
     KeypointShape,
@@ -131,9 +136,11 @@ def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]
         yield f"its label files have {form.describe()}, which is left out{form.cure}"
     missing = [file for file in files if not file.is_there]
     if missing:
+        respelled = find_respelled(missing)
+        cure = f"; {respelled} is there: rename it, and all others" if respelled else ""
         yield (
             f"{len(missing)} of the first {len(files)} images have no label file, such as "
-            f"{missing[0].path}: they count as images without objects"
+            f"{missing[0].path}: they count as images without objects{cure}"
         )
 
 

@@ -1,5 +1,6 @@
 """Label files of YOLO: where the one of each image is, and its text."""
 
+import collections
 import contextlib
 import itertools
 import posixpath
@@ -115,6 +116,26 @@ def _describe_missing(file: LabelFile, base: str) -> str:
         "if the images show no objects, give one of them an empty label file; to convert other "
         f"splits only, remove {key} from the file"
     )
+
+
+def find_respelled(missing: Sequence[LabelFile]) -> str:
+    """A file that may be one of some missing label files, by another spelling; empty if none is.
+
+    It lies in the right folder, as b.TXT or b.jpg.txt instead of b.txt.
+    """
+    names_of = collections.defaultdict[str, set[str]](set)
+    for file in missing:
+        folder, name = posixpath.split(file.path)
+        image = posixpath.basename(file.image.path)
+        names_of[folder].update((name.lower(), f"{image}.txt".lower()))
+    paths = list[str]()
+    for folder, names in names_of.items():
+        listed = storage.walk(folder, lambda _: False, deep=False)
+        with contextlib.suppress(OSError):
+            for entry in itertools.islice(listed, _MOST_SEARCHED):
+                if entry.name.lower() in names:
+                    paths.append(entry.path)
+    return min(paths, default="")
 
 
 def _find_elsewhere(image: str, base: str) -> str:
