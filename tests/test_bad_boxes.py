@@ -75,6 +75,10 @@ HELD = {
 INSTEAD = {
     "yolo": {"text": "is not a number", "long": "behind a box"},
     "create ml": {"short": NO_AREA},  # they become NaN
+    "voc": {
+        "-1e308": "has no area",
+        **dict.fromkeys(("NaN", "infinite", "-infinite"), "which is no number"),
+    },
 }
 PLACES = {
     "coco": "annotation {}",
