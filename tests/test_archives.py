@@ -402,6 +402,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
+@pytest.mark.slow
 def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(
     photos: Path, tmp_path: Path
 ) -> None:

@@ -452,6 +452,7 @@ print(images, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     """200,000 rows, 25,000 images, 11 MB: those of an image are far from each other."""
     table = tmp_path / "t.csv"

@@ -168,6 +168,7 @@ def test_the_conversion_of_the_readme(
     )
 
 
+@pytest.mark.slow
 def test_the_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     make = runpy.run_path(str(DOCS / "make_picture.py"))
     make["main"](str(tmp_path))

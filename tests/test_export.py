@@ -349,6 +349,7 @@ def test_names_get_the_extension_of_their_format(tmp_path: Path) -> None:
     assert sorted(len(data) for data, _ in found.values()) == sorted(expected["bytes"])
 
 
+@pytest.mark.slow
 def test_a_folder_converts_to_the_same_dataset(tmp_path: Path) -> None:
     how: dict[str, Any] = {
         "encoding": "keep",

@@ -80,6 +80,7 @@ def test_both_readers_give_the_same(folder: Path) -> None:
             np.testing.assert_array_equal(value, other[name])
 
 
+@pytest.mark.slow
 def test_boxes_follow_the_pixels_of_random_crops(images: Images, folder: Path) -> None:
     """What is painted in a crop lies in the box.
 

@@ -371,6 +371,7 @@ def objects_of(folder: str) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_dataset_on_gs_equals_that_on_disk(
     gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: Command
 ) -> None:

@@ -622,6 +622,7 @@ def test_names_in_lists(tmp_path: Path) -> None:
     assert {*keys_by_split(open_input(table=pattern))} == {"train", "unlisted"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splits", [("train", "val"), ("fold_0", "fold_1")])
 def test_exports_keep_their_splits(
     beam_tfr: Command, tmp_path: Path, splits: tuple[str, str]
