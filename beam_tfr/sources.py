@@ -49,6 +49,7 @@ from beam_tfr.tables.rows import Tables, file_of
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_MASKS = 100  # whose palettes are compared
+MASK_READERS = 8  # threads, each of which holds a mask with its pixels
 _MASK_BYTES = 64 << 20  # of such a mask
 MOST_RECORDS = 10  # files that are looked into
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
@@ -279,7 +280,7 @@ def palette_warnings(source: Input) -> Iterator[str]:
             continue
         refs = itertools.islice(_find_first_refs(source), MOST_MASKS)
         files = [file_of(ref, root=source.root, companion=mask) for ref in refs]
-        with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
+        with ThreadPoolExecutor(MASK_READERS) as pool:
             palettes = [*filter(None, pool.map(_read_palette, files))]
         difference = describe_palettes(sorted(palettes, key=attrgetter("name")))
         if difference:

@@ -4,8 +4,6 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
-import numpy as np
-
 _MOST_PIXELS = 1 << 26  # of a mask that is decoded
 
 Color = tuple[int, ...]
@@ -34,10 +32,11 @@ class Palette(NamedTuple):
                 if image.mode != "P" or image.width * image.height > _MOST_PIXELS:
                     return None
                 samples = image.getpalette("RGB") or []
-                used = frozenset(np.unique(np.asarray(image)).tolist())
+                counts = image.histogram()
         except Exception:  # noqa: BLE001 - Pillow raises many
             return None
         colors = {index: tuple(samples[3 * index :][:3]) for index in range(len(samples) // 3)}
+        used = frozenset(index for index, count in enumerate(counts) if count)
         return cls(name, colors, used)
 
     def find_conflict(self, other: "Palette") -> str:
