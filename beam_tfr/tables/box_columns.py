@@ -128,11 +128,10 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         columns: its columns.
     """
     found = find_box_columns(columns)
-    by_name = _by_plain_name(columns)
-    uri_column = options.uri_column or _find_name(_FILES, by_name)
     if found is None or not _may_imply(options, path, columns, found):
         return ImpliedOptions(options)
-    if not uri_column:
+    by_name = _by_plain_name(columns)
+    if not options.uri_column and not _find_name(_FILES, by_name):
         warning = (
             f"{path} has columns that look like boxes, {', '.join(found.sides)}: `uri_column=` "
             "names that of the images; without it, each row is a record"
@@ -143,23 +142,38 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     others = [*sizes.values(), *filter(None, [split_column])]
     first_rows = _read_first_rows(path, [*found.sides, *others])
     declared = _find_declared(options)
-    if declared:
-        found = found._replace(form=declared.form)
-    elif _are_shares(first_rows, found.sides):
-        found = found._replace(form=RELATIVE + found.form)
-    implied: dict[str, Any] = {}
-    if not options.uri_column:
-        implied["uri_column"] = uri_column
-    if not options.label_column:
-        implied["label_column"] = _find_name(_CLASSES, by_name)
-    if _are_splits(first_rows, split_column) and not options.split_column and not options.splits:
-        implied["split_column"] = split_column
+    found = found._replace(form=_choose_form(found, declared, first_rows))
     box = declared.name if declared else BOX
     features = {**(options.feature_columns or {}), box: found.declaration}
     if sizes and found.form == "xyxy" and _are_sizes(first_rows, found.sides, sizes):
         features |= dict.fromkeys(sizes, "int64=0")
+    implied = _imply_roles(options, by_name)
+    gives_splits = options.split_column or options.splits
+    if not gives_splits and _are_splits(first_rows, split_column):
+        implied["split_column"] = split_column
     implied["feature_columns"] = features
     return _set_implied(options, path, implied, box=box, side=found.sides[0])
+
+
+def _imply_roles(options: ConvertOptions, by_name: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of files and classes that are not given, by their names."""
+    implied: dict[str, Any] = {}
+    if not options.uri_column:
+        implied["uri_column"] = _find_name(_FILES, by_name)
+    if not options.label_column:
+        implied["label_column"] = _find_name(_CLASSES, by_name)
+    return implied
+
+
+def _choose_form(
+    found: BoxColumns, declared: Boxes | None, first_rows: Iterable[Mapping[str, Any]]
+) -> str:
+    """The form of boxes: that which is declared, or in shares if the first rows say so."""
+    if declared:
+        return declared.form
+    if _are_shares(first_rows, found.sides):
+        return RELATIVE + found.form
+    return found.form
 
 
 def _find_declared(options: ConvertOptions) -> Boxes | None:
