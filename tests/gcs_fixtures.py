@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import time
 from collections.abc import Callable, Iterator
 
@@ -56,6 +57,7 @@ def clock(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(storage.gcs_client, "FIRST_WAIT_S", FIRST_WAIT_S)
     monkeypatch.setattr(storage.gcs_client, "LONGEST_WAIT_S", LONGEST_WAIT_S)
     monkeypatch.setattr(storage.waits, "_served", clock.now)
+    monkeypatch.setattr(storage.waits, "_counts", collections.Counter())
     for module in (retry_base, retry_unary, storage.gcs_client, storage.waits):
         monkeypatch.setattr(module, "time", clock)
     return clock

@@ -481,7 +481,7 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     assert seen[-1] == Progress("publishing", 18, 18, 2, 2, **counted)
     told = result.as_json()
     assert (told["skipped"], told["resumed"], told["rewritten_shards"]) == (3, 1, 1)
-    assert told["images_per_second"] == pytest.approx((18 - 1) / told["seconds"], abs=0.06)
+    assert told["images_per_second"] == pytest.approx((18 - 1) / told["seconds"], rel=0.02, abs=0.1)
 
 
 @pytest.mark.parametrize(
