@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image as PillowImage
 from PIL import ImageCms
 
-from beam_tfr.images.blocks import row_blocks
+from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels
 
 Color = tuple[int, int, int]  # of sRGB
@@ -58,12 +58,10 @@ class _Effect(NamedTuple):
     changes: dict[int, bool]
     grays: Pixels | None
 
-    def apply(self, pixels: Pixels) -> Pixels:
+    def apply(self, pixels: Pixels, *, may_overwrite: bool = False) -> Pixels:
         if self.grays is None or pixels.shape[2] == 3:
-            return _transform(pixels, self.transform)
-        if self.grays.shape[2] == 3:
-            pixels = to_channels(pixels, "rgb")
-        return np.asarray(cv2.LUT(pixels, self.grays), np.uint8).reshape(pixels.shape)
+            return _transform(pixels, self.transform, may_overwrite=may_overwrite)
+        return _look_up(pixels, self.grays, may_overwrite=may_overwrite)
 
 
 _effects: collections.OrderedDict[bytes, _Effect | None] = collections.OrderedDict()
@@ -125,7 +123,9 @@ def composite_to_srgb(
     return result, notes
 
 
-def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, tuple[str, ...]]:
+def to_srgb(
+    pixels: Pixels, profile: bytes, *, convert: bool, may_overwrite: bool = False
+) -> tuple[Pixels, tuple[str, ...]]:
     """Converts gray, RGB or CMYK [h, w, 1, 3 or 4] to gray or sRGB [h, w, 1 or 3].
 
     CMYK without a profile becomes round((255 - ink) * (255 - black) / 255), as in CSS Color 5 and
@@ -136,6 +136,7 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
         profile: ICC, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or for
             other channels; a profile for RGB also applies to gray, as RGB of equal values.
         convert: False takes the pixels to be sRGB already.
+        may_overwrite: whether the result may take the memory of the pixels.
 
     Returns:
         The pixels, and the members of `schema.dataset.ADJUSTMENTS` that apply.
@@ -150,10 +151,26 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
         if effect is None or channels not in effect.changes:
             notes += ("profile-ignored",)
         elif effect.changes[channels]:
-            return effect.apply(pixels), (*notes, "profile-converted")
+            converted = effect.apply(pixels, may_overwrite=may_overwrite)
+            return converted, (*notes, "profile-converted")
     if is_cmyk:
-        pixels = _by_strips(pixels, 3, lambda strip: _as_image(strip, "CMYK").convert("RGB"))
+        pixels = _by_strips(pixels, 3, _mix_inks, may_overwrite=may_overwrite)
     return pixels, notes
+
+
+def _mix_inks(strip: Pixels) -> PillowImage.Image:
+    return _as_image(strip, "CMYK").convert("RGB")
+
+
+def _look_up(pixels: Pixels, grays: Pixels, *, may_overwrite: bool) -> Pixels:
+    """Replaces each gray of [h, w, 1] by that of `_Effect.grays`."""
+    channels = grays.shape[2]
+    color = "gray" if channels == 1 else "rgb"
+
+    def look_up_strip(strip: Pixels) -> Pixels:
+        return np.asarray(cv2.LUT(to_channels(strip[None], color), grays), np.uint8)
+
+    return _by_strips(pixels, channels, look_up_strip, may_overwrite=may_overwrite)
 
 
 def to_channels(pixels: Pixels, color: str) -> Pixels:
@@ -306,13 +323,15 @@ def _claimed_by_curves(profile: bytes, start: int, inputs: int, outputs: int) ->
     return math.prod(sides) * outputs * sum(bytes_each)
 
 
-def _transform(pixels: Pixels, transform: ImageCms.ImageCmsTransform) -> Pixels:
+def _transform(
+    pixels: Pixels, transform: ImageCms.ImageCmsTransform, *, may_overwrite: bool = False
+) -> Pixels:
     """Converts [h, w, 1, 3 or 4] to sRGB [h, w, 3]."""
 
     def transform_strip(strip: Pixels) -> PillowImage.Image:
         return transform.apply(_as_image(strip, transform.input_mode))
 
-    return _by_strips(pixels, 3, transform_strip)
+    return _by_strips(pixels, 3, transform_strip, may_overwrite=may_overwrite)
 
 
 def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
@@ -322,7 +341,11 @@ def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
 
 
 def _by_strips(
-    pixels: Pixels, channels: int, change: Callable[..., PillowImage.Image], *others: Pixels
+    pixels: Pixels,
+    channels: int,
+    change: Callable[..., PillowImage.Image | Pixels],
+    *others: Pixels,
+    may_overwrite: bool = False,
 ) -> Pixels:
     """Applies a function to pixels, strip by strip.
 
@@ -331,14 +354,17 @@ def _by_strips(
         channels: of the result.
         change: from [n, c] of each argument to an image of n pixels.
         others: further arguments, likewise.
+        may_overwrite: whether the result may take the memory of the pixels.
 
     Returns:
         [h, w, channels].
     """
     flats = [argument.reshape(-1, argument.shape[2]) for argument in (pixels, *others)]
-    result = np.empty((len(flats[0]), channels), np.uint8)
-    for start in range(0, len(result), _STRIP):
+    shape = (*pixels.shape[:2], channels)
+    result = reuse_memory(shape, pixels) if may_overwrite else np.empty(shape, np.uint8)
+    flat_result = result.reshape(-1, channels)
+    for start in range(0, len(flat_result), _STRIP):
         rows = slice(start, start + _STRIP)
         strips = [flat[rows] for flat in flats]
-        result[rows] = np.asarray(change(*strips)).reshape(-1, channels)
-    return result.reshape(*pixels.shape[:2], channels)
+        flat_result[rows] = np.asarray(change(*strips)).reshape(-1, channels)
+    return result

@@ -39,7 +39,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema.differences import ABSENT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.items import Image
+from beam_tfr.schema.items import Appearance, Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
@@ -183,6 +183,18 @@ class _Stored(NamedTuple):
     channels: int
 
 
+class _Described(NamedTuple):
+    """The pixels that a record shows, in numbers."""
+
+    channel_sums: ChannelSums
+    appearance: Appearance
+
+
+def _describe(pixels: Pixels) -> _Described:
+    channel_sums = sum_channels(pixels)
+    return _Described(channel_sums, describe_pixels(pixels, channel_sums))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Conversion:
     """An image whose header is within the limits.
@@ -215,8 +227,16 @@ class _Conversion:
 
     def encode(self) -> Image:
         """Encodes the pixels."""
+        encode.check_sides(*self.layout.shown.canvas, self._encoding)
         with self._decoding(_Action.ENCODE) as decoded:
             return self._encode(decoded)
+
+    @property
+    def _encoding(self) -> str:
+        """How pixels are encoded."""
+        if self.options.encoding != "keep":
+            return self.options.encoding
+        return "png" if formats.FORMATS[self.source.format].lossless else "jpeg"
 
     def _choose_action(self) -> _Action:
         """What is tried first."""
@@ -256,13 +276,11 @@ class _Conversion:
         filtered_pixels = math.prod(
             resample.FILTERED * (side + 2 * resample.LOBES) for side in canvas
         )
-        return 4 * (min(decoded_pixels, filtered_pixels) + math.prod(canvas))
+        copied_bytes = 4 * min(decoded_pixels, filtered_pixels)
+        return min(copied_bytes, resample.WHOLE_BYTES) + 4 * math.prod(canvas)
 
     def _keep(self, decoded: Decoded, action: _Action) -> Image:
         """Stores the bytes of the file."""
-        pixels = decoded.pixels
-        if action is _Action.KEEP:
-            pixels, _ = self._render(decoded)
         stored = _Stored(
             encoded=self.request.data,
             format=self.source.format,
@@ -270,23 +288,31 @@ class _Conversion:
             width=self.source.width,
             channels=decoded.pixels.shape[2],
         )
-        return self._to_image(stored, pixels, self._note_source(decoded))
+        pixels = decoded.pixels
+        if action is _Action.KEEP:
+            pixels, _ = self._render(decoded)
+        return self._to_image(stored, _describe(pixels), self._note_source(decoded))
 
     def _encode(self, decoded: Decoded) -> Image:
         """Encodes the pixels of a decoded file."""
         options = self.options
         pixels, color_notes = self._render(decoded)
         notes = {*color_notes, *self._note_placement(), *self._note_source(decoded)}
-        encoding = options.encoding
-        if encoding == "keep":
-            encoding = "png" if formats.FORMATS[self.source.format].lossless else "jpeg"
+        if options.encoding == "keep":
             notes.add("re-encoded")
-        encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
-        stored = _Stored(encoded, encoding, *pixels.shape)
-        return self._to_image(stored, pixels, notes)
+        described = _describe(pixels)
+        encoded = encode.encode(
+            pixels,
+            self._encoding,
+            quality=options.quality,
+            chroma=options.chroma,
+            may_overwrite=True,
+        )
+        stored = _Stored(encoded, self._encoding, *pixels.shape)
+        return self._to_image(stored, described, notes)
 
     def _render(self, decoded: Decoded) -> tuple[Pixels, tuple[str, ...]]:
-        """Resizes, turns and converts colors.
+        """Resizes, turns and converts colors, and takes the pixels of what was decoded.
 
         Returns:
             The pixels of the record, and the members of `schema.dataset.ADJUSTMENTS` that apply to
@@ -294,21 +320,23 @@ class _Conversion:
         """
         options = self.options
         converts_profile = options.icc == "convert"
-        pixels = decoded.pixels
+        pixels, alpha = decoded.take_pixels()
         notes: tuple[str, ...] = ()
-        if decoded.alpha is not None:
+        if alpha is not None:
             pixels, notes = color.composite_to_srgb(
-                pixels,
-                decoded.alpha,
-                decoded.profile,
-                options.background,
-                convert=converts_profile,
+                pixels, alpha, decoded.profile, options.background, convert=converts_profile
             )
             notes += ("alpha-composited",)
-        pixels = geometry.resize(pixels, self.layout.stored, eighths=decoded.eighths)
+        is_opaque = alpha is None
+        alpha = None
+        pixels = geometry.resize(
+            pixels, self.layout.stored, eighths=decoded.eighths, may_overwrite=True
+        )
         pixels = turn_upright(pixels, self._undone_orientation)
-        if decoded.alpha is None:
-            pixels, notes = color.to_srgb(pixels, decoded.profile, convert=converts_profile)
+        if is_opaque:
+            pixels, notes = color.to_srgb(
+                pixels, decoded.profile, convert=converts_profile, may_overwrite=True
+            )
         pixels = color.to_channels(pixels, options.color)
         background = color.convert_background(options.background, pixels.shape[2])
         return geometry.pad(pixels, self.layout.shown.canvas, background), notes
@@ -348,13 +376,12 @@ class _Conversion:
             notes.add("first-frame")
         return notes
 
-    def _to_image(self, stored: _Stored, pixels: Pixels, notes: set[str]) -> Image:
-        """Describes what is stored, and the pixels that it shows."""
+    def _to_image(self, stored: _Stored, described: _Described, notes: set[str]) -> Image:
+        """Describes what is stored."""
         source = self.source
         placed = self.layout.geometry
         source_width, source_height = source_size(placed, upright=placed.turned)
-        channel_sums = sum_channels(pixels)
-        statistics = self._count_statistics(channel_sums)
+        statistics = self._count_statistics(described.channel_sums)
         damaged = None
         if self.options.damaged == "keep":
             damaged = formats.jpeg.KEPT_DAMAGED in notes
@@ -371,7 +398,7 @@ class _Conversion:
             damaged=damaged,
             source_bytes=len(self.request.data),
             source_crc32c=google_crc32c.value(self.request.data),
-            appearance=describe_pixels(pixels, channel_sums),
+            appearance=described.appearance,
             geometry=placed,
         )
 
@@ -390,4 +417,6 @@ def _begin_conversion(request: _Request, source: Source) -> _Conversion:
     limits.check_header(source, options)
     layout = geometry.compute_layout(source.height, source.width, source.orientation, options)
     limits.check_result(layout.shown.canvas, options)
+    between = geometry.count_pixels_between(layout.stored, source.height, source.width)
+    limits.check_resizing(layout.shown.canvas, between, options)
     return _Conversion(request, source, layout)

@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import simplejpeg
 
+from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels
 from beam_tfr.records.tensors import serialize_tensor
 from beam_tfr.schema.errors import RejectError
@@ -27,7 +28,28 @@ _PNG = (
 MAX_SIDES = {"jpeg": 65_500, "png": 1_000_000, "webp": 16_383}
 
 
-def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "420") -> bytes:
+def check_sides(height: int, width: int, encoding: str) -> None:
+    """Checks that an encoding can hold an image.
+
+    Raises:
+        RejectError: `extreme-aspect`: a side is longer than it can.
+    """
+    max_side = MAX_SIDES.get(encoding, sys.maxsize)
+    if max(height, width) > max_side:
+        raise RejectError(
+            "extreme-aspect",
+            f"{width} x {height} pixels, {encoding} holds at most {max_side} a side",
+        )
+
+
+def encode(
+    pixels: Pixels,
+    encoding: str,
+    *,
+    quality: int = 90,
+    chroma: str = "420",
+    may_overwrite: bool = False,
+) -> bytes:
     """Encodes an image.
 
     Args:
@@ -35,20 +57,16 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
         encoding: "jpeg", "png", "webp" or "raw". WebP has no gray: it becomes RGB.
         quality: quality for JPEG and WebP, 1 to 100.
         chroma: chroma for JPEG, "420" or "444".
+        may_overwrite: whether the pixels may be overwritten, which saves a copy of a large image.
 
     Returns:
         A file; for "raw" a serialized TensorProto, uint8 [h, w, 1 or 3].
 
     Raises:
-        RejectError: `extreme-aspect`: a side is longer than the encoding can hold.
+        RejectError: see `check_sides`.
     """
     height, width, channels = pixels.shape
-    max_side = MAX_SIDES.get(encoding, sys.maxsize)
-    if max(height, width) > max_side:
-        raise RejectError(
-            "extreme-aspect",
-            f"{width} x {height} pixels, {encoding} holds at most {max_side} a side",
-        )
+    check_sides(height, width, encoding)
     is_gray = channels == 1
     if encoding == "raw":
         return serialize_tensor("uint8", pixels.shape, pixels.tobytes())
@@ -56,7 +74,18 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
         colorspaces = ("GRAY", "Gray") if is_gray else ("RGB", chroma)  # of pixels, and of the file
         contiguous = np.ascontiguousarray(pixels)
         return bytes(simplejpeg.encode_jpeg(contiguous, quality, *colorspaces))
-    bgr = pixels if is_gray else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    if not is_gray:
+        pixels = _to_bgr(pixels, may_overwrite=may_overwrite)
     settings = _PNG if encoding == "png" else (cv2.IMWRITE_WEBP_QUALITY, quality)
-    _, encoded = cv2.imencode(f".{encoding}", bgr, settings)
+    _, encoded = cv2.imencode(f".{encoding}", pixels, settings)
     return encoded.tobytes()
+
+
+def _to_bgr(pixels: Pixels, *, may_overwrite: bool) -> Pixels:
+    """Swaps red and blue."""
+    if not may_overwrite:
+        return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), np.uint8)
+    bgr = reuse_memory(pixels.shape, pixels)
+    for rows in row_blocks(*pixels.shape[:2]):
+        bgr[rows] = cv2.cvtColor(pixels[rows], cv2.COLOR_RGB2BGR)
+    return bgr

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.images.resample import resize_window
+from beam_tfr.images.resample import count_between, resize_window
 from beam_tfr.images.source import Pixels, Size
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.items import Geometry
@@ -167,7 +167,17 @@ def _keep_center(side: float, whole: int) -> int:
     return max(whole - difference, 2 - whole % 2)
 
 
-def resize(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
+def count_pixels_between(placement: Placement, height: int, width: int) -> int:
+    """The pixels of a source whose height is resized, and whose width is not yet."""
+    size = (placement.height, placement.width)
+    rows = (placement.top, placement.rows)
+    columns = (placement.left, placement.columns)
+    return count_between(size, rows, columns, (height, width))
+
+
+def resize(
+    pixels: Pixels, placement: Placement, *, eighths: int = 8, may_overwrite: bool = False
+) -> Pixels:
     """Resizes the part of uint8 [h, w, c] that a placement uses.
 
     See `resample.resize_window`.
@@ -177,10 +187,13 @@ def resize(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
         placement: of that source.
         eighths: as in `Decoded`. Where a side is no multiple of the factor, the last row or column
             covers less of the source than the others, and the part may start within a pixel.
+        may_overwrite: as in `resize_window`.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
     size = (placement.height, placement.width)
-    return resize_window(pixels, size, rows=(top, rows), columns=(left, columns))
+    return resize_window(
+        pixels, size, rows=(top, rows), columns=(left, columns), may_overwrite=may_overwrite
+    )
 
 
 def pad(pixels: Pixels, canvas: Size, background: tuple[int, ...]) -> Pixels:

@@ -5,6 +5,7 @@ Also budgets memory for decoding.
 
 import contextlib
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -73,12 +74,31 @@ def check_result(canvas: Size, options: ImageOptions) -> None:
         RejectError: `too-many-pixels`: it does not fit into memory.
     """
     height, width = canvas
-    given_height, given_width = options.image_size
-    if height * width > max(options.max_pixels, given_height * given_width):
+    if height * width > _most_pixels(options):
         raise RejectError(
             "too-many-pixels",
             f"would become {width} x {height} pixels, more than --max_pixels {options.max_pixels}",
         )
+
+
+def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> None:
+    """Checks the pixels of an image whose height is resized, and whose width is not yet.
+
+    Raises:
+        RejectError: `too-many-pixels`: they do not fit into memory.
+    """
+    height, width = canvas
+    if pixels_between > _most_pixels(options):
+        raise RejectError(
+            "too-many-pixels",
+            f"stretching to {width} x {height} pixels takes {pixels_between} pixels in between, "
+            f"more than --max_pixels {options.max_pixels}; --resize crop takes fewer",
+        )
+
+
+def _most_pixels(options: ImageOptions) -> int:
+    """The pixels that an image may have while it is resized, and after."""
+    return max(options.max_pixels, math.prod(options.image_size))
 
 
 # Twice what malloc keeps for the thread that freed it, at most (mallopt(3)); Pillow's blocks have

@@ -4,6 +4,10 @@
 
 The filter is that of Pillow's LANCZOS: where a side shrinks, it is as much wider (Turkowski,
 "Filters for common resampling tasks", 1990). `benchmarks/resize.py` compares the two.
+
+The resizer takes one or four channels, and filters the height before the width. Large images are
+therefore filtered in strips, of columns for the height and of rows for the width, with the same
+pixels: of what is not in four channels, only a strip is copied at a time.
 """
 
 import math
@@ -14,11 +18,14 @@ import cv2
 import numpy as np
 from PIL import Image as PillowImage
 
+from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels, Size
 
 # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 FILTERED = 8
 LOBES = 3  # pixels of the result that the filter reaches to each side
+WHOLE_BYTES = 64 << 20  # of an image and its result in four channels, that are filtered at once
+STRIP_BYTES = 32 << 20  # of a strip and its result, of larger images
 Span = tuple[float, float]  # start and length of a window, in pixels of a source
 
 cv2.setNumThreads(1)  # the runner's threads are the parallelism
@@ -29,16 +36,23 @@ _local = threading.local()
 
 
 def resize_window(
-    pixels: Pixels, size: Size, *, rows: Span | None = None, columns: Span | None = None
+    pixels: Pixels,
+    size: Size,
+    *,
+    rows: Span | None = None,
+    columns: Span | None = None,
+    may_overwrite: bool = False,
 ) -> Pixels:
     """Resizes a window of uint8 [h, w, c] to [*size, c], as Pillow's LANCZOS does.
 
     Args:
-        pixels: of 1, 3 or 4 channels, with any strides; never written to, but a view is returned if
-            nothing changes. Three channels are resized without a copy if they are a view of four.
+        pixels: of 1, 3 or 4 channels, with any strides. Three channels are resized without a copy
+            if they are a view of four.
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None
             for all.
+        may_overwrite: whether a large image may be resized in the memory of its pixels. Otherwise
+            they are never written to, but a view is returned if nothing changes.
     """
     channels = pixels.shape[2]
     pixels = _with_fourth_channel(pixels)
@@ -46,24 +60,40 @@ def resize_window(
     down = _plan_side(size[0], rows or (0, height), height)
     right = _plan_side(size[1], columns or (0, width), width)
     if max(down.box, right.box) > 1:
-        pixels = _means(pixels[down.pixels, right.pixels], down.box, right.box)
-        top = down.start
-        left = right.start
-    else:
-        top = down.pixels.start + down.start
-        left = right.pixels.start + right.start
-    if (down.length, right.length) == size and top % 1 == left % 1 == 0:
-        window = np.s_[int(top) : int(top) + size[0], int(left) : int(left) + size[1], :channels]
-        return pixels[window]
+        pixels = _means(pixels[down.reach, right.reach], down.box, right.box)
+        down = down.in_means()
+        right = right.in_means()
+        may_overwrite = True
+    if down.is_kept and right.is_kept:
+        return _cut_out(pixels, down, right, channels, may_overwrite=may_overwrite)
+    num_pixels = math.prod(pixels.shape[:2]) + math.prod(size)
+    if 4 * num_pixels > WHOLE_BYTES:
+        may_overwrite = may_overwrite and pixels.flags.writeable
+        return _resize_by_strips(pixels, down, right, channels, may_overwrite=may_overwrite)
     if pixels.shape[2] == 3:
         source = _recode(pixels, 4, cv2.COLOR_RGB2RGBA)
     else:
         source = np.ascontiguousarray(pixels)
     resized = np.empty((*size, source.shape[2]), np.uint8)
-    _resize(source, resized, (left, top, right.length, down.length))
+    _resize(source, resized, (right.start, down.start, right.length, down.length))
     if channels == 3:
         return _recode(resized, 3, cv2.COLOR_RGBA2RGB)
     return resized
+
+
+def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
+    """The pixels of an image whose height is that of the result, and whose width is not yet.
+
+    Args:
+        size, rows, columns: as in `resize_window`.
+        source: height and width of the source.
+    """
+    down = _plan_side(size[0], rows, source[0])
+    right = _plan_side(size[1], columns, source[1])
+    if down.is_kept or right.is_kept:
+        return math.prod(size)
+    means: int = right.in_means().reach.stop
+    return size[0] * means
 
 
 def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, float]) -> None:
@@ -107,15 +137,34 @@ class _Side(NamedTuple):
     """How height or width is resized.
 
     Attributes:
-        pixels: those that the window touches, and those beside it that the filter reaches.
-        box: number of pixels that become one mean.
-        start, length: of the window, in means, from the first of `pixels`.
+        new_side: pixels that it becomes.
+        start, length: of the window, in pixels.
+        reach: the pixels that the window touches, and those beside it that the filter reaches.
+        box: number of pixels that become one mean, before the filter.
     """
 
-    pixels: slice
-    box: int
+    new_side: int
     start: float
     length: float
+    reach: slice
+    box: int = 1
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the window consists of the pixels of the result."""
+        return self.length == self.new_side and self.start % 1 == 0
+
+    @property
+    def window(self) -> slice:
+        """The pixels of a window that is kept."""
+        return slice(int(self.start), int(self.start) + self.new_side)
+
+    def in_means(self) -> "_Side":
+        """How the means of `reach` are resized."""
+        means = -(-(self.reach.stop - self.reach.start) // self.box)
+        start = (self.start - self.reach.start) / self.box
+        length = min(self.length / self.box, means - start)  # rounding must not lead outside
+        return _Side(self.new_side, start, length, slice(0, means))
 
 
 def _plan_side(new_side: int, window: Span, side: int) -> _Side:
@@ -127,10 +176,106 @@ def _plan_side(new_side: int, window: Span, side: int) -> _Side:
     first -= min(reach, first // box) * box
     last = math.ceil(start + length) + reach * box
     last = min(side, last)
-    first_mean = (start - first) / box
-    means = -(-(last - first) // box)
-    length_in_means = min(length / box, means - first_mean)  # rounding must not lead outside
-    return _Side(slice(first, last), box, first_mean, length_in_means)
+    if box == 1:
+        length = min(length, last - start)  # rounding must not lead outside
+    return _Side(new_side, start, length, slice(first, last), box)
+
+
+def _cut_out(
+    pixels: Pixels, down: _Side, right: _Side, channels: int, *, may_overwrite: bool
+) -> Pixels:
+    """The window of pixels of which nothing changes: a view, or packed in their memory."""
+    window = pixels[down.window, right.window, :channels]
+    if not may_overwrite or window.flags.c_contiguous:
+        return window
+    packed = reuse_memory(window.shape, pixels)
+    for rows in row_blocks(window.shape[0], window[0].size):
+        packed[rows] = window[rows]
+    return packed
+
+
+def _resize_by_strips(
+    pixels: Pixels, down: _Side, right: _Side, channels: int, *, may_overwrite: bool
+) -> Pixels:
+    """Filters the height, and then the width, in the memory of the pixels or of the result."""
+    height, width, _ = pixels.shape
+    size = (down.new_side, right.new_side, channels)
+    if down.is_kept:
+        between = pixels[down.window]
+        memory = between
+    elif may_overwrite and down.new_side <= height:
+        between = pixels[: down.new_side]
+        memory = between
+    else:
+        memory = np.empty((down.new_side, max(width, right.new_side), channels), np.uint8)
+        between = reuse_memory((down.new_side, width, channels), memory)
+        may_overwrite = True
+    if not down.is_kept:
+        _resize_height(pixels, down, right.reach, between)
+    if right.is_kept:
+        rows = _Side(down.new_side, 0, down.new_side, slice(0, down.new_side))
+        return _cut_out(between, rows, right, channels, may_overwrite=may_overwrite)
+    result = reuse_memory(size, memory) if may_overwrite else np.empty(size, np.uint8)
+    _resize_width(between, right, result)
+    return result
+
+
+def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) -> None:
+    """Filters some columns, strip by strip.
+
+    The result may be the first rows of the pixels.
+    """
+    height = pixels.shape[0]
+    channels = _filtered_channels(pixels)
+    for part in _split_strips(columns, channels * (height + side.new_side)):
+        width = part.stop - part.start
+        source = np.empty((height, width, channels), np.uint8)
+        _copy_pixels(pixels[side.reach, part], source[side.reach])
+        resized = np.empty((side.new_side, width, channels), np.uint8)
+        _resize(source, resized, (0, side.start, width, side.length))
+        _copy_pixels(resized, result[:, part])
+
+
+def _resize_width(pixels: Pixels, side: _Side, result: Pixels) -> None:
+    """Filters all rows, strip by strip.
+
+    The result may begin where the pixels begin: each strip is read before a row that lies in its
+    memory is written.
+    """
+    height, width = pixels.shape[:2]
+    channels = _filtered_channels(pixels)
+    parts = _split_strips(slice(0, height), channels * (width + side.new_side))
+    if result[0].size > pixels[0].size:
+        parts.reverse()
+    for part in parts:
+        rows = part.stop - part.start
+        source = np.empty((rows, width, channels), np.uint8)
+        _copy_pixels(pixels[part, side.reach], source[:, side.reach])
+        resized = np.empty((rows, side.new_side, channels), np.uint8)
+        _resize(source, resized, (side.start, 0, side.length, rows))
+        _copy_pixels(resized, result[part])
+
+
+def _filtered_channels(pixels: Pixels) -> int:
+    """The channels in which the resizer takes pixels."""
+    return 1 if pixels.shape[2] == 1 else 4
+
+
+def _split_strips(span: slice, line_bytes: int) -> list[slice]:
+    """Splits rows or columns into strips of `STRIP_BYTES` or one line."""
+    lines = max(1, STRIP_BYTES // line_bytes)
+    starts = range(span.start, span.stop, lines)
+    return [slice(start, min(start + lines, span.stop)) for start in starts]
+
+
+def _copy_pixels(source: Pixels, target: Pixels) -> None:
+    """Copies pixels; a fourth channel is added or left out, as the target has it or not."""
+    if source.shape[2] == target.shape[2]:
+        target[:] = source
+    elif source.shape[2] == 3:
+        cv2.cvtColor(source, cv2.COLOR_RGB2RGBA, dst=target)
+    else:
+        cv2.cvtColor(source, cv2.COLOR_RGBA2RGB, dst=target)
 
 
 def _means(pixels: Pixels, down: int, right: int) -> Pixels:
@@ -145,9 +290,9 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
     for rows, rows_of_means in _split_side(height, down):
         for columns, columns_of_means in _split_side(width, right):
             part = means[rows_of_means, columns_of_means]
-            size = part.shape[1::-1]
-            shrunk = cv2.resize(pixels[rows, columns], size, interpolation=interpolation)
-            part[:] = shrunk.reshape(part.shape)
+            cv2.resize(
+                pixels[rows, columns], part.shape[1::-1], dst=part, interpolation=interpolation
+            )
     return means
 
 

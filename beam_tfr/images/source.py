@@ -16,6 +16,7 @@ from beam_tfr.schema.errors import RejectError
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height and width
 SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size: all bytes are read, in half the time
+_NO_PIXELS = np.empty((0, 0, 1), np.uint8)
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -40,6 +41,13 @@ class Decoded:
     profile: bytes = b""
     bits: int = 8
     adjusted: tuple[str, ...] = ()
+
+    def take_pixels(self) -> tuple[Pixels, Pixels | None]:
+        """The pixels and the alpha, which are then the caller's alone, to overwrite and to free."""
+        taken = (self.pixels, self.alpha)
+        self.pixels = _NO_PIXELS
+        self.alpha = None
+        return taken
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def open_bmp(data: bytes) -> Source:
     width = image.width
 
     def decode(_: Size | None) -> Decoded:
-        samples = by_opencv.decode_samples(data, "BMP", height, width)
+        samples = by_opencv.decode_samples([data], "BMP", height, width)
         return by_opencv.to_decoded(samples, profile=profile)
 
     return Source(

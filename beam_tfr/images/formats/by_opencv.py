@@ -5,7 +5,7 @@ They are those of PNG, PNM, WebP, run-length BMP, and TIFF of more than 8 bits.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cv2
@@ -39,11 +39,13 @@ def print_warnings() -> Iterator[None]:
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 
-def decode_samples(data: bytes, format_name: str, height: int, width: int) -> NDArray[Any]:
+def decode_samples(
+    parts: Sequence[bytes | memoryview], format_name: str, height: int, width: int
+) -> NDArray[Any]:
     """Decodes a file to its samples [h, w, channels], in the order B, G, R and alpha.
 
     Args:
-        data: a whole file.
+        parts: a whole file, in one or more parts.
         format_name: for messages.
         height, width: those in its header.
 
@@ -58,9 +60,10 @@ def decode_samples(data: bytes, format_name: str, height: int, width: int) -> ND
     is_large = height * width > _LARGE
     try:
         if is_large and _HAS_MEMORY_FILES:
-            samples = _read_memory_file(data)
+            samples = _read_memory_file(parts)
         else:
-            samples = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+            file = np.frombuffer(b"".join(parts), np.uint8)
+            samples = cv2.imdecode(file, cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
         message = " ".join(error.err.split())
         raise RejectError("damaged-image", f"{format_name}: {message[:200]}") from error
@@ -71,10 +74,11 @@ def decode_samples(data: bytes, format_name: str, height: int, width: int) -> ND
     return samples.reshape(height, width, -1)
 
 
-def _read_memory_file(data: bytes) -> NDArray[Any] | None:
+def _read_memory_file(parts: Sequence[bytes | memoryview]) -> NDArray[Any] | None:
     """Decodes a file without a second copy of its pixels, from a file in memory."""
-    with open(os.memfd_create("image"), "wb", buffering=0) as file:
-        file.write(data)
+    with open(os.memfd_create("image"), "wb") as file:
+        file.writelines(parts)
+        file.flush()
         return cv2.imread(f"/proc/self/fd/{file.fileno()}", None, cv2.IMREAD_UNCHANGED)
 
 

@@ -3,13 +3,12 @@
 So a large image is never held twice.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.images.blocks import row_blocks
+from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels
 
 # byte that a pixel takes for its transparency; colors are laid over the background in their own
@@ -74,7 +73,7 @@ def split_samples(
     colors = count - 1 + count % 2
     if colors == count and _is_8_bit(samples, white):
         return samples, None
-    pixels = _memory_for((height, width, colors), samples)
+    pixels = reuse_memory((height, width, colors), samples)
     alpha = np.empty((height, width, count - colors), np.uint8)
     for rows in row_blocks(height, width * count):
         block = to_8_bit(samples[rows], white)
@@ -97,14 +96,3 @@ def _is_8_bit(samples: NDArray[Any], white: float) -> bool:
 def _largest_finite(samples: NDArray[Any]) -> float:
     """The largest finite sample; 0 if none is larger."""
     return float(samples.max(where=np.isfinite(samples), initial=0))
-
-
-def _memory_for(shape: tuple[int, int, int], samples: NDArray[Any]) -> Pixels:
-    """Memory for uint8 of a shape.
-
-    The beginning of that of the samples, if possible.
-    """
-    if not samples.flags.carray:
-        return np.empty(shape, np.uint8)
-    memory = samples.reshape(-1).view(np.uint8)
-    return memory[: math.prod(shape)].reshape(shape)

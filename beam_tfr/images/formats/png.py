@@ -133,9 +133,9 @@ def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
 
 
 def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
-    data = b"".join((PNG_SIGNATURE, *chunks.needed, _END))
+    parts: list[bytes | memoryview] = [PNG_SIGNATURE, *chunks.needed, _END]
     with _name_xcode(chunks):
-        samples = by_opencv.decode_samples(data, "PNG", header.height, header.width)
+        samples = by_opencv.decode_samples(parts, "PNG", header.height, header.width)
     if header.color_type == _GRAY_AND_ALPHA:
         samples = samples[..., ::3]  # OpenCV repeats the gray
     clear = chunks.contents.get(b"tRNS")

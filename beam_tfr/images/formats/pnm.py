@@ -67,8 +67,8 @@ def open_pnm(data: bytes) -> Source:
     end = b"\n" if header.kind in _PLAIN else b""
 
     def decode(_: Size | None) -> Decoded:
-        file = b"".join((header.for_opencv(), pixels, end))
-        samples = by_opencv.decode_samples(file, "PNM", header.height, header.width)
+        parts: list[bytes | memoryview] = [header.for_opencv(), pixels, end]
+        samples = by_opencv.decode_samples(parts, "PNM", header.height, header.width)
         if samples.max() > header.white:
             raise RejectError("damaged-image", f"PNM: a value above {header.white}, its largest")
         bits = header.white.bit_length()

@@ -326,13 +326,13 @@ def _decode_fax(page: _Page) -> Decoded:
     as it was.
     """
     with by_opencv.print_warnings():
-        samples = by_opencv.decode_samples(page.upright, "TIFF", page.height, page.width)
+        samples = by_opencv.decode_samples([page.upright], "TIFF", page.height, page.width)
     return by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
 
 
 def _decode_deep(page: _Page) -> Decoded:
     """Decodes samples of more than 8 bits, or signed ones."""
-    samples = by_opencv.decode_samples(page.upright, "TIFF", page.height, page.width)
+    samples = by_opencv.decode_samples([page.upright], "TIFF", page.height, page.width)
     if samples.shape[2] == 4:
         extra = page.get(_EXTRA)
         if extra == _ASSOCIATED:

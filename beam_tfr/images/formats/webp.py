@@ -65,7 +65,7 @@ def open_webp(data: bytes) -> Source:
     def decode(_: Size | None) -> Decoded:
         if frames:
             return by_pillow.load(by_pillow.open_image(data, "WEBP"))
-        samples = by_opencv.decode_samples(data, "WEBP", height, width)
+        samples = by_opencv.decode_samples([data], "WEBP", height, width)
         return by_opencv.to_decoded(samples, profile=profile)
 
     if frames:
