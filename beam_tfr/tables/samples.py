@@ -95,6 +95,14 @@ class Samples(ObjectFormat):
             yield row
 
 
+def decode_text(data: bytes) -> str | bytes:
+    """The text of a value or a file, or its bytes if it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
 def _check_image(cell: Any) -> storage.Entry | BadCell:
     """The image in a cell, or what else it holds."""
     if isinstance(cell, storage.Entry | BadCell):

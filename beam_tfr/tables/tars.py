@@ -24,7 +24,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.tables.base import ColumnSelection, find_table, open_table
-from beam_tfr.tables.samples import ImageColumns, Samples
+from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file that is no image
 _ABOUT_TAR = re.compile(r"(?i)(?:readme|licen[cs]e|notice)\..*|thumbs\.db|desktop\.ini|__.*__\..*")
@@ -154,18 +154,16 @@ def _read_sample(
         elif member.size_bytes <= MAX_TEXT_BYTES:
             file.seek(member.begin)
             data = file.read(member.num_bytes)
-            row[column] = _decode_text(data)
+            row[column] = _read_text(data)
             if column == "json":
                 fields = _parse_fields(name, data)
     return _Sample(key, names, {**fields, **row}, has_image)
 
 
-def _decode_text(data: bytes) -> str | bytes:
+def _read_text(data: bytes) -> str | bytes:
     """The text of a file without the end of its last line, or its bytes, if it is none."""
-    try:
-        return data.decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        return data
+    text = decode_text(data)
+    return text.rstrip("\r\n") if isinstance(text, str) else text
 
 
 def _parse_fields(name: str, data: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from beam_tfr.records.examples import check_example, parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, begins_record
 from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
-from beam_tfr.tables.samples import ImageColumns, Samples
+from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
 # How the files of images begin: JPEG, PNG, GIF, WebP, TIFF.
 _ENCODED = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|RIFF|II[*+]|MM\0[*+]")
@@ -58,7 +58,7 @@ class TfRecord(Samples):
                             _find_file(listed, name, value, record, begin) for value in values
                         ]
                     else:
-                        values = list(map(_decode_text, values))
+                        values = list(map(decode_text, values))
                 row[feature] = values[0] if len(values) == 1 else values
             if row.keys() >= {*SIDES}:
                 row[BOXES] = _join_sides(row)
@@ -69,14 +69,6 @@ class TfRecord(Samples):
                     f"`feature_columns={images.main}:bytes` stores them as they are)"
                 )
             yield row
-
-
-def _decode_text(value: bytes) -> str | bytes:
-    """A value as text, if it is any."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
 
 
 def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
