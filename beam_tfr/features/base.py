@@ -239,8 +239,7 @@ class FeatureKind(abc.ABC):
         """The tensors that readers return in place of those of `collect_tensors`, by key.
 
         Args:
-            tensors: those of all features, without boxes that are not shown and what is said of
-                them.
+            tensors: those of all features, but for boxes that are not shown, and their values.
             reading: what is known of the batch.
         """
         return {}
@@ -288,7 +287,7 @@ class FeatureKind(abc.ABC):
         yield from ()
 
     def export(self, stored: Stored) -> dict[str, Any]:
-        """What an exported record says of it: key -> value, as for JSON."""
+        """The fields of an exported record: key -> value, as for JSON."""
         return {}
 
     def arrow_types(self) -> dict[str, Any]:

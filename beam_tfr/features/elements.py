@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
     @property
     def has_objects(self) -> bool:
-        """Whether elements hold all that is said of each box."""
+        """Whether elements hold the boxes with all their labels and values."""
         return bool(self.boxes) and self.output == "dict"
 
 

@@ -1,4 +1,4 @@
-"""The objects in an image: their boxes, with all that is said of each."""
+"""The objects in an image: their boxes, with the labels and values of each."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

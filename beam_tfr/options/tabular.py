@@ -139,8 +139,8 @@ class TableOptions(Checked):
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="share of its area that a box must keep: others are dropped with all that is said of "
-        "them",
+        help="share of its area that a box must keep: others are dropped with their labels and "
+        "values",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
@@ -149,7 +149,7 @@ class TableOptions(Checked):
     bad_boxes: str = _of_boxes(
         "reject",
         help="boxes without area, outside of their image, or not of four finite numbers: reject "
-        "their images, or drop these boxes with all that is said of them",
+        "their images, or drop these boxes with their labels and values",
         choices=("reject", "drop"),
     )
     no_boxes: str = _of_boxes(
