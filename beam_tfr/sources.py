@@ -244,6 +244,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     yield from palette_warnings(source)
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
+        yield from filter(None, [source.origin.missing])
     if storage.is_gcs(source.root) and not source.layout.longest:
         return  # the summary reports missed images
     exclude = compile_exclusion(source.exclude, source.root)

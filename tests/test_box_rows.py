@@ -512,6 +512,20 @@ def test_options_for_images_wait_for_the_columns(tmp_path: Path, given: Mapping[
         opened(table, encoding="row", **given)
 
 
+@pytest.mark.parametrize("encoding", ["png", "raw", "jpeg"])
+def test_an_encoding_of_images_leaves_the_columns_to_be_found(
+    tmp_path: Path, encoding: str
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(as_csv(HEADER, ROWS))
+    tables = opened(table, encoding=encoding)
+    assert contents_of(tables) == EXPECTED
+    assert tables.options == opened(table, uri_column="filename", encoding=encoding).options
+    table.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="uri_column"):
+        opened(table, encoding=encoding)
+
+
 @pytest.mark.parametrize("text", ["NA", "n/a", "-", "?"])
 def test_a_missing_side_names_what_cures_it(tmp_path: Path, text: str) -> None:
     table = tmp_path / "t.csv"

@@ -142,6 +142,27 @@ def test_classes_that_are_written_with_a_point_stay(tmp_path: Path) -> None:
     assert [ref.labels for ref in refs] == [("1.0",), ("2.0",)]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_spaces_around_names_are_left_out_and_told(tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {"path": "1.jpg", "class": " dog", "split": "train ", "group": "a"},
+        {"path": "2.jpg", "class": "dog\u00a0", "split": "test", "group": " a"},
+        {"path": "3.jpg", "class": "dog", "split": "train", "group": "a "},
+        {"path": "4.jpg", "class": "  ", "split": "train", "group": "b"},
+    ]
+    frame = pandas.DataFrame(rows)
+    path = next(table for table in tables_of(tmp_path, frame) if table.suffix == suffix)
+    tables = opened(path, label_column="class", split_column="split")
+    refs = [*tables.read(str(path))]
+    assert [ref.labels for ref in refs] == [("dog",), ("dog",), ("dog",), ("",)]
+    assert [ref.split for ref in refs] == ["train", "test", "train", "train"]
+    told = [line for line in tables.warnings if "spaces around names" in line]
+    assert [line.partition(":")[0] for line in told] == ["column 'split'", "column 'class'"]
+    shares = opened(path, splits={"train": 0.5, "test": 0.5}, group_column="group")
+    first, second, third, _ = shares.read(str(path))
+    assert first.split == second.split == third.split
+
+
 def test_keys_are_names_too(tmp_path: Path) -> None:
     frame = pandas.DataFrame({"key": [1.0, 2.0], "age": [3, 4]})
     for path in tables_of(tmp_path, frame):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 import beam_tfr
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import read_input_list
+from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.spellings import list_spellings
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.errors import RejectError, RunError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
@@ -137,6 +139,80 @@ def test_a_path_that_cannot_be_used_costs_its_row(folder: Path, cell: str, probl
             beam_tfr.convert(table=table, uri_column="path", output=folder / "out", progress=False)
 
 
+FOREIGN = ("/home/bob/data", "C:\\data", "data/old", "\\\\server\\share")
+
+
+@pytest.mark.parametrize("start", FOREIGN)
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_paths_of_another_machine_are_found_by_their_ends(
+    tmp_path: Path, start: str, suffix: str
+) -> None:
+    separator = "\\" if "\\" in start else "/"
+    names = ("img/a.jpg", "img/b/c.jpg", "d.jpg")
+    cells = [separator.join([start, *name.split("/")]) for name in names]
+    for name in names[:2]:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_bytes(b"x")
+    frame = pandas.DataFrame({"path": cells})
+    table = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        frame.to_csv(table, index=False)
+    elif suffix == "parquet":
+        frame.to_parquet(table)
+    else:
+        frame.to_json(table, orient="records", lines=True)
+    tables = opened(table)
+    assert [ref.key for ref in tables.read(str(table))] == [*names]
+    (line,) = [line for line in tables.warnings if "at their beginning" in line]
+    assert str(tmp_path) in line
+    below = opened(write_table(tmp_path / "tables/t.jsonl", *cells), image_root=str(tmp_path))
+    assert [ref.key for ref in below.read(below.files[0])] == [*names]
+
+
+def test_paths_of_another_machine_must_be_certain(tmp_path: Path) -> None:
+    for name in ("a.jpg", "img/a.jpg", "x.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    for cells in (["/bob/img/a.jpg"], ["/bob/a.jpg", str(tmp_path / "x.jpg")], ["/bob/9.jpg"]):
+        tables = opened(write_table(tmp_path / "t.jsonl", *cells))
+        assert not tables.prefix
+        assert [tables.root + ref.key for ref in tables.read(tables.files[0])] == cells
+
+
+def test_a_name_that_differs_by_case_alone_is_found_and_told(tmp_path: Path) -> None:
+    for name in ("im9.jpg", "Sub/b.JPG", "two.jpg", "TWO.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    cells = ("IM9.JPG", "sub/B.jpg", "two.jpg", "Two.jpg", "none.jpg")
+    tables = opened(write_table(tmp_path / "t.jsonl", *cells))
+    refs = [*tables.read(tables.files[0])]
+    assert [ref.key for ref in refs[:3]] == ["im9.jpg", "Sub/b.JPG", "two.jpg"]
+    assert "may be each of TWO.jpg; two.jpg" in refs[3].detail
+    assert refs[4].key == "none.jpg"
+    (line,) = [line for line in tables.warnings if "case alone" in line]
+    assert "im9.jpg for IM9.JPG" in line
+    assert not opened(write_table(tmp_path / "t.jsonl", "im9.jpg", "none.jpg")).warnings
+
+
+def test_a_reject_names_the_file_that_is_nearly_meant(tmp_path: Path) -> None:
+    for name in ("im9.jpg", "7.png"):
+        (tmp_path / name).write_bytes(b"x")
+    for name, near in {"IM9.JPG": "im9.jpg", "7.jpg": "7.png"}.items():
+        file = storage.Entry(str(tmp_path / name), 0, 0)
+        with pytest.raises(RejectError, match=f"there is {near}"):
+            read_image(file, root=f"{tmp_path}/")
+
+
+def test_no_image_at_its_place_is_told_with_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a.jpg").write_bytes(b"x")
+    table = write_table(tmp_path / "t.jsonl", "photos/b.jpg", "photos/c.jpg")
+    line = opened(table).missing
+    assert "photos/b.jpg" in line
+    assert "`image_root=`" in line
+    assert not opened(write_table(tmp_path / "t.jsonl", "photos/b.jpg", "images/a.jpg")).missing
+
+
 def test_the_folder_of_most_paths_is_the_root(folder: Path) -> None:
     cells = (f"{folder}/images/1.jpg", "gs://b/1.jpg", f"{folder}/2.jpg")
     assert [ref.reason for ref in read(folder, *cells)] == ["", "bad-value", ""]
@@ -166,6 +242,24 @@ def test_lines_of_a_list(folder: Path) -> None:
     assert names[:5] == ["images/1.jpg", "really\\3.jpg", "images/a b.jpg", "images/*.jpg", "2.jpg"]
     with pytest.raises(UsageError, match="a backslash separates folders on Windows only"):
         beam_tfr.plan(input=names[5:], output=folder / "out")
+
+
+def test_a_missing_line_of_a_list_is_a_reject(tmp_path: Path, photos: Path) -> None:
+    images = sorted(map(str, photos.rglob("*.jpg")))[:12]
+    label = Path(images[0]).parent.name
+    missing = [f"{Path(images[0]).parent}/none.jpg", f"{photos}/nowhere/{label}/none.jpg"]
+    lines = tmp_path / "list.txt"
+    lines.write_text("\n".join([*images, *missing]))
+    call = {"input_list": lines, "layout": "{label}/*", "progress": False}
+    done = beam_tfr.convert(**call, output=tmp_path / "d", max_rejects=2)
+    assert done.counts["rejected"] == {"not-found": 2}
+    assert done.counts["written"] == len(images)
+    rejects = (tmp_path / "d/rejects.jsonl").read_text()
+    assert all(path.removeprefix(f"{photos}/") in rejects for path in missing)
+    assert beam_tfr.plan(**call).plan.matched == len(images) + 2
+    lines.write_text("\n".join([*images, f"{photos}/nowhere/*.jpg"]))
+    with pytest.raises(UsageError, match="matches no file"):
+        beam_tfr.plan(**call)
 
 
 @given(st.text("a/.", min_size=1))

@@ -418,9 +418,8 @@ def test_the_rest_of_train_and_val(tmp_path: Path, listed: str, rest: str) -> No
     assert splits_by_number(tables) == {listed: [0, 1], rest: [2], "test": [3]}
     assert "trainval.txt" in warning_of(tables, f"{rest} is")
     # An image of another list is not of the rest.
-    voc_folder(tmp_path, 4, {"test": [2]})
-    with pytest.raises(UsageError, match=r"1 image in two lists"):
-        open_input(table=pattern)
+    voc_folder(tmp_path, 5, {"trainval": [0, 1, 2, 4], "test": [2, 3]})
+    assert "rejects: 000002" in warning_of(open_input(table=pattern), f"{tmp_path}/")
 
 
 def test_lists_with_the_flags_of_a_class(tmp_path: Path) -> None:
@@ -439,7 +438,24 @@ def test_names_in_lists_that_end_in_a_number(tmp_path: Path) -> None:
 
 def test_an_image_in_two_lists(tmp_path: Path) -> None:
     pattern = voc_folder(tmp_path, 3, {"train": [0, 1], "val": [1, 2]})
-    with pytest.raises(UsageError, match=r"train\.txt.*1 image .*000001.*val\.txt"):
+    tables = open_input(table=pattern)
+    refs = [ref for file in tables.files for ref in tables.read(file)]
+    assert [ref.reason for ref in refs] == ["", "bad-value", ""]
+    assert re.search(r"000001 is in two splits.*train\.txt and .*val\.txt", refs[1].detail)
+    assert "1 image, which are rejects: 000001" in warning_of(tables, f"{tmp_path}/")
+
+
+def test_lists_with_the_same_images(tmp_path: Path) -> None:
+    pattern = voc_folder(tmp_path, 3, {"train": [0], "test": [1, 2], "val": [2, 1]})
+    tables = open_input(table=pattern)
+    assert splits_by_number(tables) == {"train": [0], "test": [1, 2]}
+    assert "the same images" in warning_of(tables, f"{tmp_path}/")
+
+
+def test_a_list_within_another_one(tmp_path: Path) -> None:
+    pattern = voc_folder(tmp_path, 3, {"train": [0, 1, 2], "test": [2]})
+    problem = r"test\.txt and .*train\.txt share 1 image, .* such as 000002.*`splits=train=1`"
+    with pytest.raises(UsageError, match=problem):
         open_input(table=pattern)
 
 

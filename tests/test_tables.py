@@ -452,7 +452,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
 ) -> None:
     rows = [{**row, "split": "train", "class": "hat"} for row in rows_of(photos)[:14]]
     rows[0] |= {"path": ""}
-    rows[1] |= {"class": " hat"}
+    rows[1] |= {"class": "h\x07at"}
     rows[2] |= {"split": "my split"}
     rows[3] |= {"age": "seven"}
     rows[4] |= {"age": None}
@@ -473,7 +473,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
             for detail in (
                 "10: column 'path': has a NUL character",
                 "1: column 'path': has no value",
-                f"2: column 'class': ' hat' cannot be a class: {rule}",
+                f"2: column 'class': 'h\\x07at' cannot be a class: {rule}",
                 "3: column 'split': 'my split' cannot be a split: letters, digits and _ only, "
                 "and not none",
                 "4: column 'age': 'seven' is not a whole number",

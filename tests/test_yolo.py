@@ -413,7 +413,19 @@ def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:
             assert word.removesuffix(":") in note
 
 
-def test_splits_that_share_some_images_are_refused(tmp_path: Path) -> None:
+def test_images_that_splits_share_are_rejects(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", *[LABEL] * 3, yaml="train: a.txt\nval: b.txt\n")
+    for name, numbers in {"a.txt": "12", "b.txt": "23"}.items():
+        lines = [f"images/train/{number}.png\n" for number in numbers]
+        (table.parent / name).write_text("".join(lines))
+    rows, notes = read(table)
+    (problem,) = [row["split"].problem for row in rows if isinstance(row["split"], BadCell)]
+    assert len(rows) == 3
+    assert "in two splits, by train (a.txt) and val (b.txt)" in problem
+    assert any("2.png" in note for note in notes)
+
+
+def test_splits_within_others_are_refused(tmp_path: Path) -> None:
     table = write_set(tmp_path / "in", LABEL, yaml="train: images\nval: images/val\n")
     write_picture(tmp_path / "in/images/val/3.png", 3)
     (tmp_path / "in/labels/val").mkdir()

@@ -22,6 +22,7 @@ from beam_tfr.inputs.patterns import (
     escape_pattern,
     is_wild,
     literal_start,
+    order_patterns,
     split_pattern,
 )
 from beam_tfr.inputs.pool import Pool
@@ -46,6 +47,8 @@ class PatternPart(NamedTuple):
         before: patterns whose files do not count, of `order_patterns`.
         start, end: names in the bucket from `start` on and before `end`; empty for all.
         archive: the fields of an archive, of which the images are listed; empty for none.
+        may_be_missing: whether it is the path of an image that counts as listed even if it is not
+            there.
     """
 
     pattern: str
@@ -53,13 +56,31 @@ class PatternPart(NamedTuple):
     start: str = ""
     end: str = ""
     archive: Sequence[Any] = ()
+    may_be_missing: bool = False
+
+
+def order_parts(patterns: Sequence[str], lines: Sequence[str]) -> list[PatternPart]:
+    """What is listed of patterns, and of the lines of a list.
+
+    A line with the path of one image counts as listed in any case, so that a missing file is a
+    reject when it is read, and does not end the run.
+
+    Raises:
+        UsageError: a [ or { is not closed.
+    """
+    images = {line for line in lines if not is_wild(line) and not ARCHIVE.search(line)}
+    images.difference_update(patterns)
+    return [
+        PatternPart(pattern, before, may_be_missing=pattern in images)
+        for pattern, before in order_patterns([*patterns, *lines])
+    ]
 
 
 _Listed = storage.Entry | PatternPart
 
 
 def match_files(
-    patterns: Sequence[tuple[str, Sequence[str]]],
+    patterns: Sequence[tuple[str, Sequence[str]]] | Sequence[PatternPart],
     *,
     exclude: re.Pattern[str] = NOTHING,
     option: str = "input",
@@ -70,7 +91,8 @@ def match_files(
     In parallel, in any order, in bounded memory.
 
     Args:
-        patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`.
+        patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`; or
+            the parts of `order_parts`.
         exclude: result of `compile_exclusion`.
         option: the option or argument that the patterns were given for.
         skipped: counts files that are listed and do not match.
@@ -196,7 +218,12 @@ class _Lister:
                 has_matches = True
                 if not any(other.fullmatch(entry.path) for other in others):
                     yield PatternPart(pattern, archive=entry) if is_archive else entry
-        if not has_matches:
+        if has_matches:
+            return
+        if part.may_be_missing and not storage.is_folder(pattern):
+            if not self.exclude.fullmatch(pattern):
+                yield storage.Entry(pattern, 0, 0)
+        else:
             advice = _suggest_pattern(pattern, self.option, self.skipped.kinds)
             raise InputNotFoundError(f"matches no file{advice}", option=self.option, value=pattern)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from beam_tfr import storage
 from beam_tfr.inputs.archives import archive_of, read_member
+from beam_tfr.inputs.near_names import describe_near_names
 from beam_tfr.inputs.parquet import is_in_parquet, read_in_parquet
 from beam_tfr.inputs.spellings import describe_oddities
 from beam_tfr.schema.errors import RejectError
@@ -96,8 +97,8 @@ def _reject_missing(path: str, detail: str, root: str) -> RejectError:
     folder = path.rpartition("/")[0]
     if not storage.is_remote(path) and not storage.is_folder(folder):
         detail += f"; there is no folder {folder}"
-    oddities = describe_oddities(path)
-    return RejectError("not-found", f"{detail}; {oddities}" if oddities else detail)
+    hints = [detail, describe_near_names(path), describe_oddities(path)]
+    return RejectError("not-found", "; ".join(filter(None, hints)))
 
 
 def _unreachable(detail: str) -> RejectError:

@@ -1,6 +1,6 @@
-"""Paths that are spelled as elsewhere: on Windows, in addresses, with blanks around them.
+"""Other spellings of a path: that of Windows, that of a URL, or one with spaces around it.
 
-A file that has the name as it is written always comes first.
+If a file has the path exactly as it is written, that file is taken.
 """
 
 import functools
@@ -47,11 +47,12 @@ def read_address(path: str) -> str:
     return path
 
 
-def _change_slashes(path: str) -> str:
+def change_slashes(path: str) -> str:
+    """A path with slashes for backslashes."""
     return path.replace("\\", "/")
 
 
-_CHANGES: tuple[Callable[[str], str], ...] = (str.strip, _change_slashes, unquote)
+_CHANGES: tuple[Callable[[str], str], ...] = (str.strip, change_slashes, unquote)
 # Letters such as ü in one piece, or in two, as macOS writes them.
 _FORMS: tuple[Callable[[str], str], ...] = (
     functools.partial(unicodedata.normalize, "NFC"),
@@ -60,7 +61,7 @@ _FORMS: tuple[Callable[[str], str], ...] = (
 
 
 def is_plain(path: str) -> bool:
-    """Whether a path can mean one file only; most do, so this is as fast as it can be."""
+    """Whether a path has no other spellings; most have none, so this must be fast."""
     return (
         path.isascii()
         and "\\" not in path
@@ -72,7 +73,7 @@ def is_plain(path: str) -> bool:
 
 
 def list_spellings(path: str, *, remote: bool) -> list[str]:
-    r"""Other paths that a path may mean; none for most.
+    r"""Other spellings of a path; none for most.
 
     ` a\b%20c.jpg` may mean `a/b c.jpg`, or any that is changed in part.
 
@@ -93,7 +94,7 @@ def list_spellings(path: str, *, remote: bool) -> list[str]:
 
 
 def choose_spelling(path: str) -> str:
-    """The path itself, unless no file is there but at another that it may mean."""
+    """The path itself, or, if it has no file, the first other spelling that has one."""
     spellings = list_spellings(path, remote=storage.is_gcs(path))
     if not spellings or storage.find(path):
         return path
@@ -101,7 +102,7 @@ def choose_spelling(path: str) -> str:
 
 
 def describe_oddities(path: str) -> str:
-    """What may be wrong with a path at which there is no file; empty if nothing is seen."""
+    """What may be wrong with a path that has no file; empty if nothing looks wrong."""
     oddities = [text for regex, text in _compile_oddities() if regex.search(path)]
     if any(change(path) != path for change in _FORMS):
         oddities.append("its letters may be written in another way (Unicode NFC, NFD)")

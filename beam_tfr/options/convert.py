@@ -233,7 +233,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         Then columns may show that they are boxes in images: see `tables.box_columns`.
         """
         is_chosen = self.key_column or self.feature_columns is not None
-        return self.are_rows and self.has_implied_encoding and not is_chosen
+        allows_images = self.has_implied_encoding or self.encoding in IMAGE_ENCODINGS
+        return self.are_rows and allows_images and not is_chosen
+
+    def check_image_options(self) -> None:
+        super().check_image_options()
+        self._check_rows()
 
     def check_combination(self) -> None:
         super().check_combination()
@@ -251,7 +256,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("name", f"must be letters, digits and _, at most {MAX_NAME}")
         if self.resize == "none" and self.is_given("image_size"):  # but a manifest may hold both
             self.refuse_beside("image_size", "resize", "it keeps all pixels")
-        self._check_rows()
+        if not self.may_become_images:
+            self._check_rows()
         self._check_features()
         self._check_labels()
         self._check_splits()

@@ -16,9 +16,9 @@ from beam_tfr.features.box_counts import box_statistics
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_counts import mask_statistics
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import match_files
+from beam_tfr.inputs.listing import match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
-from beam_tfr.inputs.patterns import compile_exclusion, order_patterns, read_input_list
+from beam_tfr.inputs.patterns import compile_exclusion, read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
@@ -131,9 +131,9 @@ def list_references(
             for path in tables.files:
                 yield from tables.read(path, skipped)
         case Labeler() as labeler:
-            patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
+            parts = order_parts(source.input, read_input_list(options.input_list))
             exclude = compile_exclusion(source.exclude, source.root)
-            for entry in match_files(patterns, exclude=exclude, skipped=skipped):
+            for entry in match_files(parts, exclude=exclude, skipped=skipped):
                 yield labeler.label(entry, entry.path.removeprefix(source.root))
 
 

@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from beam_tfr import storage
@@ -107,6 +107,13 @@ class TableFormat(abc.ABC):
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         """Yields the rows."""
 
+    def list_fields(self, path: str, most_rows: int) -> list[str]:
+        """The fields of columns that hold objects, such as `objects.bbox`; see `read_columns`.
+
+        A row reads such a field as it does a column.
+        """
+        return []
+
     def read_class_names(self, path: str, column: str) -> list[str]:
         """The classes that the numbers in a column stand for; empty if nothing names them."""
         return []
@@ -141,14 +148,50 @@ class ObjectFormat(TableFormat):
                 columns.update(dict.fromkeys(row))
         return list(columns)
 
+    def list_fields(self, path: str, most_rows: int) -> list[str]:
+        fields = dict[str, None]()
+        with open_table(path) as file:
+            rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
+            for _, row in itertools.islice(rows, most_rows):
+                fields.update(dict.fromkeys(_list_fields(row)))
+        return [name for name in fields if "." in name]
+
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         known_columns = set(selection.known_columns)
+        get_cell = read_field if any("." in name for name in selection.columns) else dict.get
         with open_table(path) as file:
             rows = number_rows(path, self.read_objects(path, file, selection))
             for number, row in rows:
                 if known_columns and not row.keys() <= known_columns:
                     check_columns(name_row(path, number), [*row], (), selection.known_columns)
-                yield number, [row.get(name) for name in selection.columns]
+                yield number, [get_cell(row, name) for name in selection.columns]
+
+
+def read_field(row: Mapping[str, Any], name: str) -> Any:
+    """The cell of a column, or a field of the object in it, such as `objects.bbox`.
+
+    If the cell is a list of objects, the list of their fields; None if there is nothing.
+    """
+    if name in row:
+        return row[name]
+    column, _, field = name.partition(".")
+    return read_member(row.get(column), field)
+
+
+def read_member(cell: Any, field: str) -> Any:
+    """A field of the object in a cell; see `read_field`."""
+    if isinstance(cell, list):
+        return [read_member(member, field) for member in cell]
+    return read_field(cell, field) if isinstance(cell, Mapping) and field else None
+
+
+def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names in an object, and of the fields of objects in it."""
+    for name, cell in row.items():
+        yield name
+        for member in cell if isinstance(cell, list) else [cell]:
+            if isinstance(member, Mapping):
+                yield from (f"{name}.{field}" for field in _list_fields(member))
 
 
 @contextlib.contextmanager

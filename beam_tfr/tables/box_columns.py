@@ -204,8 +204,9 @@ def _set_implied(
         others += "; its sizes are compared with those of the images"
     cure = f"`feature_columns={side}`"
     if options.are_rows:
-        selected["encoding"] = ""  # that of images
         cure = "`encoding=row`"
+    if options.has_implied_encoding:
+        selected["encoding"] = ""  # that of images
     warning = (
         f"{path} has a row for each box, which implies {join_texts(texts, separator=' and ')}"
         f"{others}; {cure} takes each row for itself"

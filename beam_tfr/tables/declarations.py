@@ -30,10 +30,12 @@ from beam_tfr.tables.box_columns import find_size_columns
 from beam_tfr.tables.content import (
     TableContent,
 )
-from beam_tfr.tables.formats import format_of, read_rows
+from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.joining import (
     RowJoin,
 )
+
+FIELD_ROWS = 10_000  # the first rows, in which fields of objects are looked for
 
 
 def takes_all(options: ConvertOptions) -> bool:
@@ -54,7 +56,9 @@ def declare_columns(content: TableContent) -> dict[str, str]:
         declarations.pop(KNOWN, None)
         boxes = find_boxes(parse_columns(declarations))
         sides = boxes.columns if boxes else ()
-        left_out = {*options.roles, *optional_columns(content.files[0]), *sides}
+        fields = [name for name in [*options.roles, *declarations] if name not in content.columns]
+        with_fields = {name.partition(".")[0] for name in fields}
+        left_out = {*options.roles, *optional_columns(content.files[0]), *sides, *with_fields}
         for name in content.columns:
             if name not in left_out:
                 declarations.setdefault(name, "")
@@ -104,7 +108,7 @@ def check_declarations(content: TableContent, declarations: Mapping[str, str]) -
     if join:
         columns = join.read_columns(columns)
     try:
-        check_columns(path, content.columns, columns)
+        _check_present(content, columns)
     except UsageError:
         if isinstance(format_of(path), ObjectFormat):
             next(read_rows(path, ()), None)  # which tells more if the file is of another kind
@@ -125,6 +129,21 @@ def check_declarations(content: TableContent, declarations: Mapping[str, str]) -
         raise table_error(
             path, "no column is left to become a feature; give `uri_column=`, or add columns"
         )
+
+
+def _check_present(content: TableContent, columns: Sequence[str]) -> None:
+    """Checks that the first table has some columns, or fields of objects in its columns.
+
+    Raises:
+        UsageError: it has not.
+        DataError: it cannot be read.
+    """
+    path = content.files[0]
+    present = content.columns
+    may_be_fields = any("." in name for name in columns if name not in present)
+    if may_be_fields and not content.read_rows:
+        present = [*present, *list_fields(path, FIELD_ROWS)]
+    check_columns(path, present, columns)
 
 
 def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:

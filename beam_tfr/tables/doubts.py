@@ -17,9 +17,11 @@ from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.dialects import DECIMAL_COMMA
+from beam_tfr.tables.formats import list_fields
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
 
+_FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
@@ -29,7 +31,7 @@ _FIRST_CELLS = 20  # of a column, all of which name images
 PLACES = re.compile(
     r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
 )
-# Names of columns with boxes and all that is said of objects.
+# Names of columns with objects.
 _OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|annotations?|bounding_?box(es)?|b?box(es)?)")
 
 
@@ -58,20 +60,44 @@ def warn_of_unused_columns(content: TableContent, declarations: Mapping[str, str
         return
     others = [name for name in content.columns if name and name not in options.roles]
     objects = [*filter(_may_hold_objects, others)]
-    if others and not options.label_column:
+    if objects and (options.label_column or _find_boxes(content, objects)):
+        yield _suggest_boxes(content, objects)
+    elif others and not options.label_column:
         yield (
             f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
             "of classes, `feature_columns=` those of features"
         )
-    elif objects:
-        box = BOXES if BOXES in objects else "box"
-        form = "rel_xyxy" if BOXES in objects else "xywh"
-        yield (
-            f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
-            f"`uri_column={options.uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
-            f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
-            "the lists of `label_column=`"
+
+
+def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
+    """The field with boxes of a column of objects, such as `objects.bbox`; empty without one."""
+    if content.read_rows:  # of a dataset, whose columns hold no objects
+        return ""
+    for name in list_fields(content.files[0], _FIELD_ROWS):
+        column, _, field = name.partition(".")
+        if column in objects and PLACES.fullmatch(field):
+            return name
+    return ""
+
+
+def _suggest_boxes(content: TableContent, objects: Sequence[str]) -> str:
+    """The message about columns that may hold objects, of which nothing is stored."""
+    uri_column = content.options.uri_column
+    field = _find_boxes(content, objects)
+    if field:
+        return (
+            f"nothing is stored of {list_columns(objects)}: `uri_column={uri_column}` with "
+            f"`feature_columns={field}:bbox[xywh]` stores the boxes, and `label_column=` their "
+            "classes, if they are in a field beside it"
         )
+    box = BOXES if BOXES in objects else "box"
+    form = "rel_xyxy" if BOXES in objects else "xywh"
+    return (
+        f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
+        f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
+        f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
+        "the lists of `label_column=`"
+    )
 
 
 def _may_hold_objects(column: str) -> bool:

@@ -168,6 +168,16 @@ def read_columns(path: str, rows: int) -> list[str]:
         return format_of(path).read_columns(path, rows)
 
 
+def list_fields(path: str, rows: int) -> list[str]:
+    """The fields of columns that hold objects; see `TableFormat.list_fields` and `read_columns`.
+
+    Raises:
+        UsageError, DataError: see `read_rows`.
+    """
+    with _naming_errors(path):
+        return format_of(path).list_fields(path, rows)
+
+
 def read_class_names(path: str, column: str) -> list[str]:
     """The classes that the numbers in a column of a table stand for.
 

@@ -111,16 +111,26 @@ def guess_image_root(
         return ""
     if find_image_folders(tables, folder=folder, base="", read_uris=read_uris):
         return ""
-    outer = folder.rstrip("/").rpartition("/")[0]
-    if not outer.removeprefix(storage.GCS.rstrip("/")):
-        return ""  # a bucket, or the folder of all
     roots = []
-    for name in _SIBLINGS:
-        root = f"{outer}/{name}"
+    for root in _list_around(folder):
         holds_all = all(_is_file(uri, root) for uri in uris)
         if holds_all or find_image_folders(tables, folder=folder, base=root, read_uris=read_uris):
             roots.append(root)
     return roots[0] if len(roots) == 1 else ""
+
+
+def list_roots(folder: str) -> list[str]:
+    """The folders in and around that of tables that may hold their images."""
+    inner = [f"{folder}{name}" for name in _SIBLINGS]
+    return [*inner, *_list_around(folder)]
+
+
+def _list_around(folder: str) -> list[str]:
+    """The folders around and beside that of tables that may hold their images."""
+    outer = folder.rstrip("/").rpartition("/")[0]
+    if not outer.removeprefix(storage.GCS.rstrip("/")):
+        return []  # a bucket, or the folder of all
+    return [f"{outer}/{name}" for name in _SIBLINGS]
 
 
 def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:

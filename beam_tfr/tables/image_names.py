@@ -6,15 +6,16 @@ their whole path on another machine.
 """
 
 import contextlib
+import functools
 import os
 import re
-import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from beam_tfr import storage
-from beam_tfr.inputs.spellings import is_plain
+from beam_tfr.inputs.near_names import fold_name
+from beam_tfr.inputs.spellings import change_slashes, is_plain
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -40,17 +41,40 @@ class ImageName(str):
         return self
 
 
+def drop_prefix(cell: Any, prefix: str) -> Any:
+    """A cell with a path, without the folders of another machine at its beginning.
+
+    Args:
+        cell: the cell.
+        prefix: these folders, with slashes; empty for none.
+    """
+    if not prefix or not isinstance(cell, str) or isinstance(cell, ImageName):
+        return cell
+    path = change_slashes(cell)
+    return path[len(prefix) :] if path.startswith(prefix) else cell
+
+
 class ImageFinder:
     """Finds the files of image names; lists each folder once, or again after many others.
 
     On a disk, no folder is listed while files have the names that are written.
+
+    Args:
+        prefix: what is left out at the beginning of paths; see `foreign_paths`.
+        ignores_case: whether a path on a disk may mean the one that differs by case alone, for
+            which each is looked at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, prefix: str = "", ignores_case: bool = False) -> None:
+        self._prefix = prefix
+        self._ignores_case = ignores_case
         self._folders = dict[str, _Folder]()
+        self._names = dict[str, Mapping[str, list[str]]]()
 
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        return type(self), ()  # what was listed stays where it was
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[()]]:
+        # What was listed stays where it was.
+        make = functools.partial(type(self), prefix=self._prefix, ignores_case=self._ignores_case)
+        return make, ()
 
     def find(self, cell: Any, base: str, table: str = "") -> str:
         """The path of the file that a cell means, as it is written if there is none.
@@ -64,17 +88,61 @@ class ImageFinder:
             ValueError: it is no path, or several images could be meant.
             UsageError: a folder cannot be listed.
         """
+        cell = drop_prefix(cell, self._prefix)
         path = resolve_path(cell, base)
         if isinstance(cell, ImageName):
             return self._find_image(cell, base, path)
         if is_plain(cell):
-            return self._add_extension(path)
+            return self._complete(path)
         others = list_other_paths(cell, base, table)
         if others:
             path = self._choose([path, *others])
         if cell.startswith("~/") and not self._exists(path):
             raise ValueError(f"{cell!r:.200} is {path} here, and there is no such file")
-        return self._add_extension(path)
+        return self._complete(path)
+
+    def _complete(self, path: str) -> str:
+        """A path, or the one that it means by an extension that it lacks, or by case.
+
+        Raises:
+            ValueError: there are several.
+        """
+        path = self._add_extension(path)
+        if not self._ignores_case or storage.is_remote(path) or self._exists(path):
+            return path
+        return self._ignore_case(path)
+
+    def _ignore_case(self, path: str) -> str:
+        """The path that differs from one on a disk by the case of its names alone; or itself.
+
+        Raises:
+            ValueError: there are several.
+        """
+        folder = path
+        missing = list[str]()
+        while folder and not os.path.isdir(folder):
+            folder, _, name = folder.rpartition("/")
+            missing.insert(0, name)
+        for name in missing:
+            names = self._list_names(folder).get(fold_name(name), [])
+            if len(names) > 1 and name not in names:
+                raise ValueError(f"{path!r:.200} may be each of {join_texts(names)}")
+            if not names:
+                return path
+            folder = f"{folder}/{name if name in names else names[0]}"
+        return folder
+
+    def _list_names(self, folder: str) -> Mapping[str, list[str]]:
+        """The files and folders in a folder on a disk, by their names without case."""
+        if folder not in self._names:
+            by_name = defaultdict[str, list[str]](list)
+            with contextlib.suppress(OSError):
+                for name in sorted(os.listdir(folder or "/")):
+                    by_name[fold_name(name)].append(name)
+            if sum(map(len, self._names.values())) > _MOST_NAMES:
+                self._names.clear()
+            self._names[folder] = dict(by_name)
+        return self._names[folder]
 
     def _add_extension(self, path: str) -> str:
         """A path; if its name has no extension and no file, that of the one image with this stem.
@@ -162,27 +230,22 @@ class _Folder:
         self.num_names = len(names)
         self._by_stem = defaultdict[str, list[str]](list)
         for name in names:
-            self._by_stem[_stem_of(_fold(name))].append(name)
+            self._by_stem[_stem_of(fold_name(name))].append(name)
 
     def has(self, name: str) -> bool:
-        return name in self._by_stem.get(_stem_of(_fold(name)), ())
+        return name in self._by_stem.get(_stem_of(fold_name(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
         """The names that are this one in other case; or else images of the same stem."""
-        folded = _fold(name)
+        folded = fold_name(name)
         stem = _stem_of(folded)
         relatives = self._by_stem.get(stem, [])
-        same = [relative for relative in relatives if _fold(relative) == folded]
+        same = [relative for relative in relatives if fold_name(relative) == folded]
         if same:
             return same
         if stem != folded:
             relatives = relatives + self._by_stem.get(folded, [])  # of 1.jpg.png for 1.jpg
         return [relative for relative in relatives if _is_image(relative)]
-
-
-def _fold(name: str) -> str:
-    """A name without its case, its umlauts in one piece each."""
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _stem_of(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.inputs.skipped import UNCOUNTED
+from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import (
     DamagedTableError,
@@ -15,6 +16,12 @@ from beam_tfr.tables.base import (
 )
 from beam_tfr.tables.content import (
     TableContent,
+)
+from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
+from beam_tfr.tables.foreign_paths import (
+    describe_foreign_paths,
+    find_foreign_paths,
+    spread,
 )
 from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_folders import (
@@ -24,8 +31,9 @@ from beam_tfr.tables.image_folders import (
     describe_image_root,
     find_image_folders,
     guess_image_root,
+    list_roots,
 )
-from beam_tfr.tables.image_names import ImageFinder, ImageName
+from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
@@ -38,6 +46,9 @@ class ImageRoots(NamedTuple):
         base: from which relative paths start; empty for the folder of their table.
         root: from which keys start.
         image_folders: folders that are named like their tables, from which paths in these start.
+        prefix: what is left out at the beginning of paths, which are those of another machine.
+        ignores_case: whether paths may mean files whose names differ by case.
+        missing: the message about the first images if none is there; else empty.
         warnings: about what no option says.
 
     All folders have a trailing slash.
@@ -47,37 +58,76 @@ class ImageRoots(NamedTuple):
     base: str
     root: str
     image_folders: frozenset[ImageFolder]
+    prefix: str
+    ignores_case: bool
+    missing: str
     warnings: tuple[str, ...]
 
 
-def find_image_roots(content: TableContent, uris: Sequence[Any], read: RowReader) -> ImageRoots:
+# Of a table with its number, the cell of an image.
+NumberedUri = tuple[int, Any]
+
+
+def find_image_roots(
+    content: TableContent, numbered_uris: Sequence[NumberedUri], read: RowReader
+) -> ImageRoots:
     """Finds the folders from which paths start.
 
     Args:
         content: what the tables say.
-        uris: the first cells with images; none if rows become the records.
+        numbered_uris: the first cells with images, each with the number of its table; none if rows
+            become the records.
         read: yields the rows of a table.
 
     Raises:
         UsageError: tables, or images on absolute paths, have no folder in common.
     """
+    uris = [uri for _, uri in numbered_uris]
     folder = _common_folder(content.files, "tables")
     image_root = content.options.image_root
     guessed = ""
     if not image_root:
         guessed = _guess_image_root(content, folder, uris, read)
     base = f"{image_root.rstrip('/')}/" if image_root else guessed
-    root = base or (_common_root(folder, uris) if uris else folder)
     image_folders = _find_image_folders(content, folder, base, read)
-    texts = [describe_image_root(guessed, folder), describe_image_folders(image_folders)]
+    foreign = None
+    if not guessed and not image_folders:
+        roots = [base] if base else list_roots(folder)
+        foreign = find_foreign_paths(uris, base or folder, roots)
+    if foreign:
+        base = foreign.root
+    root = base or (_common_root(folder, uris) if uris else folder)
+    texts = [
+        describe_image_root(guessed, folder),
+        describe_image_folders(image_folders),
+        describe_foreign_paths(foreign),
+    ]
     choose = functools.partial(choose_base, folder=folder, base=base, image_folders=image_folders)
+    prefix = foreign.prefix if foreign else ""
+    uris = [drop_prefix(uri, prefix) for uri in uris]
+    survey = survey_paths(
+        [
+            WrittenPath(drop_prefix(uri, prefix), choose(content.files[number]))
+            for number, uri in spread(numbered_uris, MOST_PATHS)
+            if isinstance(uri, str)
+        ]
+    )
     warnings = (
-        *filter(None, texts),
+        *filter(None, [*texts, survey.example]),
         *_warn_of_names(uris, base or folder),
         *_warn_of_unlabelled(content, uris, base),
         *_warn_of_unlisted(content, read, choose),
     )
-    return ImageRoots(folder, base, root, image_folders, warnings)
+    return ImageRoots(
+        folder=folder,
+        base=base,
+        root=root,
+        image_folders=image_folders,
+        prefix=prefix,
+        ignores_case=survey.ignores_case,
+        missing=survey.missing,
+        warnings=warnings,
+    )
 
 
 def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
@@ -91,7 +141,8 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
     for uri in uris:
         with contextlib.suppress(ValueError):  # which rejects its row
             is_file = isinstance(uri, storage.Entry)
-            path = uri.path if is_file else resolve_path(uri, roots.base or roots.folder)
+            base = roots.base or roots.folder
+            path = uri.path if is_file else resolve_path(drop_prefix(uri, roots.prefix), base)
             if path.startswith(roots.root):
                 paths.append(path[len(roots.root) :])
     return paths
@@ -170,7 +221,7 @@ def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:
     """Yields a line about paths and names of images that are not those of their files."""
     finder = ImageFinder()
     for cell in cells:
-        if not isinstance(cell, str):
+        if not isinstance(cell, str) or _is_certain(cell):
             continue
         with contextlib.suppress(ValueError):
             written = resolve_path(cell, base)
@@ -182,6 +233,12 @@ def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:
                     f"{path.removeprefix(base)} for {cell}"
                 )
                 return
+
+
+def _is_certain(cell: str) -> bool:
+    """Whether a path means the file that is written, if any."""
+    has_extension = "." in cell.rpartition("/")[2]
+    return has_extension and is_plain(cell) and not isinstance(cell, ImageName)
 
 
 def _warn_of_unlabelled(content: TableContent, names: Sequence[Any], base: str) -> Iterator[str]:

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.export_splits import read_export_splits
+from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_lists
 
 UNLISTED = "unlisted"  # the split of images that no list names
 _FOLDERS = ("ImageSets/Main", "ImageSets")
@@ -31,11 +31,15 @@ class ImageSets(NamedTuple):
         splits: name of an image, without its extension -> its split.
         rest: split of the images of `trainval.txt` that the list of train, or of val, does not
             name; empty if both are there, or none.
+        problems: name of an image that two lists name -> what is wrong with it.
+        notes: what is said of lists that share images.
     """
 
     lists: tuple[str, ...] = ()
     splits: Mapping[str, str] = {}
     rest: str = ""
+    problems: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
 
     def split_of(self, image: str) -> str:
         """The split of an image, given its name without the extension."""
@@ -55,30 +59,48 @@ def read_image_sets(annotations: str) -> ImageSets:
         annotations: the folder, with a trailing slash.
 
     Raises:
-        UsageError: an image is in two lists.
+        UsageError: all images of a list are in another one, which has more.
         OSError: a list cannot be read.
     """
     split_of_list = _find_lists(annotations)
+    lists = [SplitList(path, dict.fromkeys(_read_names(path))) for path in split_of_list]
     both = next(filter(_is_of_both, split_of_list), "")
     rest = split_of_list[both] if split_of_list.get(both) in _OTHER_OF else ""
-    list_of = dict[str, str]()  # image -> the list that names it
-    repeated = dict[str, str]()  # image -> another list that does
-    for path in split_of_list:
-        for image in _read_names(path):
-            first = list_of.setdefault(image, path)
-            is_part = rest and path == both and split_of_list[first] == _OTHER_OF[rest]
-            if first != path and not is_part:
-                repeated.setdefault(image, path)
-    if repeated:
-        image, path = next(iter(repeated.items()))
-        raise UsageError(
-            f"{counted(len(repeated), 'image')} in two lists, such as {image}, which {path} names "
-            "too; take each out of one, or give `splits=train=1`, which ignores these lists",
-            option="table",
-            value=list_of[image],
-        )
-    splits = {image: split_of_list[path] for image, path in list_of.items()}
-    return ImageSets(tuple(split_of_list), splits, rest)
+    if rest:
+        part = next(path for path, split in split_of_list.items() if split == _OTHER_OF[rest])
+        lists = _subtract(lists, both, part)
+    separated = _separate(lists)
+    splits = dict[str, str]()
+    for path, names in zip(split_of_list, separated.images, strict=True):
+        splits |= dict.fromkeys(names, split_of_list[path])
+    return ImageSets(
+        lists=tuple(split_of_list),
+        splits=splits,
+        rest=rest,
+        problems=separated.problems,
+        notes=tuple(separated.notes),
+    )
+
+
+def _subtract(lists: Sequence[SplitList], both: str, part: str) -> list[SplitList]:
+    """Lists of which one, that of train and val together, loses the images of its part."""
+    images_of = {split_list.name: split_list.images for split_list in lists}
+    rest = [name for name in images_of[both] if name not in images_of[part]]
+    images_of[both] = dict.fromkeys(rest)
+    return [SplitList(name, images) for name, images in images_of.items()]
+
+
+def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
+    """Lists of which each image is in one.
+
+    Raises:
+        UsageError: all images of a list are in another one, which has more.
+    """
+    try:
+        return separate_lists(lists)
+    except ValueError as error:
+        cure = ", or `splits=train=1`, which ignores these lists"
+        raise UsageError(f"{error}{cure}", option="table", value=lists[0].name) from None
 
 
 def _find_lists(annotations: str) -> dict[str, str]:

@@ -146,6 +146,11 @@ class FirstRows(NamedTuple):
         cells = [cells for _, (_, cells) in self.rows]
         return dict(zip(self.columns, zip(*cells, strict=True), strict=True))
 
+    def column(self, name: str) -> list[tuple[int, Any]]:
+        """The number of its table, and the cell of a column, for each row."""
+        position = self.columns.index(name)
+        return [(table, cells[position]) for table, (_, cells) in self.rows]
+
     def group(self, key: str) -> list[list[NumberedRow]]:
         """The rows of each image, given the column that names it."""
         position = self.columns.index(key)

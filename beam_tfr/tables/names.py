@@ -2,7 +2,8 @@
 
 The same rows have the same names in any format. A number has the name that CSV has for it, a truth
 value `True` or `False`, as pandas writes them. A whole number with a point, which pandas makes of
-columns with missing values, has the name of that number: 2.0 is 2.
+columns with missing values, has the name of that number: 2.0 is 2. Spaces around a name are no part
+of it, but of a key.
 """
 
 import dataclasses
@@ -43,8 +44,29 @@ def read_single_name(cell: Any) -> str:
 
     Only what has a point is taken for a number, since 1e5 may be a hash.
     """
-    name = read_name(cell)
+    name = _strip(read_name(cell))
     return _shorten_number(name) if "." in name else _spell_boolean(name)
+
+
+def _strip(name: str) -> str:
+    """A name without the spaces around it.
+
+    Raises:
+        ValueError: there is nothing else.
+    """
+    stripped = name.strip()
+    if not stripped:
+        raise ValueError("has no value")
+    return stripped
+
+
+def describe_spaces(column: str, cells: Iterable[Any]) -> str:
+    """The message about names in cells with spaces around them; empty if there are none."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    spaced = [text for text in texts if text.strip() not in ("", text)]
+    if not spaced:
+        return ""
+    return f"column {column!r}: spaces around names are left out, as of {min(spaced)!r:.60}"
 
 
 def _shorten_number(name: str) -> str:
@@ -73,9 +95,15 @@ class _Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class NameColumn:
-    """How the names in a column are read, as its first rows show."""
+    """How the names in a column are read, as its first rows show.
+
+    Attributes:
+        kind: what they are.
+        strips: whether spaces around them are left out.
+    """
 
     kind: _Kind = _Kind.TEXTS
+    strips: bool = True
 
     @classmethod
     def infer(cls, cells: Iterable[Any], *, known: Collection[str] = ()) -> "NameColumn":
@@ -85,12 +113,19 @@ class NameColumn:
             cells: a name in each, or nothing.
             known: names that are right as they are.
         """
-        names = set(_read_names(cells))
+        names = {name.strip() for name in set(_read_names(cells))}
         return cls(_Kind.TEXTS if names & {*known} else _find_kind(names))
+
+    @classmethod
+    def infer_keys(cls, cells: Iterable[Any]) -> "NameColumn":
+        """Infers it from the first cells of a column with keys, of which spaces are a part."""
+        return cls(_find_kind(set(_read_names(cells))), strips=False)
 
     def is_missing(self, cell: Any) -> bool:
         """Whether a cell has no name."""
         if is_missing(cell) or cell != cell:  # NaN, a missing value of pandas
+            return True
+        if self.strips and isinstance(cell, str) and cell.isspace():
             return True
         return self.kind is _Kind.POINTED and means_nothing(cell)
 
@@ -100,6 +135,9 @@ class NameColumn:
         They may stand for missing values, or be no numbers though they look so.
         """
         texts = {cell for cell in cells if isinstance(cell, str)}
+        if self.strips:
+            yield from filter(None, [describe_spaces(column, texts)])
+            texts = {text.strip() for text in texts}
         pointed = [text for text in texts if _shorten_number(text) != text]
         if self.kind is _Kind.POINTED and pointed:
             example = min(pointed)
@@ -121,6 +159,8 @@ class NameColumn:
             ValueError: there is none, or it is no whole number as the first ones are.
         """
         name = read_name(cell)
+        if self.strips:
+            name = _strip(name)
         if self.kind is _Kind.TEXTS:
             return name
         if self.kind is _Kind.BOOLEANS:
@@ -147,7 +187,7 @@ def _read_names(cells: Iterable[Any]) -> Iterator[str]:
 
 def means_nothing(cell: Any) -> bool:
     """Whether a cell is a text such as nan, which programs write for a missing value."""
-    return isinstance(cell, str) and cell.lower() in _NO_VALUES
+    return isinstance(cell, str) and cell.strip().lower() in _NO_VALUES
 
 
 def _find_kind(names: Set[str]) -> _Kind:

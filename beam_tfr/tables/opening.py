@@ -34,7 +34,7 @@ from beam_tfr.tables.image_roots import find_image_roots, paths_below_root
 from beam_tfr.tables.joining import (
     JoinedRows,
 )
-from beam_tfr.tables.names import NameColumn
+from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import split_labels
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.split_columns import warn_of_splits
@@ -72,7 +72,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         label_names = NameColumn.infer(class_texts, known=classes or ())
     read = row_reader(content, images)
     uris = cells.get(options.uri_column, ())
-    roots = find_image_roots(content, uris, read)
+    numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
+    roots = find_image_roots(content, numbered_uris, read)
     splits = _find_split_source(content, roots.folder, paths_below_root(uris, roots))
     return Tables(
         files=content.files,
@@ -84,11 +85,14 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         root=roots.root,
         base=roots.base,
         image_folders=roots.image_folders,
+        prefix=roots.prefix,
+        ignores_case=roots.ignores_case,
+        missing=roots.missing,
         multi_label=bool(options.label_separator) or has_boxes or _hold_lists(labels),
         features=features,
         read_rows=sample.reader(read),
         label_names=label_names,
-        key_names=NameColumn.infer(cells.get(options.key_column, ())),
+        key_names=NameColumn.infer_keys(cells.get(options.key_column, ())),
         one_row_each=sample.first.one_row_each,
         joins_rows=sample.joined is not None,
         repeat_cure=_find_repeat_cure(content, sample.joined),
@@ -97,6 +101,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *sample.warn(options.label_column),
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
+            *_warn_of_spaces(options, cells),
             *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
             *warn_of_coordinates(options, features),
@@ -156,6 +161,12 @@ def _split_all(cells: Iterable[Any], separator: str, *, in_text: bool) -> Iterat
 
 def _hold_lists(cells: Iterable[Any]) -> bool:
     return any(isinstance(cell, list) for cell in cells)
+
+
+def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yields lines about splits and groups with spaces around them."""
+    for column in (options.split_column, options.group_column):
+        yield from filter(None, [describe_spaces(column, cells.get(column, ()))])
 
 
 def _warn_of_stand_ins(

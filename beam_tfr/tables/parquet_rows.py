@@ -19,6 +19,7 @@ from beam_tfr.tables.base import (
     TableFormat,
     check_columns,
     find_table,
+    read_member,
     table_error,
 )
 
@@ -35,6 +36,9 @@ class Parquet(TableFormat):
         names = open_parquet(find_table(path)).schema_arrow.names
         return [*names, *_find_partition(path, names)]
 
+    def list_fields(self, path: str, most_rows: int) -> list[str]:
+        return [*_list_fields(open_parquet(find_table(path)).schema_arrow)]
+
     def read_class_names(self, path: str, column: str) -> list[str]:
         return _find_class_names(path, open_parquet(find_table(path)).schema_arrow, column)
 
@@ -45,14 +49,22 @@ class Parquet(TableFormat):
         columns = selection.columns
         partition = _find_partition(path, schema.names)
         present = [*schema.names, *partition]
-        check_columns(path, present, columns, selection.known_columns)
-        stored = [name for name in columns if name not in partition]
+        fields = [name for name in columns if name not in present and "." in name]
+        if fields:
+            check_columns(path, [*present, *_list_fields(schema)], fields)
+        wanted = [name for name in columns if name not in fields]
+        check_columns(path, present, wanted, selection.known_columns)
+        stored = [name for name in wanted if name not in partition]
         images = _find_images(path, schema, stored, "".join(selection.images[:1]))
         values = [name for name in stored if name not in images]
+        with_fields = {name.partition(".")[0] for name in fields}
         class_names = _find_class_names(path, schema, selection.label)
-        for first, mean_bytes, batch in read_batches(path, opened, values):
+        for first, mean_bytes, batch in read_batches(path, opened, [*{*values, *with_fields}]):
             rows = range(first, first + batch.num_rows)
-            cells = {name: batch.column(name).to_pylist() for name in values}
+            cells = {name: batch.column(name).to_pylist() for name in {*values, *with_fields}}
+            for name in fields:
+                column, _, field = name.partition(".")
+                cells[name] = [read_member(cell, field) for cell in cells[column]]
             for name, value in partition.items():
                 cells[name] = [value] * batch.num_rows
             for name, leaf in images.items():
@@ -77,6 +89,22 @@ def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
         if name not in stored:
             partition[name] = None if value == _NO_VALUE else urllib.parse.unquote(value)
     return partition
+
+
+def _list_fields(schema: Any) -> Iterator[str]:
+    """Yields the fields of structs, and of lists of structs, given a `pyarrow.Schema`."""
+    for field in schema:
+        yield from _list_members(field.name, field.type)
+
+
+def _list_members(name: str, kind: Any) -> Iterator[str]:
+    """Yields the fields of a `pyarrow.DataType`, if it has any, given the name of its column."""
+    while hasattr(kind, "value_type"):
+        kind = kind.value_type
+    for number in range(kind.num_fields):
+        member = kind.field(number)
+        yield f"{name}.{member.name}"
+        yield from _list_members(f"{name}.{member.name}", member.type)
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:
@@ -113,10 +141,14 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
     """
     names = list[str]()
     with contextlib.suppress(LookupError, TypeError, ValueError):  # of any other metadata
-        feature = json.loads(schema.metadata[b"huggingface"])["info"]["features"][column]
-        while "names" not in feature:  # of a list
-            feature = feature[0] if isinstance(feature, list) else feature["feature"]
-        names = [str(name) for name in feature["names"]]
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        path_in_file = [column] if column in features else column.split(".")
+        feature = features
+        for name in [*path_in_file, "names"]:
+            while name not in feature:  # of a list
+                feature = feature[0] if isinstance(feature, list) else feature["feature"]
+            feature = feature[name]
+        names = [str(name) for name in feature]
     repeated = [name for name, number in collections.Counter(names).items() if number > 1]
     if repeated:
         raise table_error(

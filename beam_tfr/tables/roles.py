@@ -107,7 +107,7 @@ class Role(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FindBadBoxes(Role):
-    """Finds boxes that are dropped with all that is said of them."""
+    """Finds boxes that are dropped with their labels and values."""
 
     boxes: Boxes
 
@@ -223,7 +223,12 @@ class ImageSetRole(Role):
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         image_sets = read_image_sets(folder_of(row.path))
-        return ref._replace(split=image_sets.split_of(name_of_image(row.path)))
+        image = name_of_image(row.path)
+        ref = ref._replace(split=image_sets.split_of(image))
+        problem = image_sets.problems.get(image, "")
+        if problem:
+            return ref._replace(reason="bad-value", detail=row.describe(f"{image} {problem}"))
+        return ref
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ class Tables:
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.
         image_folders: folders that paths start from instead, for tables that are named like them.
+        prefix, ignores_case: how paths are read; see `ImageRoots`.
         multi_label: whether an image has any number of labels.
         label_names, key_names: how the cells of these columns are read.
         features: the columns that become features.
@@ -51,6 +52,7 @@ class Tables:
         one_row_each: whether each table is a row, so that one that cannot be read is a reject.
         joins_rows: whether `read_rows` joins the rows of an image, each of which has a box.
         repeat_cure: what to do about a file with several rows; empty if nothing is known.
+        missing: the message about the first images if none is there; else empty.
         warnings: about what the first rows show.
     """
 
@@ -68,9 +70,12 @@ class Tables:
     read_rows: RowReader
     label_names: NameColumn = NameColumn()
     key_names: NameColumn = NameColumn()
+    prefix: str = ""
+    ignores_case: bool = False
     one_row_each: bool = False
     joins_rows: bool = False
     repeat_cure: str = ""
+    missing: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -185,7 +190,7 @@ class Tables:
 
     @functools.cached_property
     def _finder(self) -> ImageFinder:
-        return ImageFinder()
+        return ImageFinder(prefix=self.prefix, ignores_case=self.ignores_case)
 
     @functools.cached_property
     def _roles(self) -> tuple[Role, ...]:

@@ -89,6 +89,8 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:
     lists = [path for sets in image_sets.values() for path in sets.lists]
     warnings = [_describe_lists(lists, counts, num_missing)]
     rest = next(filter(None, (sets.rest for sets in image_sets.values())), "")
+    for sets in image_sets.values():
+        warnings += sets.notes
     if rest:
         warnings.append(f"{rest} is what trainval.txt names beyond the other list of it")
     return SplitSource(roles.ImageSetRole(), tuple(warnings))

@@ -21,12 +21,11 @@ from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
+from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts, order_parts
 from beam_tfr.inputs.patterns import (
     NOTHING,
     common_root,
     compile_exclusion,
-    order_patterns,
     read_input_list,
 )
 from beam_tfr.inputs.skipped import SkippedFiles, count_archives, describe_kinds
@@ -89,7 +88,7 @@ class MatchImages(beam.PTransform):
 
     def __post_init__(self) -> None:
         if not self.root:
-            self.root = common_root(self._read_patterns())
+            self.root = common_root([*self.patterns, *read_input_list(self.input_list)])
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         excluded = compile_exclusion(self.exclude, self.root)
@@ -110,17 +109,14 @@ class MatchImages(beam.PTransform):
                 ranges = RANGES
         return refs | beam.Flatten()
 
-    def _read_patterns(self) -> list[str]:
-        return [*self.patterns, *read_input_list(self.input_list)]
-
     def _batches(self, _: None) -> Iterator[str]:
         """Divides the patterns.
 
         Elements are JSON, since Beam's coder for text fails for names that are not UTF-8.
         """
-        ordered = order_patterns(self._read_patterns())
-        for i in range(min(BATCHES, len(ordered))):
-            yield json.dumps(ordered[i::BATCHES])
+        parts = order_parts(self.patterns, read_input_list(self.input_list))
+        for i in range(min(BATCHES, len(parts))):
+            yield json.dumps(parts[i::BATCHES])
 
     def _list(self, batch: str, *, exclude: re.Pattern[str], limit: int | None) -> Iterator[Any]:
         """Lists parts of patterns, each up to a limit.

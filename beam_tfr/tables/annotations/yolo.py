@@ -127,7 +127,9 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
         say_of_file(note)
     for label_file in itertools.chain(first, files):
         row = _read_row(label_file, base, names, form, data.kpt_shape)
-        yield row | {"split": splits[label_file.image.key]}
+        problem = label_file.image.problem
+        split = BadCell(problem) if problem else splits[label_file.image.key]
+        yield row | {"split": split}
 
 
 def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]:

@@ -22,10 +22,12 @@ class YoloImage(NamedTuple):
     Attributes:
         path: its path.
         key: the key that names it: "train", "val" or "test".
+        problem: why it is in no split; empty if it is.
     """
 
     path: str
     key: str
+    problem: str = ""
 
 
 class LabelFile(NamedTuple):

@@ -6,7 +6,6 @@ https://docs.ultralytics.com/datasets/detect.
 """
 
 import contextlib
-import itertools
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from beam_tfr.inputs.spellings import choose_spelling
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
 from beam_tfr.tables.annotations.yolo_files import YoloImage
+from beam_tfr.tables.shared_images import SplitList, separate_lists
 
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
@@ -45,7 +45,7 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
     Each image is there once.
 
     Raises:
-        ValueError: there are none in a place, or splits share some.
+        ValueError: there are none in a place, or all of a split are in another one too.
     """
     base = _choose_base(places, say)
     paths_of = dict[str, list[str]]()  # key -> its images
@@ -54,10 +54,13 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
         for name in names:
             paths += _list_place(base, key, name, say)
         paths_of[key] = _drop_repeats(key, paths, say)
-    _separate_splits(places, paths_of, say)
+    lists = [SplitList(_spell(places, key), dict.fromkeys(paths_of[key])) for key in paths_of]
+    separated = separate_lists(lists)
+    for note in separated.notes:
+        say(note)
     images = []
-    for key, paths in paths_of.items():
-        images += [YoloImage(path, key) for path in paths]
+    for key, kept in zip(paths_of, separated.images, strict=True):
+        images += [YoloImage(path, key, separated.problems.get(path, "")) for path in kept]
     return base, images
 
 
@@ -231,30 +234,6 @@ def _drop_repeats(key: str, paths: Sequence[str], say: Callable[[str], object]) 
     if len(once) < len(paths):
         say(f"{key} names images more than once ({len(paths) - len(once)}): each is converted once")
     return once
-
-
-def _separate_splits(
-    places: YoloPlaces, paths_of: dict[str, list[str]], say: Callable[[str], object]
-) -> None:
-    """Leaves out splits that have the images of another.
-
-    Raises:
-        ValueError: two splits share some images only.
-    """
-    for earlier, key in itertools.combinations([*paths_of], 2):
-        images = {*paths_of[earlier]}
-        others = {*paths_of[key]}
-        shared = images & others
-        if not shared:
-            continue
-        names = f"{_spell(places, earlier)} and {_spell(places, key)}"
-        if images != others:
-            raise ValueError(
-                f"{names} share images ({len(shared)}), such as {min(shared)}: each image may be "
-                "in one split; name folders or lists that have none in common"
-            )
-        say(f"{names} name the same images: they are in the split {earlier} only")
-        paths_of[key] = []
 
 
 def _spell(places: YoloPlaces, key: str) -> str:

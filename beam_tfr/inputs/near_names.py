@@ -1,0 +1,41 @@
+"""Files whose names are nearly those of a file that is not there."""
+
+import contextlib
+import os
+import unicodedata
+
+from beam_tfr import storage
+from beam_tfr.schema.extensions import has_image_name
+
+_MOST_NAMES = 100_000  # in a folder; more take long to list
+_MOST_SHOWN = 2
+
+
+def fold_name(name: str) -> str:
+    """A name without its case, its umlauts in one piece each."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def describe_near_names(path: str) -> str:
+    """What to say of files on a disk whose names are nearly that of a path; empty without any.
+
+    Those that differ by case alone; or else images that differ by their extension.
+    """
+    if storage.is_remote(path):
+        return ""
+    folder, name = os.path.split(path)
+    folded = fold_name(name)
+    stem = os.path.splitext(folded)[0]
+    same = []
+    related = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number >= _MOST_NAMES:
+                break
+            other = fold_name(entry.name)
+            if other == folded:
+                same.append(entry.name)
+            elif os.path.splitext(other)[0] == stem and has_image_name(entry.name):
+                related.append(entry.name)
+    names = sorted(same or related)[:_MOST_SHOWN]
+    return f"there is {' and '.join(names)}" if names else ""

@@ -1,0 +1,86 @@
+"""The first paths of images in tables: whether they have files, and whether case is ignored."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.tables.image_names import ImageFinder, ImageName
+
+MOST_PATHS = 200  # that are looked at
+_MOST_REMOTE = 8  # each of which takes a request
+
+
+class WrittenPath(NamedTuple):
+    """A path in a table.
+
+    Attributes:
+        text: the path, or name of an image, as it is written.
+        base: the folder that it starts from, with a trailing slash.
+    """
+
+    text: str
+    base: str
+
+
+class PathSurvey(NamedTuple):
+    """What the first paths show.
+
+    Attributes:
+        ignores_case: whether some name a file that differs by case alone.
+        example: the message about one of these.
+        missing: the message about paths of which none has a file; mostly empty.
+    """
+
+    ignores_case: bool = False
+    example: str = ""
+    missing: str = ""
+
+
+def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
+    """Looks for the files of some paths."""
+    if any(storage.is_remote(path.base) for path in paths):
+        return _survey_remote(paths[:_MOST_REMOTE])
+    finder = ImageFinder()
+    missing = [path for path in paths if not _is_there(path, finder)]
+    finder = ImageFinder(ignores_case=True)
+    for path in missing:
+        if not isinstance(path.text, ImageName) and _is_there(path, finder):
+            file = finder.find(path.text, path.base).removeprefix(path.base)
+            example = (
+                "where no file is at the path that is written, the one that differs by case alone "
+                f"is taken, such as {file} for {path.text}"
+            )
+            return PathSurvey(ignores_case=True, example=example)
+    has_files = len(missing) < len(paths)
+    return PathSurvey(missing="" if has_files else _describe_missing(missing))
+
+
+def _survey_remote(paths: Sequence[WrittenPath]) -> PathSurvey:
+    """Looks for the files of some paths on gs://, until one is found."""
+    finder = ImageFinder()
+    has_files = any(_is_there(path, finder) for path in paths)
+    return PathSurvey(missing="" if has_files else _describe_missing(paths))
+
+
+def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
+    """Whether a path has a file; taken for granted if that cannot be found out."""
+    try:
+        return storage.find(finder.find(path.text, path.base)) is not None
+    except UsageError:
+        return True
+    except ValueError:
+        return False
+    except OSError:
+        return True
+
+
+def _describe_missing(paths: Sequence[WrittenPath]) -> str:
+    """The message about paths of which none has a file; empty if there are none."""
+    if not paths:
+        return ""
+    text, base = paths[0]
+    return (
+        f"none of the first {len(paths)} images is there, such as {text}, looked for below {base}: "
+        "`image_root=` names the folder that their paths start from"
+    )

@@ -1,0 +1,105 @@
+r"""Paths of another machine, such as `/home/bob/data/img/1.jpg` or `C:\data\img\1.jpg`.
+
+If no file is where the first paths say, but all are found once the same folders are left out at
+their beginning, all paths are read so.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.spellings import change_slashes
+from beam_tfr.tables.image_names import ImageName, drop_prefix
+from beam_tfr.tables.paths import resolve_path
+
+_MOST_TRIED = 16  # of the first paths, evenly spread
+
+
+class ForeignPaths(NamedTuple):
+    """How paths of another machine are read.
+
+    Attributes:
+        prefix: what is left out at their beginning, with a trailing slash.
+        root: the folder that the rest starts from, with a trailing slash.
+    """
+
+    prefix: str
+    root: str
+
+
+def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
+    """Finds what to leave out of the paths of another machine.
+
+    None if a file is where its path says, if not most files are found, or if they are found in
+    several ways.
+
+    Args:
+        uris: the first cells with paths of images.
+        base: the folder that relative paths start from, with a trailing slash.
+        roots: folders that the rest may start from, with a trailing slash each.
+    """
+    texts = [*_select_paths(uris)]
+    tried = spread(texts, _MOST_TRIED)
+    if not tried or any(_is_there(text, base) for text in tried):
+        return None
+    paths = [*map(change_slashes, texts)]
+    readings = dict[str, ForeignPaths]()  # the first file that is found -> how
+    for prefix in _list_prefixes(paths):
+        for root in roots:
+            reading = ForeignPaths(prefix, root)
+            files = [*_find_files(tried, reading)]
+            if 2 * len(files) > len(tried):
+                readings.setdefault(files[0], reading)
+    return next(iter(readings.values())) if len(readings) == 1 else None
+
+
+def describe_foreign_paths(foreign: ForeignPaths | None) -> str:
+    """The message about paths of another machine; empty without."""
+    if foreign is None:
+        return ""
+    return (
+        f"no file is where the paths of the first rows say; without {foreign.prefix} at their "
+        f"beginning, they are found in {foreign.root}, where all paths start now"
+    )
+
+
+def spread(members: Sequence[Any], most: int) -> Sequence[Any]:
+    """Some members of a list, evenly spread over it."""
+    step = -(-len(members) // most) or 1
+    return members[::step]
+
+
+def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
+    """Yields the texts that are paths on a disk."""
+    for uri in uris:
+        is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
+        if is_plain and uri and "://" not in uri:
+            yield uri
+
+
+def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
+    """Yields the folders at the beginning of all paths, the fewest first, with trailing slashes."""
+    folders = [path.split("/")[:-1] for path in paths]
+    shared = os.path.commonprefix(folders)  # noqa: RUF071  # of names, not of characters
+    for number in range(1, len(shared) + 1):
+        yield "/".join(shared[:number]) + "/"
+
+
+def _find_files(texts: Iterable[str], reading: ForeignPaths) -> Iterator[str]:
+    """Yields the files that are found for some paths."""
+    for text in texts:
+        rest = drop_prefix(text, reading.prefix)
+        if _is_there(rest, reading.root):
+            yield resolve_path(rest, reading.root)
+
+
+def _is_there(text: str, base: str) -> bool:
+    """Whether there is a file at a path; taken for granted if that cannot be found out."""
+    with contextlib.suppress(ValueError):
+        try:
+            return storage.find(resolve_path(text, base)) is not None
+        except OSError:
+            return True
+    return False

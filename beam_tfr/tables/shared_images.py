@@ -1,0 +1,70 @@
+"""Images that two lists of splits share, as of YOLO and Pascal VOC."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.schema.differences import join_texts
+
+
+class SplitList(NamedTuple):
+    """A list with the images of a split.
+
+    Attributes:
+        name: what messages call the list.
+        images: its images, in order.
+    """
+
+    name: str
+    images: Mapping[str, None]
+
+
+class SeparatedLists(NamedTuple):
+    """Lists of which each image is in one.
+
+    Attributes:
+        images: for each list, in order, its images; those that a later list has too stay in the
+            first one.
+        problems: image that two lists name -> what is wrong with it.
+        notes: what was done, for people.
+    """
+
+    images: list[Mapping[str, None]]
+    problems: dict[str, str]
+    notes: list[str]
+
+
+def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
+    """Takes images that are in two lists out of the later one.
+
+    They are rejects, since an image in two splits makes a test worthless. But a list that is a copy
+    of another one is left out: some name one set of images as val and as test.
+
+    Raises:
+        ValueError: all images of a list are in another one, which has more.
+    """
+    images_of = [split_list.images for split_list in lists]
+    problems = dict[str, str]()
+    notes = list[str]()
+    for earlier, later in itertools.combinations(range(len(lists)), 2):
+        shared = images_of[earlier].keys() & images_of[later].keys()
+        if not shared:
+            continue
+        names = f"{lists[earlier].name} and {lists[later].name}"
+        if images_of[earlier].keys() == images_of[later].keys():
+            notes.append(f"{names} name the same images: they are in the split of the first only")
+            images_of[later] = {}
+            continue
+        if len(shared) in (len(images_of[earlier]), len(images_of[later])):
+            raise ValueError(
+                f"{names} share {counted(len(shared), 'image')}, which are all of one of them, "
+                f"such as {min(shared)}: each image may be in one split, so give lists that have "
+                "none in common"
+            )
+        shown = join_texts(sorted(shared), most=3, separator=", ")
+        notes.append(f"{names} share {counted(len(shared), 'image')}, which are rejects: {shown}")
+        problems |= dict.fromkeys(shared, f"is in two splits, by {names}; take it out of one")
+        rest = [image for image in images_of[later] if image not in shared]
+        images_of[later] = dict.fromkeys(rest)
+    return SeparatedLists(images_of, problems, notes)
