@@ -436,6 +436,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "resumed": 0,
         "missed": 0,
         "archives": 0,
+        "repeated_folders": 0,
         "nested": 0,
         "left_out": 0,
         "notes": [],

@@ -409,6 +409,44 @@ def test_links_are_followed_but_cycles_are_not(tmp_path: Path) -> None:
     assert matches(root, "**/*.jpg") == ["a/2.jpg", "file.jpg", "folder/1.jpg"]
 
 
+def linked_folders(root: Path, number: int) -> None:
+    """So many folders with two links to the next one each, and a photo in the last."""
+    for level in range(number):
+        (root / f"{level:02}").mkdir(parents=True)
+    for level in range(number - 1):
+        for name in ("a", "b"):
+            (root / f"{level:02}" / name).symlink_to(root / f"{level + 1:02}")
+    (root / f"{number - 1:02}" / "1.jpg").write_bytes(b"x")
+
+
+def test_a_folder_is_listed_once_however_many_links_lead_to_it(tmp_path: Path) -> None:
+    linked_folders(tmp_path, 24)
+    assert matches(tmp_path, "**/*.jpg") == ["23/1.jpg"]
+    skipped = SkippedFiles([f"{tmp_path}/"], re.compile("(?!)"))
+    found = [*match_files([(f"{tmp_path}/", ())], skipped=skipped)]
+    assert [entry.path for entry in found] == [f"{tmp_path}/23/1.jpg"]
+    assert skipped.repeats.number == 2 * 23
+    assert skipped.repeats.example == f"{tmp_path}/00/a"
+
+
+def test_of_several_links_to_a_folder_the_first_by_name_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "far/deep").mkdir(parents=True)
+    (tmp_path / "far/deep/1.jpg").write_bytes(b"x")
+    (tmp_path / "root/z").mkdir(parents=True)
+    for name in ("z/1", "c", "b", "d"):
+        (tmp_path / "root" / name).symlink_to(tmp_path / "far")
+    (tmp_path / "root/e").symlink_to(tmp_path / "far/deep")
+    assert matches(tmp_path / "root", "**/*.jpg") == ["b/deep/1.jpg"]
+    (tmp_path / "far").rename(tmp_path / "root/near")
+    for path in (tmp_path / "root").iterdir():
+        if path.is_symlink():
+            path.unlink()
+    (tmp_path / "root/a").symlink_to(tmp_path / "root/near")
+    assert matches(tmp_path / "root", "**/*.jpg") == ["near/deep/1.jpg"]
+    # A folder that a pattern does not mean keeps no link from being listed.
+    assert matches(tmp_path / "root", "a/deep/*.jpg") == ["a/deep/1.jpg"]
+
+
 def test_irregular_files_are_listed_and_rejected_when_read(tmp_path: Path) -> None:
     (tmp_path / "dangling.jpg").symlink_to(tmp_path / "nowhere")
     (tmp_path / "circle.jpg").symlink_to(tmp_path / "circle.jpg")

@@ -846,7 +846,7 @@ def test_broken_table_error_names_file_and_row(
 
 def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_rows, "SAMPLE_ROWS", 3)
-    monkeypatch.setattr("beam_tfr.tables.text_rows.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("beam_tfr.tables.text_rows.MAX_ROW_BYTES", 1000)
     path = tmp_path / "t.csv"
     path.write_text("age\n1\n2\n3\n4.5\n")
     last = references(path, features={"age": ""})["t#4"]
@@ -856,7 +856,7 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     for line, problem in (
         ("4,5\n", "has 2 cells"),
-        ("4" * 2000, "a line has more than 1000 bytes"),
+        ("4" * 2000, "has more than 1,000 bytes"),
     ):
         path.write_text(f"age\n1\n2\n3\n{line}")
         with pytest.raises(DataError, match=f"^`table={path}, row 4 after the header`: {problem}"):

@@ -26,6 +26,7 @@ from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, spell_as_flags
 
 OPTIONS = options_of(ConvertOptions)
+_MAX_CONFIG_BYTES = 1 << 20  # 1 MiB
 DISPLAY_FLAGS = ("log_format", "quiet", "json")
 
 
@@ -131,12 +132,20 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
 
 
 def _read_toml(path: str) -> dict[str, Any]:
+    """The values of a file of options.
+
+    Raises:
+        UsageError: it cannot be read, or is no such file.
+    """
     try:
-        return tomllib.loads(storage.read_bytes(path).decode(), parse_float=str)
+        data = storage.read_bytes(path, max_bytes=_MAX_CONFIG_BYTES)
+        if len(data) > _MAX_CONFIG_BYTES:
+            raise ValueError(f"it has more than {_MAX_CONFIG_BYTES >> 20} MiB")
+        return tomllib.loads(data.decode(), parse_float=str)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise UsageError(message, option="config", value=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"cannot be read: it is not TOML: {error}"
         raise UsageError(message, option="config", value=path) from error
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+MAX_VALUES = 2_000_000  # in a row or cell of text; one may take 80 bytes of memory
+_FEW_BYTES = 1 << 20  # 1 MiB, of a text which holds too few values to count them
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 NUMBER = re.compile(
@@ -47,10 +49,35 @@ def is_missing(cell: Any) -> bool:
     return cell is None or cell == ""
 
 
+def check_json(text: str) -> None:
+    """Checks that a text of JSON does not hold too many values.
+
+    Raises:
+        ValueError: it does.
+    """
+    if len(text) > _FEW_BYTES:
+        check_number(sum(map(text.count, "[{,:")))
+
+
+def check_number(values: int) -> None:
+    """Checks that a row or a cell does not have too many values.
+
+    Raises:
+        ValueError: it has.
+    """
+    if values > MAX_VALUES:
+        raise ValueError(f"has about {values:,} values, more than {MAX_VALUES:,}")
+
+
 def parse_json_list(text: str) -> list[Any] | None:
-    """The members of a JSON list; None for any other text."""
+    """The members of a JSON list; None for any other text.
+
+    Raises:
+        ValueError: it has too many values.
+    """
     if not text.startswith("["):
         return None
+    check_json(text)
     try:
         return list(json.loads(text))
     except (ValueError, RecursionError):
@@ -61,18 +88,27 @@ def split_text(text: str, separator: str) -> list[Any]:
     """The members of a list in a text cell.
 
     Those of a JSON list, or of any other text between the separators, if any.
+
+    Raises:
+        ValueError: there are too many.
     """
     members = parse_json_list(text)
     if members is not None:
         return members
-    return text.split(separator) if separator else [text]
+    return _split_at(text, separator) if separator else [text]
+
+
+def _split_at(text: str, separator: str) -> list[Any]:
+    check_number(text.count(separator))
+    return text.split(separator)
 
 
 def split_cell(cell: Any) -> list[Any]:
     """The members of the list in a cell; a single value is a list of one.
 
     Raises:
-        ValueError: it begins like a JSON list but is not one, or is a `BadCell`.
+        ValueError: it begins like a JSON list but is not one, or is a `BadCell`, or has too many
+            members.
     """
     check_cell(cell)
     if is_missing(cell):
@@ -86,7 +122,7 @@ def split_cell(cell: Any) -> list[Any]:
         return members
     if cell.startswith("["):
         raise ValueError(f"{cell!r:.60} begins like a JSON list but is not one")
-    return cell.split(SEPARATOR)
+    return _split_at(cell, SEPARATOR)
 
 
 def as_list(part: Any) -> list[Any]:

@@ -90,7 +90,10 @@ def _read_text(cell: Any) -> Any:
     """What the text of a cell is, such as a list or a number; else the cell."""
     if not isinstance(cell, str):
         return cell
-    members = parse_json_list(cell)
+    try:
+        members = parse_json_list(cell)
+    except ValueError as error:
+        return BadCell(str(error))
     if members is not None:
         return members
     if cell.lower() in ("true", "false"):

@@ -23,7 +23,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern
@@ -42,6 +42,9 @@ _HEADER = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\3\4"
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
 _TAIL_BYTES = 1 << 20  # of a tar, which have to be zeros
+# 1 MiB, of the header of a file in a tar: its long names, its parts if it is sparse.
+_MOST_TAR_HEADER = 1 << 20
+_MOST_TAR_VALUES = 1_000  # said of all files of a tar, each of which gets a copy of them
 # Bits and numbers in the directory of a zip.
 _UNIX = 3
 _UTF8 = 0x800
@@ -58,6 +61,7 @@ ERRORS = (
     LookupError,
     ArithmeticError,
     RuntimeError,
+    MemoryError,
 )
 
 
@@ -141,6 +145,38 @@ class RangeReader(io.RawIOBase):
         return len(data)
 
 
+class _TarReader:
+    """A tar whose headers are read; each is bounded, whatever length it states.
+
+    Args:
+        opened: the tar, at its beginning.
+    """
+
+    def __init__(self, opened: IO[bytes]) -> None:
+        self._opened = opened
+        self._room = _MOST_TAR_HEADER
+        self.seek = opened.seek
+        self.tell = opened.tell
+
+    def begin_header(self) -> None:
+        """Notes that what is read next is the header of another file."""
+        self._room = _MOST_TAR_HEADER
+
+    def read(self, num_bytes: int) -> bytes:
+        """Reads a part of a header.
+
+        Raises:
+            ValueError: the header is too long.
+        """
+        self._room -= num_bytes
+        if self._room < 0:
+            raise ValueError(
+                f"the header at byte {self.tell():,} states a length of more than "
+                f"{_MOST_TAR_HEADER >> 20} MiB"
+            )
+        return self._opened.read(num_bytes)
+
+
 def list_images(
     file: storage.Entry,
     exclude: re.Pattern[str] = NOTHING,
@@ -211,9 +247,10 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
             name = _name_in_zip(info)
             if name.endswith("/"):  # a folder
                 continue
-            begin = info.header_offset
-            num_bytes = 0
-            if 0 <= begin < archive.start_dir:
+            begin = 0
+            num_bytes = 0  # of one that lies elsewhere than it can
+            if 0 <= info.header_offset < archive.start_dir:
+                begin = info.header_offset
                 following = starts[bisect.bisect_right(starts, begin)]
                 num_bytes = min(following - begin, info.compress_size + _MOST_HEADER)
             yield (
@@ -263,9 +300,13 @@ def _find_zip_problem(info: zipfile.ZipInfo) -> str:
 def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     members = dict[str, Member]()
     offset = -1
-    with tarfile.open(fileobj=opened, mode="r:") as archive:
+    reader = _TarReader(opened)
+    with tarfile.open(fileobj=cast(IO[bytes], reader), mode="r:") as archive:
         for info in iter(archive.next, None):
+            reader.begin_header()
             archive.members.clear()  # type: ignore[attr-defined]
+            if len(archive.pax_headers) > _MOST_TAR_VALUES:
+                raise ValueError(f"more than {_MOST_TAR_VALUES:,} values are said of all its files")
             if archive.offset <= offset:
                 raise ValueError(
                     f"a header before byte {offset:,} leads back to {archive.offset:,}"

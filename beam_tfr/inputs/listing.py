@@ -34,6 +34,7 @@ from beam_tfr.schema.errors import InputNotFoundError, UsageError
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
+_MOST_MANIFEST_BYTES = 32 << 20  # 32 MiB; no manifest is longer
 MOST_LOOKED_AT = 20  # files, to find out why a pattern matches nothing
 
 
@@ -208,7 +209,8 @@ class _Lister:
                 if regex.fullmatch(path):
                     self.skipped.add_folder(path)
 
-            for number, entry in enumerate(_walk(part, self.option, note_folder)):
+            walked = _walk(part, self.option, note_folder, self.skipped.add_repeat)
+            for number, entry in enumerate(walked):
                 if number >= limit and has_matches:
                     yield part._replace(start=storage.split_gcs(entry.path)[1])
                     return
@@ -263,13 +265,17 @@ def _naming_errors(pattern: str, option: str) -> Iterator[None]:
 
 
 def _walk(
-    part: PatternPart, option: str, note_folder: Callable[[str], object]
+    part: PatternPart,
+    option: str,
+    note_folder: Callable[[str], object],
+    note_repeat: Callable[[str], object],
 ) -> Iterable[storage.Entry]:
     """The files that the pattern of a part may match.
 
     Args:
         part, option: see `list_parts`.
         note_folder: called with each folder on a disk that is met.
+        note_repeat: see `storage.walk`.
     """
     pattern = part.pattern
     if not is_wild(pattern):
@@ -291,6 +297,7 @@ def _walk(
         deep=is_deep or "/" in rest,
         start=part.start,
         end=part.end,
+        note_repeat=note_repeat,
     )
 
 
@@ -326,7 +333,7 @@ def suggest_dataset(folder: str) -> str:
     """
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
-        if b'"dataset_digest"' in storage.read_bytes(path):
+        if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
             return f"; this is a dataset of beam_tfr: read it with `table={path}`"
     return ""
 

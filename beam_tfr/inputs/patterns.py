@@ -24,6 +24,7 @@ from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 OPTIONS_OF_IMAGES = ("input", "sources")  # whose patterns may be folders and archives
 NOTHING = re.compile("(?!)")
 EVERYTHING = re.compile(".*", re.DOTALL)
+MAX_LIST_BYTES = 256 << 20  # 256 MiB, of a file with a name, a path or a pattern in each line
 WILDCARD = re.compile(r"[*?\[{]")
 # What the pattern of archives ends in.
 ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")
@@ -279,15 +280,18 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
         needs: what is to be in it.
 
     Raises:
-        UsageError: the file cannot be read, is not text or is empty.
+        UsageError: the file cannot be read, is too long, is not text or is empty.
     """
     if path is None:
         return []
     try:
-        data = storage.read_bytes(storage.check_path(path, option=option))
+        data = storage.read_bytes(storage.check_path(path, option=option), max_bytes=MAX_LIST_BYTES)
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         raise UsageError(f"{problem}; give {needs}", option=option, value=path) from error
+    if len(data) > MAX_LIST_BYTES:
+        problem = f"has more than {MAX_LIST_BYTES >> 20} MiB"
+        raise UsageError(f"{problem}; give {needs}", option=option, value=path)
     if b"\0" in data:
         raise UsageError(f"is not UTF-8 text; give {needs}", option=option, value=path)
     lines = data.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").split(b"\n")

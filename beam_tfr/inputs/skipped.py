@@ -4,6 +4,7 @@ They are files that are no images, and images that patterns miss.
 """
 
 import collections
+import dataclasses
 import re
 import shlex
 import threading
@@ -15,6 +16,33 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
+
+
+@dataclasses.dataclass
+class RepeatedFolders:
+    """Links to folders that are listed by other paths, and so not again.
+
+    Attributes:
+        number: how many.
+        example: the first of them by its path.
+    """
+
+    number: int = 0
+    example: str = ""
+
+    def add(self, path: str) -> None:
+        """Counts a link."""
+        self.number += 1
+        self.example = min(path, self.example or path)
+
+    def describe(self) -> str:
+        """Says so; empty if there are none."""
+        if not self.number:
+            return ""
+        return (
+            f"links to folders that are listed already are skipped ({self.number:,}), such as "
+            f"{self.example}: each folder is listed once"
+        )
 
 
 class SkippedFiles:
@@ -30,12 +58,14 @@ class SkippedFiles:
     Attributes:
         kinds: kind of name, such as ".txt" -> files.
         annotations: extension -> the first files in folders that may hold annotations.
+        repeats: links to folders that are listed by other paths.
     """
 
     def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str]) -> None:
         wild = sorted(filter(is_wild, patterns))
         self.kinds = collections.Counter[str]()
         self.annotations = collections.defaultdict[str, list[str]](list)
+        self.repeats = RepeatedFolders()
         self._lock = threading.Lock()
         self._paths = {*patterns}
         self._matched = [exclude, *map(compile_pattern, wild)]
@@ -78,6 +108,11 @@ class SkippedFiles:
     def add_folder(self, path: str) -> None:
         """Notes a folder whose name matches a pattern; does nothing, unlike `FoundFolders`."""
 
+    def add_repeat(self, path: str) -> None:
+        """Counts a link to a folder that is listed by another path."""
+        with self._lock:
+            self.repeats.add(path)
+
     def add_kind(self, path: str) -> None:
         """Counts a file by its name."""
         with self._lock:
@@ -93,9 +128,12 @@ class UncountedFiles(SkippedFiles):
     def add_kind(self, path: str) -> None:
         pass
 
+    def add_repeat(self, path: str) -> None:
+        pass
+
 
 class FoundFolders(UncountedFiles):
-    """Notes folders whose names match a pattern of files; thread-safe.
+    """Notes folders whose names match a pattern of files, and links; thread-safe.
 
     Attributes:
         folders: their paths, in no particular order.
@@ -107,6 +145,9 @@ class FoundFolders(UncountedFiles):
 
     def add_folder(self, path: str) -> None:
         self.folders.append(path)
+
+    def add_repeat(self, path: str) -> None:
+        SkippedFiles.add_repeat(self, path)
 
 
 UNCOUNTED = UncountedFiles()

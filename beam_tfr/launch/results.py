@@ -33,6 +33,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "skipped": "skipped",
     "missed": "missed",
     "archives": "archives",
+    "repeated_folders": "repeated-folders",
     "nested": "nested",
     "resumed": "resumed-images",
     "left_out": "left-out",
@@ -49,6 +50,9 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     ),
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
     "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
+    "repeated_folders": (
+        "{number:,} links skipped that lead to folders listed by other paths: each is listed once"
+    ),
 }
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.
 Its files were compared by name and size; beam-tfr verify reads all their bytes."""
@@ -66,7 +70,8 @@ class Result(Printable):
             "rewritten_shards", those that an earlier run had finished, and that were written again
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "archives", those of
-            the skipped files that are archives; "nested", images in deeper folders than those of
+            the skipped files that are archives; "repeated_folders", links to folders that are
+            listed by other paths; "nested", images in deeper folders than those of
             other classes; "left_out", images that removed.txt keeps out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.

@@ -164,6 +164,7 @@ def _list_input(
     listing = survey_listing(refs, survey, known_files, progress)
     listing.skipped = skipped.kinds
     listing.annotations = skipped.annotations
+    listing.repeats = skipped.repeats
     listing.num_removed = removed_images.number
     if not options.layout:
         check_split_folders(survey.folders, options.splits)
@@ -247,6 +248,7 @@ def _find_warnings(
     warnings = (
         describe_missed(listing.skipped, source.root),
         describe_annotations(listing.annotations),
+        listing.repeats.describe(),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
         describe_mask_folders(class_names),

@@ -20,7 +20,7 @@ from beam_tfr.inputs.listing import match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
 from beam_tfr.inputs.patterns import compile_exclusion, read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
-from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.inputs.skipped import RepeatedFolders, SkippedFiles
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
@@ -49,6 +49,7 @@ class Listing:
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
         annotations: those among them that may hold annotations; see `SkippedFiles`.
+        repeats: links to folders that are listed by other paths.
         num_known: number of references that `hash_known_files` has.
         num_removed: number of images that earlier removals keep out, which are not listed.
     """
@@ -58,6 +59,7 @@ class Listing:
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     annotations: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
+    repeats: RepeatedFolders = dataclasses.field(default_factory=RepeatedFolders)
     num_known: int = 0
     num_removed: int = 0
 

@@ -99,12 +99,13 @@ def walk(
     deep: bool = True,
     start: str = "",
     end: str = "",
+    note_repeat: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Entry]:
     """Every file below a folder; on gs:// by name, on a disk in no particular order.
 
-    Links are followed, except into a folder that contains them. A dangling link is listed with size
-    0, so that reading it fails with the reason. Folder objects of gs:// (a trailing slash, no
-    bytes) are skipped.
+    Links are followed, but each folder is listed once, whatever links lead to it. A dangling link
+    is listed with size 0, so that reading it fails with the reason. Folder objects of gs:// (a
+    trailing slash, no bytes) are skipped.
 
     Args:
         folder: local or gs://.
@@ -115,11 +116,20 @@ def walk(
             are).
         start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for
             all.
+        note_repeat: called with the path of each link to a folder that is listed by another path.
 
     Raises:
         OSError: the bucket does not exist, or a folder may not be listed.
     """
-    return backend_of(folder).walk(folder, descend, prefix=prefix, deep=deep, start=start, end=end)
+    return backend_of(folder).walk(
+        folder,
+        descend,
+        prefix=prefix,
+        deep=deep,
+        start=start,
+        end=end,
+        note_repeat=note_repeat,
+    )
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:

@@ -109,6 +109,7 @@ class Backend(abc.ABC):
         deep: bool,
         start: str,
         end: str,
+        note_repeat: Callable[[str], object],
     ) -> Iterator[Entry]: ...
 
     @abc.abstractmethod

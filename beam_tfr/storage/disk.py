@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import filecmp
+import heapq
 import os
 import shutil
 import stat
@@ -39,25 +40,15 @@ class DiskBackend(Backend):
     def real_path(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def walk(self, folder: str, descend: Callable[[str], bool], **_: object) -> Iterator[Entry]:
-        # Folders to list, each with the identities of its ancestors; no recursion, since trees may
-        # be deep.
-        waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
-        while waiting:
-            folder, ancestors = waiting.pop()
-            identity = _folder_identity(folder)
-            if identity is None or identity in ancestors:
-                continue
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    try:
-                        if not entry.is_dir():
-                            status = entry.stat()
-                            yield Entry(entry.path, status.st_size, status.st_mtime_ns)
-                        elif descend(entry.path):
-                            waiting.append((entry.path, ancestors | {identity}))
-                    except OSError:  # a dangling or circular link; reading it gives the error
-                        yield Entry(entry.path, 0, 0)
+    def walk(
+        self,
+        folder: str,
+        descend: Callable[[str], bool],
+        *,
+        note_repeat: Callable[[str], object],
+        **_: object,
+    ) -> Iterator[Entry]:
+        return _Walk(descend, note_repeat).list_below(folder)
 
     def find(self, path: str) -> Entry | None:
         try:
@@ -146,6 +137,65 @@ class DiskBackend(Backend):
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class _Walk:
+    """Lists files, and enters each folder once, whatever links lead to it.
+
+    A folder comes before links to it, and of several links the first by its path, so that it is
+    certain by which of its names a folder goes.
+
+    Args:
+        descend, note_repeat: see `storage.walk`.
+    """
+
+    def __init__(
+        self, descend: Callable[[str], bool], note_repeat: Callable[[str], object]
+    ) -> None:
+        self._descend = descend
+        self._note_repeat = note_repeat
+        self._entered = set[tuple[int, int]]()
+        self._folders = list[str]()  # to list next, from the end; trees may be too deep to recurse
+        self._links = list[str]()  # a heap
+
+    def list_below(self, folder: str) -> Iterator[Entry]:
+        """Yields the files below a folder."""
+        self._folders.append(folder)
+        while self._folders or self._links:
+            path = self._folders.pop() if self._folders else heapq.heappop(self._links)
+            if self._enter(path):
+                yield from self._list(path)
+
+    def _enter(self, folder: str) -> bool:
+        """Whether a folder is there, and none that was listed already."""
+        identity = _folder_identity(folder)
+        if identity is None:
+            return False
+        if identity in self._entered:
+            self._note_repeat(folder)
+            return False
+        self._entered.add(identity)
+        return True
+
+    def _list(self, folder: str) -> Iterator[Entry]:
+        """Yields the files in a folder, and notes what else to list."""
+        folders = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    if not entry.is_dir():
+                        status = entry.stat()
+                        yield Entry(entry.path, status.st_size, status.st_mtime_ns)
+                    elif not self._descend(entry.path):
+                        continue
+                    elif entry.is_symlink():
+                        heapq.heappush(self._links, entry.path)
+                    else:
+                        folders.append(entry.path)
+                except OSError:  # a dangling or circular link; reading it gives the error
+                    yield Entry(entry.path, 0, 0)
+        folders.sort(reverse=True)
+        self._folders += folders
 
 
 def _folder_identity(folder: str) -> tuple[int, int] | None:

@@ -63,6 +63,7 @@ class GcsBackend(Backend):
         deep: bool,
         start: str,
         end: str,
+        note_repeat: Callable[[str], object],
     ) -> Iterator[Entry]:
         bucket_name, below = split_gcs(f"{folder.rstrip('/')}/")
         with named_errors(folder, "list"):

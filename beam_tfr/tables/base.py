@@ -4,6 +4,7 @@ That is the class of a format, rows, checks and errors.
 """
 
 import abc
+import collections
 import contextlib
 import csv
 import dataclasses
@@ -13,6 +14,7 @@ import gzip
 import itertools
 import os
 import re
+import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, TypeVar, cast
@@ -30,6 +32,18 @@ Row = tuple[int, Sequence[Any]]
 RowReader = Callable[[str, Sequence[str], SkippedFiles], Iterator[Row]]
 _T = TypeVar("_T")
 MOST_COLUMNS = 10  # in messages
+MAX_COLUMNS = 1_000_000
+# What reading a table that is made to harm may raise, besides errors that readers know.
+HARMFUL = (
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    ValueError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
 _HEADED = re.compile(r"(?i).*\.[ct]sv(?:\.gz)?", re.DOTALL)  # names of tables with a header
 
 
@@ -146,6 +160,7 @@ class ObjectFormat(TableFormat):
             rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
             for _, row in itertools.islice(rows, most_rows):
                 columns.update(dict.fromkeys(row))
+                check_number_of_columns(path, len(columns))
         return list(columns)
 
     def list_fields(self, path: str, most_rows: int) -> list[str]:
@@ -264,6 +279,18 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
         raise damaged_table(name_row(path, number + 1), problem) from error
     except ValueError as error:
         raise damaged_table(name_row(path, number + 1), str(error)) from None
+    except HARMFUL as error:
+        problem = describe_harm(error)
+        raise damaged_table(name_row(path, number + 1), problem) from error
+
+
+def describe_harm(error: Exception) -> str:
+    """What is wrong with a table that raised one of the errors `HARMFUL`."""
+    if isinstance(error, MemoryError):
+        return "takes more memory to read than there is"
+    if isinstance(error, RecursionError):
+        return "holds lists or objects in each other, too deep to be read"
+    return f"cannot be read: {error or type(error).__name__}"
 
 
 def _describe_csv_error(problem: str) -> str:
@@ -297,6 +324,16 @@ def _find_partition(path: str, column: str) -> str:
     )
 
 
+def check_number_of_columns(path: str, number: int) -> None:
+    """Checks that a table does not have too many columns.
+
+    Raises:
+        UsageError: it has.
+    """
+    if number > MAX_COLUMNS:
+        raise table_error(path, f"has more than {MAX_COLUMNS:,} columns")
+
+
 def check_columns(
     path: str, present: Sequence[str], required: Sequence[str], known_columns: Sequence[str] = ()
 ) -> None:
@@ -311,8 +348,9 @@ def check_columns(
     Raises:
         UsageError: a column is missing, repeated or unknown.
     """
+    numbers = collections.Counter(present)
     for name in required:
-        number = present.count(name)
+        number = numbers[name]
         if number > 1:
             raise table_error(path, f"has {number} columns {name!r}; rename all but one")
         if not number:
@@ -320,8 +358,9 @@ def check_columns(
             raise table_error(
                 path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"
             )
-    unknown = [name for name in present if name not in known_columns]
-    if known_columns and unknown:
+    known = frozenset(known_columns)
+    unknown = [name for name in present if name not in known]
+    if known and unknown:
         raise table_error(
             path,
             f"column {unknown[0]!r} is not in the first rows of the first table; "

@@ -9,6 +9,7 @@ from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.schema.dataset import EXPORT_FILE
 
 _DEPTH = 3  # folders from that of the tables up to that of the export: NAME/1.0.0
+_MAX_MARK_BYTES = 1 << 20  # 1 MiB; a longer one is somebody else's
 _NUMBER = "-[0-9]+-of-[0-9]+"
 
 
@@ -22,15 +23,16 @@ def read_export_splits(folder: str) -> frozenset[str]:
     for _ in range(_DEPTH):
         if "/" not in folder.removeprefix(storage.GCS):
             break
-        data = storage.read_existing(storage.join(folder, EXPORT_FILE))
-        if data is not None:
-            return _parse_splits(data)
+        with contextlib.suppress(FileNotFoundError):
+            path = storage.join(folder, EXPORT_FILE)
+            return _parse_splits(storage.read_bytes(path, max_bytes=_MAX_MARK_BYTES))
         folder = folder.rpartition("/")[0]
     return frozenset()
 
 
 def _parse_splits(data: bytes) -> frozenset[str]:
-    with contextlib.suppress(ValueError, LookupError, TypeError):  # it is somebody else's
+    # It may be somebody else's.
+    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
         splits = json.loads(data)["splits"]
         return frozenset(filter(is_split_name, splits))
     return frozenset()

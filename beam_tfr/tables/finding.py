@@ -28,7 +28,7 @@ from beam_tfr.tables.content import (
 )
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.declarations import takes_all
-from beam_tfr.tables.first_rows import SAMPLE_ROWS, SAMPLE_TABLES
+from beam_tfr.tables.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, SAMPLE_TABLES, measure_value
 from beam_tfr.tables.formats import format_of, has_table_name, read_columns, read_rows
 from beam_tfr.tables.split_columns import (
     describe_split_feature,
@@ -70,10 +70,14 @@ def _read_splits(content: TableContent) -> TableContent:
         warnings = filter(None, [describe_split_feature(column)])
         return content._replace(warnings=(*content.warnings, *warnings))
     cells = list[Any]()
+    room = SAMPLE_BYTES
     with contextlib.suppress(DamagedTableError):  # of which reading the other columns tells
         for path in content.files[:SAMPLE_TABLES]:
-            rows = itertools.islice(read_rows(path, [column]), SAMPLE_ROWS - len(cells))
-            cells += [cells_of_row[0] for _, cells_of_row in rows]
+            for _, (cell,) in itertools.islice(read_rows(path, [column]), SAMPLE_ROWS - len(cells)):
+                room -= measure_value(cell)
+                if room < 0:
+                    break
+                cells.append(cell)
     return imply_split_column(content, column, cells)
 
 
@@ -136,7 +140,7 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
         raise table_error(" ".join(patterns), f"matches only {join_texts(sorted(markers))}")
     for path in files:
         format_of(path)  # raises an error if it cannot be a table
-    warnings = [*_warn_of_folders(found.folders)]
+    warnings = [*_warn_of_folders(found.folders), *filter(None, [found.repeats.describe()])]
     if markers:
         texts = join_texts(sorted(markers))
         warnings.append(f"files that systems make beside tables are skipped: {texts}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ from beam_tfr.tables.joining import (
 )
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
-SAMPLE_BYTES = 256 << 20  # 256 MiB of cells that are bytes, after which no more rows are read
+SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 MOST_NOTES = 5  # about how tables were read
 
@@ -159,13 +160,28 @@ class _FirstRowsReader:
         try:
             for row in self._read(path, self._columns, UNCOUNTED):
                 self.rows.append((number, row))
-                self._room -= sum(len(cell) for cell in row[1] if isinstance(cell, bytes))
+                self._room -= measure_value(row[1])
                 if self.is_full:
                     break
         except DamagedTableError as error:
             self.damage = self.damage or error
         if len(self.rows) - number_before > 1:
             self.one_row_each = False
+
+
+def measure_value(value: Any) -> int:
+    """About how many bytes of memory a value takes, with what it holds."""
+    num_bytes = 0
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        num_bytes += sys.getsizeof(part)
+        if isinstance(part, dict):
+            waiting += part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return num_bytes
 
 
 def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:

@@ -17,14 +17,16 @@ from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.tables.annotations import Annotations
 from beam_tfr.tables.annotations.darknet import suggest_yaml
 from beam_tfr.tables.base import (
+    HARMFUL,
     ColumnSelection,
     Row,
     TableFormat,
     damaged_table,
+    describe_harm,
     table_error,
 )
 from beam_tfr.tables.parquet_rows import Parquet
@@ -205,7 +207,11 @@ def _naming_errors(path: str) -> Iterator[None]:
     """Turns an error of reading in the block into one of ours that names the table."""
     try:
         yield
+    except BeamTfrError:
+        raise
     except FileNotFoundError as error:  # it is gone, or a link to nothing
         raise damaged_table(path, f"cannot be read: {error.strerror or error}") from error
     except OSError as error:
         raise table_error(path, f"cannot be read: {error.strerror or error}") from error
+    except HARMFUL as error:
+        raise damaged_table(path, describe_harm(error)) from error

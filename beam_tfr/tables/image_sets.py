@@ -20,6 +20,7 @@ UNLISTED = "unlisted"  # the split of images that no list names
 _FOLDERS = ("ImageSets/Main", "ImageSets")
 _BOTH = "trainval"  # the list of train and val together
 _OTHER_OF = {"train": "val", "val": "train"}
+_MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _CLASS_FLAGS = ("-1", "0", "1")  # behind names: whether an image shows a class
 
 
@@ -59,7 +60,7 @@ def read_image_sets(annotations: str) -> ImageSets:
         annotations: the folder, with a trailing slash.
 
     Raises:
-        UsageError: all images of a list are in another one, which has more.
+        UsageError: all images of a list are in another one, which has more; or a list is too long.
         OSError: a list cannot be read.
     """
     split_of_list = _find_lists(annotations)
@@ -155,8 +156,16 @@ def _is_of_both(path: str) -> bool:
 
 
 def _read_names(path: str) -> Iterator[str]:
-    """Yields the names of the images in a list."""
-    text = storage.read_bytes(path).decode("utf-8-sig", "surrogateescape")
+    """Yields the names of the images in a list.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    data = storage.read_bytes(path, max_bytes=_MAX_LIST_BYTES)
+    if len(data) > _MAX_LIST_BYTES:
+        problem = f"has more than {_MAX_LIST_BYTES >> 20} MiB; `splits=train=1` ignores such lists"
+        raise UsageError(problem, option="table", value=path)
+    text = data.decode("utf-8-sig", "surrogateescape")
     lines = [line.strip() for line in text.split("\n")]
     for line in _drop_flags([line for line in lines if line]):
         name = _name_of(line)

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from beam_tfr.features.boxes import RowBox
 from beam_tfr.features.cells import BadCell, is_missing, split_cell
 from beam_tfr.inputs.skipped import SkippedFiles
-from beam_tfr.tables.base import Row, RowReader, table_error
+from beam_tfr.tables.base import Row, RowReader, damaged_table, name_row, table_error
 
 _NUM_SIDES = 4
+_MOST_JOINED_BYTES = 16 << 20  # 16 MiB, of the rows of an image
 
 
 class NumberedRow(NamedTuple):
@@ -293,7 +294,7 @@ def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[R
             database.executemany("INSERT INTO rows VALUES (?, ?, ?)", encoded)
             ordered = database.execute("SELECT * FROM rows ORDER BY key, number")
             for _, group in itertools.groupby(ordered, operator.itemgetter(0)):
-                yield [_decode_row(number, cells) for _, number, cells in group]
+                yield _decode_rows(path, group)
     except sqlite3.Error as error:
         problem = f"its rows cannot be sorted in a temporary file, whose folder is TMPDIR: {error}"
         raise table_error(path, problem) from error
@@ -310,6 +311,18 @@ def _key_of(row: Row, position: int) -> str:
     return f"row {number}"
 
 
-def _decode_row(number: int, cells: bytes) -> Row:
-    """A row with cells that this process has pickled."""
-    return number, pickle.loads(cells)  # noqa: S301  # nosec B301
+def _decode_rows(path: str, rows: Iterable[tuple[str, int, bytes]]) -> list[Row]:
+    """The rows of an image, with cells that this process has pickled.
+
+    Raises:
+        DataError: they are too long.
+    """
+    decoded = list[Row]()
+    room = _MOST_JOINED_BYTES
+    for _, number, cells in rows:
+        room -= len(cells)
+        if room < 0:
+            problem = f"the rows of its image have more than {_MOST_JOINED_BYTES >> 20} MiB"
+            raise damaged_table(name_row(path, number), problem)
+        decoded.append((number, pickle.loads(cells)))  # noqa: S301  # nosec B301
+    return decoded

@@ -1,5 +1,7 @@
 """Opens tables: their first rows show what columns are, and where images and splits are."""
 
+import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +42,8 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.split_columns import warn_of_splits
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 
+_MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
+
 
 def open_tables(content: TableContent, classes: frozenset[str] | None = None) -> Tables:
     """Opens tables, of which it reads up to `first_rows.SAMPLE_ROWS` rows.
@@ -66,7 +70,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     features = open_columns(content, declarations, cells, sample.per_box)
     has_boxes = any(feature.per_box for feature in features)
     labels = cells.get(options.label_column, ())
-    class_texts = [*_split_all(labels, options.label_separator, in_text=has_boxes)]
+    all_texts = _split_all(labels, options.label_separator, in_text=has_boxes)
+    class_texts = [*itertools.islice(all_texts, _MOST_CLASS_TEXTS)]
     label_names = NameColumn()
     if not content.class_names:
         label_names = NameColumn.infer(class_texts, known=classes or ())
@@ -156,7 +161,8 @@ def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> 
 def _split_all(cells: Iterable[Any], separator: str, *, in_text: bool) -> Iterator[Any]:
     """Yields the classes in cells; see `split_labels`."""
     for cell in cells:
-        yield from split_labels(cell, separator, in_text=in_text)
+        with contextlib.suppress(ValueError):  # of which reading the row tells
+            yield from split_labels(cell, separator, in_text=in_text)
 
 
 def _hold_lists(cells: Iterable[Any]) -> bool:

@@ -181,7 +181,7 @@ class Tables:
                 ref = role.apply(ref, row)
             except UsageError:
                 raise
-            except ValueError as error:
+            except (ValueError, ArithmeticError, RecursionError) as error:
                 detail = row.describe(f"column {role.column!r}: {error}")
                 return ref._replace(reason="bad-value", detail=detail)
             if ref.reason:

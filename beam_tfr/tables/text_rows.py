@@ -6,9 +6,10 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
+from beam_tfr.features.cells import MAX_VALUES, check_json, check_number
 from beam_tfr.tables.base import (
     ColumnSelection,
     DamagedTableError,
@@ -16,6 +17,7 @@ from beam_tfr.tables.base import (
     Row,
     TableFormat,
     check_columns,
+    check_number_of_columns,
     damaged_table,
     name_row,
     number_rows,
@@ -31,7 +33,7 @@ from beam_tfr.tables.dialects import (
     read_decimal_comma,
 )
 
-MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
+MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the begin of an array of objects
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 
@@ -66,7 +68,8 @@ class Delimited(TableFormat):
             check_columns(path, header, selection.columns, selection.known_columns)
             for note in dialect.notes:
                 selection.say(f"{path}: {note}")
-            positions = [header.index(name) for name in selection.columns]
+            place_of = {name: place for place, name in enumerate(header)}
+            positions = [place_of[name] for name in selection.columns]
             decimal_commas = dialect.decimal_commas & {*positions}
             for number, cells in lines:
                 if len(cells) != len(header):
@@ -90,8 +93,9 @@ def _read_lines(
     Raises:
         DataError: a line cannot be read, or the quotes do not match.
     """
-    csv.field_size_limit(MAX_LINE_BYTES)
-    lines = itertools.islice(read_lines(file, dialect.line_end), dialect.skipped_lines, None)
+    csv.field_size_limit(MAX_ROW_BYTES)
+    bound = _RowBound(dialect.delimiter)
+    lines = itertools.islice(read_lines(file, bound, dialect.line_end), dialect.skipped_lines, None)
     cells: Iterator[list[str]] = csv.reader(
         lines,
         delimiter=dialect.delimiter,
@@ -101,12 +105,14 @@ def _read_lines(
     )
     if dialect.has_spaces:
         cells = ([cell.strip(" ") for cell in row] for row in cells)
+    filled = bound.refill_after_each(cells)
     if dialect.header:
-        return [*dialect.header], number_rows(path, filter(None, cells))
-    rows = number_rows(path, filter(None, cells), first=0)
+        return [*dialect.header], number_rows(path, filled)
+    rows = number_rows(path, filled, first=0)
     _, header = next(rows, (0, []))
     if not header:
         raise damaged_table(path, "is empty; its first line must name the columns")
+    check_number_of_columns(path, len(header))
     return header, rows
 
 
@@ -140,8 +146,10 @@ class JsonLines(ObjectFormat):
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
-        for line in read_lines(file):
+        bound = _RowBound()
+        for line in read_lines(file, bound):
             if not line.isspace():
+                bound.refill()
                 yield _parse_object(line)
 
 
@@ -151,6 +159,7 @@ def _parse_object(line: str) -> dict[str, Any]:
             "begins an array; write one object in a line, without brackets and commas around "
             "them, as jq -c '.[]' does"
         )
+    check_json(line)
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -160,18 +169,55 @@ def _parse_object(line: str) -> dict[str, Any]:
     return row
 
 
-def read_lines(file: IO[bytes], line_end: bytes = b"\n") -> Iterator[str]:
+class _RowBound:
+    """Bounds the text of each row, which may have several lines, and blank ones before it.
+
+    Args:
+        delimiter: between the cells of a line; empty if it has none.
+    """
+
+    def __init__(self, delimiter: str = "") -> None:
+        self._delimiter = delimiter.encode()
+        self._room = MAX_ROW_BYTES
+
+    def refill(self) -> None:
+        """Notes that a row is complete."""
+        self._room = MAX_ROW_BYTES
+
+    def take(self, line: bytes) -> None:
+        """Notes that a row has one more line.
+
+        Raises:
+            ValueError: the row is too long, or the line has too many cells.
+        """
+        num_bytes = len(line)
+        self._room -= num_bytes
+        if self._room < 0:
+            problem = f"has more than {MAX_ROW_BYTES:,} bytes"
+            cure = "; is a quote not closed?" if self._delimiter else ""
+            raise ValueError(problem + cure)
+        if num_bytes > MAX_VALUES and self._delimiter:
+            check_number(line.count(self._delimiter))
+
+    def refill_after_each(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
+        """The rows that are not empty."""
+        for cells in rows:
+            if cells:
+                self.refill()
+                yield cells
+
+
+def read_lines(file: IO[bytes], bound: _RowBound, line_end: bytes = b"\n") -> Iterator[str]:
     """The lines of a text file, with their ends.
 
     Raises:
-        ValueError: a line is too long, or not UTF-8.
+        ValueError: a row is too long, or a line not UTF-8.
     """
     if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
         file.seek(0)
     lines = _split_file(file, line_end) if line_end != b"\n" else _read_by_line(file)
     for line in lines:
-        if len(line) > MAX_LINE_BYTES:
-            raise ValueError(f"a line has more than {MAX_LINE_BYTES} bytes")
+        bound.take(line)
         try:
             yield line.decode()
         except UnicodeDecodeError as error:
@@ -181,7 +227,7 @@ def read_lines(file: IO[bytes], line_end: bytes = b"\n") -> Iterator[str]:
 
 
 def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
-    while line := file.readline(MAX_LINE_BYTES + 1):
+    while line := file.readline(MAX_ROW_BYTES + 1):
         yield line
 
 
@@ -192,7 +238,7 @@ def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
         *lines, rest = (rest + block).split(line_end)
         for line in lines:
             yield line + line_end
-        if len(rest) > MAX_LINE_BYTES:
+        if len(rest) > MAX_ROW_BYTES:
             break
     if rest:
         yield rest

@@ -137,6 +137,7 @@ class MatchImages(beam.PTransform):
         count("skipped", skipped.kinds.total() - missed)
         count("archives", count_archives(skipped.kinds))
         count("missed", missed)
+        count("repeated-folders", skipped.repeats.number)
 
     def _encode_ref(self, file: storage.Entry) -> bytes:
         return self.labeler.label(file, file.path.removeprefix(self.root)).encode()

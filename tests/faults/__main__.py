@@ -6,6 +6,8 @@
     python -m tests.faults --kind hostile
     python -m tests.faults --kind unwritten --trials 20
     python -m tests.faults --kind rivals --trials 1000
+    python -m tests.faults --kind tables archives --trials 4000
+    python -m tests.faults --kind hurting-tables hurting-archives --trials 2
 
 Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or
 comes from the cache of `tests.portable_runners`. Full disks need the right to mount.
@@ -22,7 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import finalize, hostile, mutations, rivals, unwritten
+from tests.faults import finalize, hostile, mutations, outside, rivals, unwritten
 from tests.faults.outcome import Outcome
 from tests.faults.places import write_photos
 from tests.faults.trials import KINDS, Scene, run_trial
@@ -33,6 +35,10 @@ PARTS = {  # in this process
     "hostile": hostile.trials,
     "unwritten": unwritten.trials,
     "rivals": rivals.trials,
+    "tables": outside.changed_tables,
+    "archives": outside.changed_archives,
+    "hurting-tables": outside.hurting_tables,
+    "hurting-archives": outside.hurting_archives,
 }
 Row = tuple[str, str]  # engine, kind
 

@@ -59,7 +59,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     iscrowd: int | bool | None = 0
     keypoints: msgspec.Raw = _EMPTY
     segmentation: msgspec.Raw = _EMPTY
-    id: Any = None  # for messages
+    id: int | float | str | None = None  # for messages
 
     def named_box(self, segment: Any, image: CocoImage) -> list[float] | BadCell:
         """The box, or that around its mask; it knows the id of the annotation if there is one."""

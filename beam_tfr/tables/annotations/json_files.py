@@ -1,6 +1,7 @@
 """Reads annotations as JSON: COCO and Create ML."""
 
 import codecs
+import gzip
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +21,13 @@ from beam_tfr.tables.annotations.coco import (
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
 from beam_tfr.tables.annotations.json_kinds import describe_kind
 
+# Of a file with more members, each has to be an object if something in it cannot be read.
+_MOST_MEMBERS = 2_000_000
+# A file with more lists and objects has so many bytes for each; annotations have some 30.
+_MOST_LISTS = 2_000_000
+_LEAST_LIST_BYTES = 12
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
-_TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _NAN.pattern)
+_TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|' + _NAN.pattern)
 _QUOTE = ord('"')
 _Member = TypeVar("_Member")
 _Row = dict[str, Any]
@@ -34,6 +40,17 @@ class _LooseFile(msgspec.Struct):
     images: list[msgspec.Raw]
     categories: list[CocoCategory] | None = None
     annotations: list[msgspec.Raw] | None = None
+
+
+class _Object(msgspec.Struct):
+    """Any object."""
+
+
+class _FileOfObjects(msgspec.Struct):
+    """A file of COCO whose images and annotations are objects, whatever they hold."""
+
+    images: list[_Object]
+    annotations: list[_Object] | None = None
 
 
 class _Owner(msgspec.Struct):
@@ -59,6 +76,7 @@ class _BadMember(NamedTuple):
 # Not strict: "7" and 7.0 are the id 7.
 _DECODER: msgspec.json.Decoder[_Content] = msgspec.json.Decoder(_Content, strict=False)
 _LOOSE_DECODER = msgspec.json.Decoder(_LooseFile | list[msgspec.Raw], strict=False)
+_OBJECTS = msgspec.json.Decoder(_FileOfObjects | list[_Object], strict=False)
 _IMAGES = msgspec.json.Decoder(CocoImage, strict=False)
 _ANNOTATIONS = msgspec.json.Decoder(CocoAnnotation, strict=False)
 _OWNERS = msgspec.json.Decoder(_Owner, strict=False)
@@ -78,12 +96,15 @@ def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     def say_of_file(note: str) -> None:
         say(f"{path}: {note}")
 
+    if isinstance(file, gzip.GzipFile):
+        raise ValueError("is compressed as a whole; decompress it first")
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     data = file.read(size)  # without its size, it would need twice the memory
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         data = data.decode("utf-16").encode()
     data = data.removeprefix(codecs.BOM_UTF8)
+    _check_density(data)
     try:
         content = _decode(data)
     except msgspec.ValidationError as error:
@@ -96,6 +117,21 @@ def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
         return _read_loosely(data, msgspec.ValidationError(problem), say_of_file)
     places = (f"$[{number}]" for number in range(len(content)))
     return map(read_create_ml, content, places)
+
+
+def _check_density(data: bytes) -> None:
+    """Checks that a file is not made of lists and objects that hold next to nothing.
+
+    These take 20 times as much memory as they have bytes.
+
+    Raises:
+        ValueError: it is.
+    """
+    number = data.count(b"[") + data.count(b"{")
+    if number > _MOST_LISTS and number * _LEAST_LIST_BYTES > len(data):
+        raise ValueError(
+            f"has {number:,} brackets and braces in {len(data):,} bytes, far more than annotations"
+        )
 
 
 def _decode(data: bytes) -> _Content:
@@ -119,14 +155,16 @@ def _without_nan(data: bytes) -> bytes:
     """JSON with null for numbers that JSON has not."""
     if not _NAN.search(data):
         return data
-    pieces = []
+    sound = bytearray()
     begin = 0
     for match in _TEXT_OR_NAN.finditer(data):
         if data[match.start()] == _QUOTE:
             continue
-        pieces += [data[begin : match.start()], b"null"]
+        sound += data[begin : match.start()]
+        sound += b"null"
         begin = match.end()
-    return b"".join([*pieces, data[begin:]])
+    sound += data[begin:]
+    return bytes(sound)
 
 
 def _read_loosely(
@@ -138,8 +176,11 @@ def _read_loosely(
         MsgspecError: the error, if there is no sound image.
         ValueError: it is a file of another kind.
     """
+    has_many_members = data.count(b",") > _MOST_MEMBERS
     try:
-        kind = describe_kind(data)
+        if has_many_members:
+            _OBJECTS.decode(data)
+        kind = "" if has_many_members else describe_kind(data)
         content = None if kind else _LOOSE_DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError):
         raise error from None

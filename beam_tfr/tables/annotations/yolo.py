@@ -35,6 +35,7 @@ from beam_tfr.tables.annotations.yolo_lines import (
 from beam_tfr.tables.export_splits import read_export_splits
 
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
+_SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are looked at for that
 _MOST_CLASSES = 1_000_000
 _OTHER_KEYS = {"validation": "val", "valid": "val"}  # which some programs write
 _NO_PLACE = ("", "null", "~")  # as YAML spells null
@@ -121,7 +122,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     base, images = find_images(data.places(folder), say_of_file)
     splits = name_splits(read_export_splits(folder))
     files = require_labels(read_label_files(images), base)
-    first = list(itertools.islice(files, _SAMPLE_FILES))
+    first = _take_first(files)
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):
         say_of_file(note)
@@ -130,6 +131,18 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
         problem = label_file.image.problem
         split = BadCell(problem) if problem else splits[label_file.image.key]
         yield row | {"split": split}
+
+
+def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
+    """The first label files, which show how their lines are read."""
+    first = []
+    num_bytes = 0
+    for file in itertools.islice(files, _SAMPLE_FILES):
+        first.append(file)
+        num_bytes += len(file.data)
+        if num_bytes > _SAMPLE_BYTES:
+            break
+    return first
 
 
 def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]:
@@ -160,7 +173,7 @@ def _survey(files: list[LabelFile]) -> LineForm:
     """What the lines of a set have behind their shapes, given its first label files."""
     lines = []
     for file in files:
-        for fields in file.lines:
+        for fields in file.split_lines():
             numbers = read_numbers(fields[1:])
             if not isinstance(numbers, BadCell):
                 lines.append(numbers)
@@ -187,7 +200,7 @@ def _read_row(
         return row | dict.fromkeys(columns, problem)
     classes = list[str | BadCell]()
     shapes = list[ObjectShape]()
-    for number, fields in enumerate(file.lines, start=1):
+    for number, fields in enumerate(file.split_lines(), start=1):
         classes.append(_locate(read_class(fields[0], names), file, number))
         shape = read_shape(fields[1:], form, kpt_shape)
         if isinstance(shape.box, BadCell):

@@ -37,15 +37,20 @@ class LabelFile(NamedTuple):
         image: the image.
         path: where it is, or would be.
         is_there: whether there is one.
-        lines: the fields of its lines that are not blank.
+        data: its bytes.
         problem: why it cannot be read; empty if it can.
     """
 
     image: YoloImage
     path: str
     is_there: bool = True
-    lines: Sequence[Sequence[str]] = ()
+    data: bytes = b""
     problem: str = ""
+
+    def split_lines(self) -> list[list[str]]:
+        """The fields of its lines that are not blank."""
+        fields = [line.split() for line in decode_text(self.data).splitlines()]
+        return [line for line in fields if line]
 
 
 def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
@@ -62,7 +67,8 @@ def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
 def _read_label_file(image: YoloImage) -> LabelFile:
     path = label_path(image.path)
     try:
-        text = decode_text(storage.read_bytes(path, max_bytes=MAX_TEXT_BYTES))
+        data = storage.read_bytes(path, max_bytes=MAX_TEXT_BYTES)
+        decode_text(data)
     except (FileNotFoundError, NotADirectoryError):
         if storage.is_link(path):
             return LabelFile(image, path, problem="is a link to no file")
@@ -76,8 +82,7 @@ def _read_label_file(image: YoloImage) -> LabelFile:
         return LabelFile(image, path, problem=f"byte 0x{byte:02x} is not UTF-8")
     except ValueError as error:
         return LabelFile(image, path, problem=str(error))
-    fields = [line.split() for line in text.splitlines()]
-    return LabelFile(image, path, lines=[line for line in fields if line])
+    return LabelFile(image, path, data=data)
 
 
 def require_labels(files: Iterator[LabelFile], base: str) -> Iterator[LabelFile]:

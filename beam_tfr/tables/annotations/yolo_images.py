@@ -14,6 +14,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
+from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.inputs.spellings import choose_spelling
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
@@ -142,17 +143,21 @@ def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str
     if storage.find(path):
         is_image = _is_image_name(posixpath.basename(path))
         return [path] if is_image else _read_list(path, base, say)
-    images = _match_images(f"{escape_pattern(path)}/")
+    images = _match_images(f"{escape_pattern(path)}/", say)
     if not images and WILDCARD.search(path):
-        images = _match_images(path)
+        images = _match_images(path, say)
     return images
 
 
-def _match_images(pattern: str) -> list[str]:
+def _match_images(pattern: str, say: Callable[[str], object]) -> list[str]:
     """The images that match a pattern, sorted."""
+    found = FoundFolders()
     with contextlib.suppress(InputNotFoundError):
-        entries = match_files([(pattern, ())])
-        return sorted(entry.path for entry in entries if _is_image_name(entry.name))
+        entries = match_files([(pattern, ())], skipped=found)
+        paths = sorted(entry.path for entry in entries if _is_image_name(entry.name))
+        if found.repeats.number:
+            say(found.repeats.describe())
+        return paths
     return []
 
 

@@ -22,6 +22,7 @@ _LEAST_CORNERS = 6  # numbers of a triangle
 _TELLING_LINES = 10  # of six numbers, which are hardly all triangles that look like boxes
 _FAR = 0.1  # of a side of the image, that corners may be outside
 _FAR_CENTER = 2.0  # of a box, which is in pixels then
+_LONGEST_NUMBER = 20  # digits of the number of a class
 _CONFIDENCE = "confidence"
 _AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
 KeypointShape = tuple[str, Literal["2", "3"]]
@@ -79,7 +80,7 @@ class ObjectShape(NamedTuple):
 
 def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
     """The name of the class that begins a line."""
-    if field.isdecimal() and int(field) in names:
+    if field.isdecimal() and len(field) <= _LONGEST_NUMBER and int(field) in names:
         return names[int(field)]
     try:
         number = _to_float(field)
@@ -91,7 +92,7 @@ def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
             problem = f"{field!a:.60} is the name of a class, and not a number of one"
         return BadCell(problem)
     if not number.is_integer():
-        return BadCell(f"{field} is no class, which is a whole number")
+        return BadCell(f"{field:.60} is no class, which is a whole number")
     name = names.get(int(number))
     return BadCell(f"{int(number)} is not in `names`") if name is None else name
 

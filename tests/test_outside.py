@@ -1,0 +1,137 @@
+"""What comes from outside is bounded: tables, archives, lists and links that are made to hurt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_tfr.inputs import patterns
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.tables import image_sets
+from tests.converted import once, write_photos
+from tests.faults import outside
+from tests.faults.reading import Reader, Reading
+
+HURTING = {**outside.HURTING_TABLES, **outside.HURTING_ARCHIVES}
+# The others take seconds.
+QUICK = (
+    "lists.rows.jsonl.gz",
+    "quoted.rows.csv.gz",
+    "header.rows.csv.gz",
+    "pax.tar",
+    "long-name.tar",
+    "long.samples.tar",
+    "offset.zip",
+    "size.zip",
+    "deep.json",
+)
+CHANGES = 25  # of each kind, to be quick
+MANY_CHANGES = 1_000
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    with Reader() as opened:
+        yield opened
+
+
+def hurt(reader: Reader, name: str, folder: Path) -> Reading:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(HURTING[name]())
+    return reader.read(path)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_what_is_made_to_hurt_is_bounded(reader: Reader, name: str, tmp_path: Path) -> None:
+    reading = hurt(reader, name, tmp_path)
+    assert not reading.problem
+    assert reading.said or reading.rejects
+    assert reading.peak_bytes < outside.MOST_PEAK_BYTES / 4
+    assert reading.seconds < outside.LONGEST_S / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*HURTING} - {*QUICK}))
+def test_all_that_is_made_to_hurt_is_bounded(reader: Reader, name: str, tmp_path: Path) -> None:
+    reading = hurt(reader, name, tmp_path)
+    assert not reading.problem
+    assert reading.peak_bytes < outside.MOST_PEAK_BYTES
+    assert reading.seconds < 2 * outside.LONGEST_S  # of a machine with other work
+
+
+@pytest.mark.parametrize("trials", [outside.changed_tables, outside.changed_archives])
+def test_changed_files_give_rows_or_an_error_that_names_them(
+    trials: Callable[[Path], Callable[[int], Any]], tmp_path: Path
+) -> None:
+    trial = trials(tmp_path)
+    assert [trial(seed).problems for seed in range(CHANGES)] == [[]] * CHANGES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", [outside.changed_tables, outside.changed_archives])
+def test_many_changed_files_give_rows_or_an_error_that_names_them(
+    trials: Callable[[Path], Callable[[int], Any]], tmp_path: Path
+) -> None:
+    trial = trials(tmp_path)
+    seeds = range(CHANGES, CHANGES + MANY_CHANGES)
+    assert [problem for seed in seeds for problem in trial(seed).problems] == []
+
+
+def test_sound_files_are_read(reader: Reader, tmp_path: Path) -> None:
+    outside.write_yolo(tmp_path / "yolo")
+    sound = {**outside.SOUND_TABLES, **outside.SOUND_ARCHIVES}
+    for name, make in sound.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(make())
+    for name in sound:
+        path = tmp_path / name
+        reading = reader.read(tmp_path / "yolo/data.yaml" if name.startswith("yolo") else path)
+        assert not reading.problem, name
+        assert not reading.said, reading.said
+        assert reading.rows > reading.rejects, name
+
+
+def test_lists_have_a_longest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "MAX_LIST_BYTES", 1 << 20)
+    path = tmp_path / "list.txt"
+    path.write_bytes(b"")
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)  # which takes no room on the disk
+    with pytest.raises(UsageError, match="has more than 1 MiB") as caught:
+        patterns.read_lines(str(path), option="classes", needs="one class per line")
+    assert str(path) in str(caught.value)
+    folder = tmp_path / "ImageSets/Main"
+    folder.mkdir(parents=True)
+    path.rename(folder / "train.txt")
+    with pytest.raises(UsageError, match="has more than 64 MiB"):
+        image_sets.read_image_sets(f"{tmp_path}/Annotations/")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 5_000, "#" * (2 << 20)])
+def test_hostile_options_of_a_file_are_an_error(
+    text: str, tmp_path: Path, beam_tfr: Callable[..., Any]
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    run = beam_tfr("convert", "--config", path)
+    assert run.code == 2
+    assert f"--config {path}: cannot be read" in run.err
+
+
+def test_links_that_are_skipped_are_told(tmp_path: Path, beam_tfr: Callable[..., Any]) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "real").symlink_to(once("photos", write_photos) / "train")
+    (photos / "twice").symlink_to(once("photos", write_photos) / "train")
+    for command in ("plan", "convert"):
+        run = beam_tfr(
+            command,
+            *("--input", photos, "--output", tmp_path / "out", "--layout", "{split}/{label}/*"),
+        )
+        assert run.code == 0
+        assert "listed once" in run.out
