@@ -64,6 +64,7 @@ def test_strips_give_the_pixels_of_one_call(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resample, "WHOLE_BYTES", 0)
         patch.setattr(resample, "STRIP_BYTES", strip_bytes)
+        patch.setattr(resample, "_LEAST_LINES", 1)
         strips = resize_window(pixels, size, **window)
         assert np.array_equal(strips, whole)
         assert np.array_equal(pixels, before)

@@ -69,7 +69,8 @@ def encode(
     check_sides(height, width, encoding)
     is_gray = channels == 1
     if encoding == "raw":
-        return serialize_tensor("uint8", pixels.shape, pixels.tobytes())
+        content = np.ascontiguousarray(pixels).reshape(-1)
+        return serialize_tensor("uint8", pixels.shape, content.data)
     if encoding == "jpeg":
         colorspaces = ("GRAY", "Gray") if is_gray else ("RGB", chroma)  # of pixels, and of the file
         contiguous = np.ascontiguousarray(pixels)

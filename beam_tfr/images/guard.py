@@ -11,9 +11,11 @@ thread. They exchange:
     guard ◀── bytes needed ── serve                            before it decodes
     guard ── None ──▶ serve                                    when they are reserved
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
+    guard ◀── encoded ── serve                                 after an Image, which lacks them
 """
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -136,6 +138,8 @@ class _Process:
                 with limits.BUDGET.hold(answer, options.max_decode_bytes):
                     self._connection.send(None)
                     answer = self._connection.recv()
+            if isinstance(answer, Image):
+                answer = dataclasses.replace(answer, encoded=self._connection.recv_bytes())
         except (OSError, EOFError):
             message = self._stop()
             raise self._to_reject(options, message) from None
@@ -219,4 +223,13 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
             except BaseException:
                 parent.send(traceback.format_exc()[-10_000:])
                 raise
-            parent.send(answer)
+            _send_answer(parent, answer)
+
+
+def _send_answer(parent: Connection, answer: Any) -> None:
+    """Sends an answer, and what is encoded by itself: pickling would copy it."""
+    if not isinstance(answer, Image):
+        parent.send(answer)
+        return
+    parent.send(dataclasses.replace(answer, encoded=b""))
+    parent.send_bytes(answer.encoded)

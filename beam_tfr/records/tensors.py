@@ -15,6 +15,9 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import DecodeError
 
+from beam_tfr.records.varints import write_varint
+
+_CONTENT_TAG = b"\x22"  # field 4, delimited: the last one of a tensor without strings
 MAX_RANK = 64  # of a tensor that is parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
@@ -76,12 +79,23 @@ def message_class(name: str) -> Any:
     return _CLASSES[f"tensorflow.{name}"]
 
 
-def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence[bytes]) -> bytes:
-    """Serializes a tensor; see `Tensor`."""
-    values = {"tensor_content": content} if isinstance(content, bytes) else {"string_val": content}
+def serialize_tensor(
+    dtype: str, shape: Sequence[int], content: bytes | memoryview | Sequence[bytes]
+) -> bytes:
+    """Serializes a tensor; see `Tensor`.
+
+    A large content is not copied into a message before.
+    """
     dims = [{"size": side} for side in shape]
-    tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims}, **values)
-    return tensor.SerializeToString()  # type: ignore[no-any-return]
+    tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims})
+    if not isinstance(content, (bytes, memoryview)):
+        tensor.string_val.extend(content)
+        content = b""
+    head: bytes = tensor.SerializeToString()
+    if not content:
+        return head
+    size = write_varint(memoryview(content).nbytes)
+    return b"".join((head, _CONTENT_TAG, size, content))
 
 
 def parse_tensor(data: bytes) -> Tensor | None:

@@ -18,3 +18,13 @@ def read_varint(data: bytes, begin: int) -> tuple[int, int]:
         if byte < 128:
             return value, end
     raise ValueError("a number has too many bytes")
+
+
+def write_varint(value: int) -> bytes:
+    """Writes a number that is not negative."""
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
