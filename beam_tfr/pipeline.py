@@ -27,7 +27,12 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
-from beam_tfr.layouts.folders import check_split_folders, find_deep_folders
+from beam_tfr.layouts.folders import (
+    check_split_folders,
+    describe_last_folders,
+    describe_only_split,
+    find_deep_folders,
+)
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import attempts, claim, codec_versions, shard_totals
@@ -309,6 +314,10 @@ class _DraftFromSample:
     def __call__(self, survey: Survey) -> Plan:
         if self.has_default_layout:
             check_split_folders(survey.folders, self.splits)
+            _count_doubts(survey.folders)
+        if isinstance(self.origin, Tables):
+            ignored_splits = self.origin.find_ignored_splits(survey.split_folders)
+            count("split-folders", sum(ignored_splits.values()))
         for folder in find_deep_folders(survey.folders, self.layout):
             count("nested", folder.images)
         record_bytes, is_complete = self._measure_records(survey.sample_refs())
@@ -335,6 +344,15 @@ class _DraftFromSample:
                 steps=self.guarded_functions if crashed else self.functions,
                 known_sizes=sizes,
             )
+
+
+def _count_doubts(folders: Mapping[str, int]) -> None:
+    """Counts the images in folders that the default layout may take for something else."""
+    images = sum(folders.values())
+    if describe_last_folders(folders):
+        count("last-folders", images)
+    if describe_only_split(folders):
+        count("only-split", images)
 
 
 class Repair(Convert):

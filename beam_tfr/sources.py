@@ -1,21 +1,17 @@
 """Opens the patterns or tables of a conversion before the pipeline starts."""
 
-import contextlib
+import collections
 import dataclasses
 import itertools
 import os
-import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.features_dict import FeaturesDict
-from beam_tfr.features.palettes import Palette, describe_palettes
 from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, find_records, list_parts, suggest_dataset
@@ -31,26 +27,24 @@ from beam_tfr.inputs.patterns import (
     order_patterns,
     read_input_list,
 )
-from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
+from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
+from beam_tfr.layouts.folders import describe_last_folders, describe_only_split
+from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
+from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import has_image_name
-from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.rows import Tables, file_of
+from beam_tfr.tables.rows import Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
-MOST_MASKS = 100  # whose palettes are compared
-MASK_READERS = 8  # threads, each of which holds a mask with its pixels
-_MASK_BYTES = 64 << 20  # of such a mask
 MOST_RECORDS = 10  # files that are looked into
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 # Archives that are compressed as a whole, and TFRecords, which are tables.
@@ -68,6 +62,7 @@ class Input:
         origin: opened tables; or the labeler, which reads labels and splits from paths; or a
             dataset, whose images are taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
+        has_default_layout: whether paths are read by a layout that no option names.
         notes: what was chosen where no option says it.
     """
 
@@ -76,6 +71,7 @@ class Input:
     exclude: tuple[str, ...] = ()
     origin: Tables | Labeler | BaseDataset
     plan: PlanSettings
+    has_default_layout: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -88,6 +84,11 @@ class Input:
     def layout(self) -> Layout:
         """The layout of paths; one without values for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
+
+    @property
+    def has_archives(self) -> bool:
+        """Whether images may be in archives."""
+        return any(map(ARCHIVE.search, self.input))
 
 
 class _Classes(NamedTuple):
@@ -175,7 +176,12 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         exclude=exclude,
         origin=labeler,
         plan=plan,
-        notes=(*_describe_padding(options, plan), *describe_misplaced(options.exclude, root)),
+        has_default_layout=not options.layout,
+        notes=(
+            *_describe_padding(options, plan),
+            *describe_misplaced(options.exclude, root),
+            *filter(None, [labeler.describe_root(root)]),
+        ),
     )
 
 
@@ -241,7 +247,6 @@ def early_warnings(source: Input) -> Iterator[str]:
         UsageError: one cannot be listed.
     """
     yield from source.notes
-    yield from palette_warnings(source)
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
         yield from filter(None, [source.origin.missing])
@@ -252,10 +257,31 @@ def early_warnings(source: Input) -> Iterator[str]:
     paths = [*itertools.islice(_list_first(source, skipped), MOST_LOOKED_AT)]
     _refuse_records(source.plan.options["encoding"], paths)
     keys = [path.removeprefix(source.root) for path in paths]
-    missed = describe_missed(skipped.kinds, source.root)
-    ambiguity = source.layout.describe_ambiguity(keys)
-    annotations = describe_annotations(skipped.annotations)
-    yield from filter(None, [missed, ambiguity, annotations])
+    masks = MaskNames()
+    masks.look_at(keys)
+    folders = collections.Counter(os.path.dirname(key) for key in keys if "/" in key)
+    warnings = (
+        describe_missed(skipped.kinds, source.root),
+        source.layout.describe_ambiguity(keys),
+        describe_annotations(skipped.annotations),
+        masks.describe(in_archives=source.has_archives),
+        *describe_folders(source, folders),
+    )
+    yield from filter(None, warnings)
+
+
+def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:
+    """Yields messages about folders that the default layout may take for something else.
+
+    They may be empty.
+
+    Args:
+        source: the input.
+        folders: folder of images, whose last part is their class -> number of images.
+    """
+    if source.has_default_layout:
+        yield describe_last_folders(folders)
+        yield describe_only_split(folders)
 
 
 def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:
@@ -271,44 +297,6 @@ def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:
     for entry in itertools.chain.from_iterable(batches):
         if isinstance(entry, storage.Entry):
             yield entry.path
-
-
-def palette_warnings(source: Input) -> Iterator[str]:
-    """Yields whether the palettes of the first masks differ where their indices are stored."""
-    features = FeaturesDict.from_options(source.plan.options)
-    for mask in features.companions:
-        if not mask.marks_places or mask.handling.colors:
-            continue
-        refs = itertools.islice(_find_first_refs(source), MOST_MASKS)
-        files = [file_of(ref, root=source.root, companion=mask) for ref in refs]
-        with ThreadPoolExecutor(MASK_READERS) as pool:
-            palettes = [*filter(None, pool.map(_read_palette, files))]
-        difference = describe_palettes(sorted(palettes, key=attrgetter("name")))
-        if difference:
-            yield difference
-
-
-def _find_first_refs(source: Input) -> Iterator[ImageRef]:
-    """Yields references to the first images of an input, until one cannot be read."""
-    if isinstance(source.origin, Tables):
-        with contextlib.suppress(OSError, DataError):
-            for file in source.origin.files:
-                refs = source.origin.read(file)
-                yield from (ref for ref in refs if not ref.reason)
-    elif isinstance(source.origin, Labeler):
-        with contextlib.suppress(OSError):
-            for path in _list_first(source, UNCOUNTED):
-                yield ImageRef(path.removeprefix(source.root), 0, 0, NO_SPLIT)
-
-
-def _read_palette(file: storage.Entry) -> Palette | None:
-    """The palette of a mask; None if it has none, is in an archive, or cannot be read."""
-    if file.place:
-        return None
-    with contextlib.suppress(OSError, RejectError, ValueError):
-        data = storage.read_bytes(file.path, max_bytes=_MASK_BYTES)
-        return Palette.read(posixpath.basename(file.path), data)
-    return None
 
 
 def _refuse_records(encoding: str, paths: Iterable[str]) -> None:

@@ -13,17 +13,20 @@ import itertools
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import beam_tfr
 from beam_tfr import storage
 from beam_tfr.inputs import ranges, read_ahead
 from beam_tfr.inputs.listing import match_files
@@ -41,8 +44,10 @@ from beam_tfr.inputs.patterns import (
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed, describe_skipped
+from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.schema.errors import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of
+from tests.converted import SAMPLE
 
 FILES = [
     "top.jpg",
@@ -819,3 +824,43 @@ def test_patterns_to_exclude_start_from_the_input(
     (message,) = describe_misplaced(["./a.jpg", "a.jpg", "none/**", f"{root}b.jpg"], root)
     assert message.endswith("`exclude=a.jpg`")
     assert describe_misplaced(["photos/a.jpg"], "gs://b/photos/") == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "number", "pair"),
+    [
+        (["a/0.png", "a/0_mask.png"], 1, "mask='{path}_mask.png'"),
+        (["0.jpg", "0-mask.png", "1.jpg", "1-mask.png"], 2, "mask='{path}-mask.png'"),
+        (["0.png", "0.seg.png"], 1, "mask='{path}.seg.png'"),
+        (["a/0.jpg", "a/mask_0.png"], 1, "mask='a/mask_{stem}.png'"),
+        (["0.jpg", "0_depth.png"], 1, "depth='{path}_depth.png'"),
+        (["0.jpg", "0_Mask_1.png"], 1, "mask='{path}_Mask_1.png'"),
+        (["a/0.png", "b/0_mask.png"], 0, ""),
+        (["man_with_mask.png", "woman_with_mask.png", "mask.png"], 0, ""),
+        (["0.png", "0_unmask.png", "0mask.png"], 0, ""),
+    ],
+)
+def test_files_named_like_masks_of_those_beside_them(
+    keys: list[str], number: int, pair: str
+) -> None:
+    masks = MaskNames()
+    masks.look_at(keys)
+    assert masks.number == number
+    assert (f"`pair={pair}`" in masks.describe(in_archives=False)) == bool(pair)
+
+
+def test_patterns_to_exclude_that_match_nothing_are_told(tmp_path: Path) -> None:
+    for name in ("1.png", "1_mask.png", "thumbs/2.png"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(next(SAMPLE.rglob("*.jpg")), tmp_path / "in" / name)
+    (tmp_path / "in/notes.txt").write_text("")
+    given: dict[str, Any] = {
+        "input": tmp_path / "in",
+        "layout": "*",
+        "output": tmp_path / "out",
+        "exclude": ["thumbs/**", "**/*.gif", "thumbs", "**/*.txt"],
+    }
+    for texts in (beam_tfr.plan(**given).warnings, beam_tfr.convert(**given).lines()):
+        unused = [text for text in texts if "leaves out nothing" in text]
+        patterns = [re.findall("exclude=([^`]*)`", text)[0] for text in unused]
+        assert patterns == ["**/*.gif", "thumbs"]

@@ -15,7 +15,9 @@ import beam_tfr
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.layouts.folders import (
     check_split_folders,
+    describe_last_folders,
     describe_mask_folders,
+    describe_only_split,
     find_deep_folders,
 )
 from beam_tfr.layouts.parsing import parse_layout
@@ -276,3 +278,59 @@ def test_folders_of_images_and_masks_are_told_from_classes(
     assert bool(text) == is_told
     if is_told:
         assert f"pair=mask='../{classes[1]}/{{stem}}.png'" in text
+
+
+@pytest.mark.parametrize(
+    ("keys", "layout"),
+    [
+        (["dog/images/1", "cat/images/1"], "{label}/**"),
+        (["dog/images/1", "cat/photos/1"], "{label}/**"),
+        (["dog/raw/1", "cat/raw/1"], "{label}/**"),
+        (["dog/front/1", "dog/back/1", "cat/front/1", "cat/back/1"], "{label}/**"),
+        (["train/dog/images/1", "train/cat/images/1"], "*/{label}/**"),
+        (["all/dog/2021/images/1", "all/cat/images/1"], "*/{label}/**"),
+        (["images/1", "images/2"], "*"),
+        (["dog/1", "cat/1"], ""),
+        (["2021/dog/1", "2022/cat/1"], ""),
+        (["train/dog/1", "train/cat/1"], ""),
+        (["dog/images/1", "dog/1"], ""),  # which find_deep_folders tells
+        (["dog/1"], ""),
+    ],
+)
+def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) -> None:
+    text = describe_last_folders(folders(*keys))
+    assert (f"`layout='{layout}'`" in text) if layout else not text
+
+
+@pytest.mark.parametrize(
+    ("keys", "layout"),
+    [
+        (["test/dog/1", "test/cat/1"], "{split}/{label}/*"),
+        (["Val/dog/1", "val/cat/1"], "{split}/{label}/*"),
+        (["test/1", "test/2"], "{split}/*"),
+        (["train/1", "train/2"], "{split}/*"),  # else train is their class
+        (["dog/test/1", "cat/test/1"], "{label}/{split}/*"),
+        (["train/dog/1", "train/cat/1"], ""),
+        (["test/dog/1", "more/cat/1"], ""),
+        (["dog/1", "cat/1"], ""),
+    ],
+)
+def test_a_split_above_all_images_is_told(keys: Sequence[str], layout: str) -> None:
+    text = describe_only_split(folders(*keys))
+    assert (f"`layout='{layout}'`" in text) if layout else not text
+
+
+def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_path: Path) -> None:
+    source = photos(tmp_path / "test", "val/dog/images/1.jpg", "val/cat/images/1.jpg")
+    call = ("--input", source, "--output", tmp_path / "out")
+    plan = beam_tfr("plan", *call).out
+    run = beam_tfr("convert", *call)
+    for text in (plan, run.err):
+        assert "--splits test=1" in text
+        assert "--layout '*/{label}/**'" in text
+        assert "--layout '{split}/{label}/**'" in text
+    assert run.out.count("note:") >= 2
+    chosen = ("--layout", "{split}/{label}/**")
+    run = beam_tfr("convert", *call[:2], "--output", tmp_path / "out2", *chosen)
+    assert "--layout" not in run.err + run.out
+    assert "--splits" not in run.err + run.out

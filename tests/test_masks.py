@@ -7,6 +7,7 @@ import math
 import re
 import runpy
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,13 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import contact_sheet
-from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.schema.feature_names import FILENAME, MASK
 from beam_tfr.schema.items import Image
+from beam_tfr.schema.palettes import Palette, describe_palettes
 from beam_tfr.schema.plan import Counts
-from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
@@ -697,48 +697,73 @@ def test_masks_that_are_all_smoothed_are_told(others: range, median: int, smooth
     assert ("smoothed" in sentences) == smoothed
 
 
+BLACK = (0, 0, 0)
 RED = (255, 0, 0)
 GREEN = (0, 255, 0)
+Colors = tuple[tuple[int, ...], ...]
+
+
+def palette_image(colors: Colors, used: Sequence[int] = ()) -> PIL.Image.Image:
+    """A mask of a palette; it uses all indices, or some."""
+    mask = PIL.Image.new("P", (9, 9), used[0] if used else 0)
+    mask.putpalette([sample for color in colors for sample in color])
+    for number, index in enumerate(used or range(len(colors))):
+        mask.putpixel((number, 0), index)
+    return mask
+
+
+def conflict_of(*masks: PIL.Image.Image) -> str:
+    named = [Palette.of_image(mask)._replace(name=f"{n}.png") for n, mask in enumerate(masks)]
+    return describe_palettes(named)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "agree"),
+    ("masks", "agree"),
     [
-        (((0, 0, 0), RED), ((0, 0, 0), RED, GREEN), True),  # one is the beginning of the other
-        (((0, 0, 0), RED, GREEN), ((0, 0, 0), GREEN, RED), False),
-        (((0, 0, 0), RED), ((0, 0, 0), GREEN), False),
+        ([((BLACK, RED), ()), ((BLACK, RED, GREEN), ())], True),  # one is the other's beginning
+        ([((BLACK, RED, GREEN), ()), ((BLACK, GREEN, RED), ())], False),
+        ([((BLACK, RED), ()), ((BLACK, GREEN), ())], False),
+        ([((BLACK, RED, BLACK), (0, 1)), ((BLACK, RED, BLACK), (1, 2))], True),  # repeated color
+        ([((BLACK, RED, BLACK), (0, 1)), ((BLACK, BLACK, GREEN), (0, 2))], True),  # unused ones
+        # The third conflicts with the second only, which uses what the first does not.
+        (
+            [((BLACK, RED), ()), ((BLACK, RED, GREEN), (0, 2)), ((BLACK, RED, RED), (0, 2))],
+            False,
+        ),
     ],
 )
-@pytest.mark.parametrize("handling", ["", "[#000000=0,#ff0000=1,#00ff00=2]"])
-@pytest.mark.parametrize("given", ["input", "table"])
-def test_palettes_that_differ_are_told(
-    first: tuple[tuple[int, ...], ...],
-    second: tuple[tuple[int, ...], ...],
-    agree: bool,
-    handling: str,
-    given: str,
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "masks").mkdir()
-    for name, palette in (("a", first), ("b", second)):
-        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "images" / f"{name}.png")
-        mask = PIL.Image.new("P", (9, 9))
-        mask.putpalette([sample for color in palette for sample in color])
-        for index in range(len(palette)):
-            mask.putpixel((index, 0), index)
-        mask.save(tmp_path / "masks" / f"{name}.png")
-    rows = [{"image": f"images/{name}.png", "of": f"masks/{name}.png"} for name in "ab"]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options: dict[str, Any] = {
-        "input": tmp_path / "images",
-        "layout": "*",
-        "pair": f"mask=../masks/{{stem}}.png{handling}",
+def test_which_palettes_conflict(masks: list[tuple[Colors, Sequence[int]]], agree: bool) -> None:
+    text = conflict_of(*(palette_image(*mask) for mask in masks))
+    assert bool(text) != agree
+    assert agree or f"{len(masks) - 1}.png" in text
+
+
+def test_the_palettes_of_all_masks_are_compared(tmp_path: Path) -> None:
+    def write_rows(*colors: Colors) -> None:
+        rows = []
+        for number, palette in enumerate(colors):
+            row = {"image": f"{number}.jpg", "of": f"{number}.png"}
+            rows.append(row)
+            PIL.Image.new("RGB", (9, 9), (number, 0, 9)).save(tmp_path / row["image"])
+            palette_image(palette).save(tmp_path / row["of"])
+        (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def notes_of(shown: Any) -> list[str]:
+        return [note for note in shown if "[#ff0000=1]" in note]
+
+    given: dict[str, Any] = {
+        "table": tmp_path / "t.jsonl",
+        "uri_column": "image",
+        "output": tmp_path / "d",
+        "feature_columns": {"of": "mask"},
+        "progress": False,
     }
-    if given == "table":
-        options = {"table": tmp_path / "t.jsonl", "uri_column": "image"}
-        options["feature_columns"] = {"of": f"mask{handling}"}
-    source = open_source(from_values({**options, "output": tmp_path / "d"}, ConvertOptions))
-    notes = [note for note in early_warnings(source) if "[#ff0000=1]" in note]
-    assert len(notes) == (0 if agree or handling else 1)
-    assert all("a.png" in note and "b.png" in note for note in notes)
+    write_rows(*[(BLACK, RED)] * 4)
+    assert not notes_of(beam_tfr.convert(**given, num_shards=2).notes)
+    write_rows(*[(BLACK, RED)] * 4, (BLACK, GREEN))
+    (note,) = notes_of(beam_tfr.plan(**{**given, "output": tmp_path / "e"}).warnings)
+    assert "4.jpg" in note
+    # Also in an update, which copies the others.
+    assert notes_of(beam_tfr.update(tmp_path / "d", table=given["table"], progress=False).notes)
+    given["feature_columns"] = {"of": "mask[#000000=0,#ff0000=1,#00ff00=2]"}
+    assert not notes_of(beam_tfr.convert(**{**given, "output": tmp_path / "f"}).notes)

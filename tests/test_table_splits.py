@@ -21,6 +21,7 @@ from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import UsageError, spell_as_flags
 from beam_tfr.sources import open_source
+from beam_tfr.tables import first_rows
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred
 from tests.conftest import Run
@@ -276,6 +277,20 @@ def test_images_in_folders_of_splits_are_said(
     warning = warning_of(tables, "images lie in folders that are named like splits")
     for text in ("train, val", files[1], "--split_column", "--splits"):
         assert text in warning
+
+
+def test_folders_of_splits_behind_the_first_rows_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_rows, "SAMPLE_ROWS", 2)
+    files = ["train/1.png", "train/2.png", "val/3.png"]
+    for number, file in enumerate(files):
+        picture(tmp_path / file, number)
+    write_csv(tmp_path / "a.csv", *files)
+    given = {"table": tmp_path / "a.csv", "output": tmp_path / "d", **OPTIONS}
+    start = "3 images in folders that are named like splits"
+    assert any(text.startswith(f"{start}, train, val") for text in package.plan(**given).warnings)
+    assert any(f"note:    {start}" in line for line in package.convert(**given).lines())
 
 
 def test_splits_of_a_column_that_differ_by_case(tmp_path: Path) -> None:

@@ -349,3 +349,17 @@ def test_images_without_an_xml_file_are_told(tmp_path: Path) -> None:
     (tmp_path / "xml/1.xml").write_text(voc("2.png"))  # so names need not be those of the files
     (tmp_path / "xml/4.xml").rename(tmp_path / "xml/5.xml")
     assert not any("left out" in text for text in beam_tfr.plan(**options).warnings)
+
+
+def test_images_without_an_xml_file_are_told_of_several_folders(tmp_path: Path) -> None:
+    for year in ("2007", "2012"):
+        for number in range(3):
+            write_picture(tmp_path / year / f"JPEGImages/{number}.png", number)
+        (tmp_path / year / "Annotations").mkdir()
+        for number in range(2 if year == "2007" else 3):
+            path = tmp_path / year / f"Annotations/{number}.xml"
+            path.write_text(voc(f"{number}.png"))
+    plan = beam_tfr.plan(table=tmp_path / "*/Annotations/*.xml", output=tmp_path / "d")
+    (warning,) = [text for text in plan.warnings if "left out" in text]
+    assert warning.startswith("1 image ")
+    assert f"{tmp_path}/2007/JPEGImages/2.png" in warning

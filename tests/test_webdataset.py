@@ -226,3 +226,18 @@ def test_an_export_keeps_labels_and_boxes(tmp_path: Path) -> None:
         objects.append(sorted([row[name] for name in names] for row in rows))
     assert objects[0] == objects[1]
     assert [row[0] for row in objects[1]] == [[], ["cat"], ["cat", "dog"]]
+
+
+def test_folders_of_a_tar_without_classes_are_told(tmp_path: Path) -> None:
+    path = write_tar(tmp_path, {"cat/0.jpg": JPEG, "dog/1.jpg": JPEG})
+
+    def told(**options: Any) -> list[str]:
+        warnings = beam_tfr.plan(table=path, output=tmp_path / "d", **options).warnings
+        return [text for text in warnings if f"`input={path}`" in text]
+
+    (warning,) = told()
+    assert "cat, t/dog" in warning
+    path = write_tar(tmp_path, {"cat/0.jpg": JPEG, "cat/0.cls": b"7", "dog/1.jpg": JPEG})
+    assert not told()
+    path = write_tar(tmp_path, {"0.jpg": JPEG, "1.jpg": JPEG})
+    assert not told()

@@ -399,6 +399,17 @@ def test_label_files_of_another_spelling_are_told(name: str, tmp_path: Path) -> 
     assert str(tmp_path / "labels" / name) in note
 
 
+def test_label_files_without_an_image_are_told(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, LABEL)
+    (tmp_path / "in/labels/train/classes.txt").write_text("cat")
+    assert not read(table)[1]
+    for stem in ("8", "train_9"):
+        (tmp_path / f"in/labels/train/{stem}.txt").write_text(LABEL)
+    (note,) = read(table)[1]
+    assert "2 label files" in note
+    assert f"{tmp_path}/in/labels/train/8.txt" in note
+
+
 def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:
     for number, yaml in enumerate(
         ["train: images/train\nval: ./images/train/\n", "train: a.txt\ntest: images/train\n"]

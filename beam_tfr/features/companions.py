@@ -30,6 +30,7 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
     FeatureSpec,
 )
+from beam_tfr.schema.palettes import Palette
 from beam_tfr.schema.plan import Counts
 
 MASK_KEY = "mask"  # in elements of readers, in exported records, and as NAME of --pair
@@ -56,10 +57,12 @@ class PlacedCompanion(NamedTuple):
     Attributes:
         encoded: the PNG.
         adjusted: members of `schema.dataset.ADJUSTMENTS` that apply.
+        palette: whose indices it has, without a name; None without.
     """
 
     encoded: bytes
     adjusted: tuple[str, ...] = ()
+    palette: Palette | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,15 +171,17 @@ class Companion(ColumnKind):
             empty = np.full((height, width), outside, np.uint8)
             return PlacedCompanion(encode_gray(empty), (_MISSING,))
         try:
-            values, is_scaled = self.handling.read_pixels(data, pixels, self.dtypes)
+            file = self.handling.read_pixels(data, pixels, self.dtypes)
         except Exception as error:  # Pillow raises many
             problem = str(error).partition(" <")[0]
             raise RejectError("bad-value", f"its {self.key} {problem}") from error
-        if is_scaled:
+        values = file.values
+        if file.is_scaled:
             values = scale_nearest(values, pixels.shown_size)
         placed = pixels.map_pixels(values, outside=outside)
-        adjusted = (_SCALED,) if is_scaled else ()
-        return PlacedCompanion(encode_gray(placed), (*adjusted, *self._note_values(placed, pixels)))
+        adjusted = (_SCALED,) if file.is_scaled else ()
+        notes = (*adjusted, *self._note_values(placed, pixels))
+        return PlacedCompanion(encode_gray(placed), notes, file.palette)
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
         """The members of `schema.dataset.ADJUSTMENTS` that its values call for."""

@@ -4,13 +4,14 @@ import dataclasses
 import io
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.features.base import PixelMap
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
+from beam_tfr.schema.palettes import Palette
 
 _BYTES_A_PIXEL = 8  # at most, to decode it
 _MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
@@ -29,6 +30,20 @@ _OTHER_FORMATS = {
     rb"(?!\x89PNG)": f"no image; {_MUST}",
 }
 _COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow's modes
+
+
+class FilePixels(NamedTuple):
+    """The pixels of a file beside an image.
+
+    Attributes:
+        values: [h, w].
+        is_scaled: whether they are to be scaled to the size of the image.
+        palette: whose indices they are; None if they are values, or those of colors.
+    """
+
+    values: NDArray[Any]
+    is_scaled: bool
+    palette: Palette | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,10 +109,8 @@ class Handling:
         parts += [f"#{source:06x}={target}" for source, target in sorted(self.colors.items())]
         return ",".join(parts)
 
-    def read_pixels(
-        self, data: bytes, pixels: PixelMap, dtypes: Mapping[str, Any]
-    ) -> tuple[NDArray[Any], bool]:
-        """The pixels [h, w] of a file, of the size of its image, and whether they were scaled.
+    def read_pixels(self, data: bytes, pixels: PixelMap, dtypes: Mapping[str, Any]) -> "FilePixels":
+        """The pixels of a file.
 
         Args:
             data: the file, a PNG of 1 to 16 bits.
@@ -115,7 +128,9 @@ class Handling:
             width, height = image.size
             with pixels.hold_memory(_BYTES_A_PIXEL * width * height):
                 values = self._decode(image, dtypes)
-        return values, is_scaled
+                stores_indices = image.mode == "P" and not self.colors
+                palette = Palette.of_image(image) if stores_indices else None
+        return FilePixels(values, is_scaled, palette)
 
     def _decode(self, image: Any, dtypes: Mapping[str, Any]) -> NDArray[Any]:
         """The values of an opened file."""

@@ -203,6 +203,7 @@ def list_images(
         with io.BufferedReader(RangeReader(file), step_bytes) as opened:
             for name, member in list_members(file, opened):
                 if exclude.fullmatch(f"{folder}/{name}"):
+                    skipped.note_excluded(f"{folder}/{name}")
                     continue
                 shown_name = posixpath.basename(name) if member.is_outside else name
                 if not is_image(f"{folder}/{shown_name}"):

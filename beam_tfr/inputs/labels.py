@@ -15,6 +15,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
+from beam_tfr.layouts.split_names import split_around
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
@@ -104,6 +105,22 @@ class Labeler:
             detail=detail,
             crc32c=entry.crc32c,
             place=entry.place,
+        )
+
+    def describe_root(self, root: str) -> str:
+        """The message about a folder of all images that is named like a split; may be empty.
+
+        Args:
+            root: the folder that keys are relative to, with a trailing slash.
+        """
+        if self.splits or "{split}" in str(self.layout):
+            return ""
+        split = split_around(root)
+        if split in ("", DEFAULT_SPLIT):
+            return ""
+        return (
+            f"all images are in {root}, and go to {DEFAULT_SPLIT}: `splits={split}=1` puts them "
+            f"into {split}"
         )
 
     def _read_key(self, key: str) -> _PathValues:

@@ -203,7 +203,7 @@ class _Lister:
         with _naming_errors(pattern, self.option):
             # A path without wildcards lists only itself.
             regex = compile_pattern(pattern, option=self.option) if is_wild(pattern) else EVERYTHING
-            others = [self.exclude, *map(compile_pattern, part.before)]
+            before = [*map(compile_pattern, part.before)]
 
             def note_folder(path: str) -> None:
                 if regex.fullmatch(path):
@@ -218,16 +218,23 @@ class _Lister:
                     self.skipped.add(pattern, entry.path)
                     continue
                 has_matches = True
-                if not any(other.fullmatch(entry.path) for other in others):
+                if not self._is_left_out(entry.path, before):
                     yield PatternPart(pattern, archive=entry) if is_archive else entry
         if has_matches:
             return
         if part.may_be_missing and not storage.is_folder(pattern):
-            if not self.exclude.fullmatch(pattern):
+            if not self._is_left_out(pattern):
                 yield storage.Entry(pattern, 0, 0)
         else:
             advice = _suggest_pattern(pattern, self.option, self.skipped.kinds)
             raise InputNotFoundError(f"matches no file{advice}", option=self.option, value=pattern)
+
+    def _is_left_out(self, path: str, before: Sequence[re.Pattern[str]] = ()) -> bool:
+        """Whether a file that matches is excluded, or belongs to one of the patterns before."""
+        if self.exclude.fullmatch(path):
+            self.skipped.note_excluded(path)
+            return True
+        return any(other.fullmatch(path) for other in before)
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:

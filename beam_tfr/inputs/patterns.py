@@ -14,7 +14,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import list_spellings, read_address
@@ -243,6 +243,30 @@ def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
         regex = compile_pattern(pattern, option="exclude").pattern
         regexes.append(f"(?:{folder}{regex})")
     return re.compile("|".join(regexes), re.DOTALL) if regexes else NOTHING
+
+
+def compile_exclusions(patterns: Sequence[str], root: str) -> list[re.Pattern[str]]:
+    """The regular expressions of the patterns of `exclude`; see `compile_exclusion`."""
+    return [compile_exclusion([pattern], root) for pattern in patterns]
+
+
+def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -> list[str]:
+    """The messages about patterns of `exclude` that match no file.
+
+    Args:
+        patterns: those of the option.
+        used: the numbers, from 1, of those that match a file.
+        root: folder that keys are relative to, with a trailing slash.
+    """
+    messages = []
+    for number, pattern in enumerate(patterns, start=1):
+        is_told = bool(describe_misplaced([pattern], root))
+        if number not in used and not is_told:
+            messages.append(
+                f"`exclude={pattern}` leaves out nothing: no file matches it; patterns start from "
+                f"{root}, and `exclude='thumbs/**'` matches all files below a folder"
+            )
+    return messages
 
 
 def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:

@@ -54,18 +54,27 @@ class SkippedFiles:
     Args:
         patterns: all patterns of the call; folders end in /.
         exclude: result of `compile_exclusion`; what it matches is not counted.
+        exclusions: the patterns of `exclude`, each compiled by itself.
 
     Attributes:
         kinds: kind of name, such as ".txt" -> files.
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are listed by other paths.
+        used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
 
-    def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str]) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        exclude: re.Pattern[str],
+        exclusions: Sequence[re.Pattern[str]] = (),
+    ) -> None:
         wild = sorted(filter(is_wild, patterns))
         self.kinds = collections.Counter[str]()
         self.annotations = collections.defaultdict[str, list[str]](list)
         self.repeats = RepeatedFolders()
+        self.used_exclusions = set[int]()
+        self._unused = dict(enumerate(exclusions, start=1))
         self._lock = threading.Lock()
         self._paths = {*patterns}
         self._matched = [exclude, *map(compile_pattern, wild)]
@@ -75,6 +84,7 @@ class SkippedFiles:
 
     def add(self, pattern: str, path: str) -> None:
         """Counts a file that was listed for a pattern, but does not match it."""
+        self.note_excluded(path)
         if not self._is_first(pattern, path):
             return
         if pattern.endswith("/"):
@@ -88,6 +98,13 @@ class SkippedFiles:
         if path in self._paths or any(regex.fullmatch(path) for regex in self._matched):
             return
         self.add_kind(name)
+
+    def note_excluded(self, path: str) -> None:
+        """Notes which patterns of `exclude` match a file."""
+        for number, regex in [*self._unused.items()]:
+            if regex.fullmatch(path):
+                self.used_exclusions.add(number)
+                self._unused.pop(number, None)  # another thread may be as far
 
     def _note_annotations(self, path: str) -> None:
         """Notes a file that may hold annotations, if it is one of the first."""

@@ -11,22 +11,26 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
+from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
+from beam_tfr.inputs.labels import Labeler
+from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
 from beam_tfr.layouts.folders import describe_mask_folders
-from beam_tfr.output import rejects
+from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, sort_splits
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
+from beam_tfr.schema.palettes import describe_palettes
 
 MAX_REJECTS = 100  # that a result holds
 _COUNTERS = {  # name in `Result.run` -> counter
@@ -35,6 +39,10 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "archives": "archives",
     "repeated_folders": "repeated-folders",
     "nested": "nested",
+    "last_folders": "last-folders",
+    "only_split": "only-split",
+    "split_folders": "split-folders",
+    "mask_names": "mask-names",
     "resumed": "resumed-images",
     "left_out": "left-out",
     "rewritten_shards": "rewritten-shards",
@@ -47,6 +55,23 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "nested": (
         "{images} in deeper folders than those of other classes: their class is the inner "
         "folder's; `layout='{deep_layout}'` takes the first folder's, see `beam-tfr plan`"
+    ),
+    "last_folders": (
+        "classes are folders with the same names below each of several others, or those of all "
+        "images: `layout='{deep_layout}'` takes the first folders, see `beam-tfr plan`"
+    ),
+    "only_split": (
+        "all images are in folders called like one split, which the layout does not take for it: "
+        "see `beam-tfr plan`"
+    ),
+    "split_folders": (
+        "{images} in folders that are named like splits, but all rows go to train: add a column "
+        "with the split of each row and name it in `split_column=`, or let `splits=` divide the "
+        "rows"
+    ),
+    "mask_names": (
+        "{number:,} files named like masks of those beside them are converted as images: `pair=` "
+        "puts each into the record of its image, see `beam-tfr plan`"
     ),
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
     "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
@@ -71,13 +96,17 @@ class Result(Printable):
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "archives", those of
             the skipped files that are archives; "repeated_folders", links to folders that are
-            listed by other paths; "nested", images in deeper folders than those of
-            other classes; "left_out", images that removed.txt keeps out.
+            listed by other paths; "nested", images in deeper folders than those of other classes;
+            "last_folders", those whose classes hardly are classes, see `layouts.folders`;
+            "only_split", those below folders called like one split; "split_folders", images of
+            tables in folders called like splits, which no option takes; "mask_names", files named
+            like masks of those beside them; "left_out", images that removed.txt keeps out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
         new_codecs: codecs that a dataset which was complete already has rejects for want of, and
             that are installed now.
+        unused: sentences about options that changed nothing.
     """
 
     manifest: Manifest
@@ -87,6 +116,7 @@ class Result(Printable):
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
     new_codecs: Sequence[str] = ()
+    unused: Sequence[str] = ()
 
     @property
     def folder(self) -> str:
@@ -130,9 +160,10 @@ class Result(Printable):
 
     @functools.cached_property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the splits.
+        """Sentences about the splits, and about masks.
 
-        They say which images have the same bytes in several, and which classes one lacks.
+        They say which images have the same bytes in several, which classes one lacks, and whether
+        palettes of masks conflict.
         """
         dataset = self.manifest
         encoding = dataset.options["encoding"]
@@ -140,6 +171,7 @@ class Result(Printable):
             *describe_shared_sources(dataset),
             *describe_classes(dataset.splits, dataset.class_names, encoding),
             *describe_unlabelled(dataset),
+            *filter(None, [_describe_palettes(dataset)]),
         )
 
     @property
@@ -172,7 +204,7 @@ class Result(Printable):
             "seconds": round(self.seconds, 3),
             "images_per_second": round(self.images_per_second, 1),
             "changed": dict(self.changed),
-            "notes": [*self.notes],
+            "notes": [*self.notes, *self.unused],
         }
 
     def lines(self) -> Iterator[str]:
@@ -250,6 +282,8 @@ class Result(Printable):
             if number:
                 texts = {"images": counted(number, "image"), "deep_layout": deep_layout}
                 yield f"note:    {note.format(number=number, **texts)}"
+        for note in self.unused:
+            yield f"note:    {note}"
 
     def _describe_run(self) -> Iterator[str]:
         """Yields what this run did, and how fast."""
@@ -279,6 +313,14 @@ class Result(Printable):
         if features.companions or self.manifest.options["encoding"] not in IMAGE_ENCODINGS:
             return ", output='dict'"
         return ""
+
+
+def _describe_palettes(dataset: Manifest) -> str:
+    """The message about masks whose palettes conflict; may be empty."""
+    if not any(companion.marks_places for companion in dataset.feature_kinds.companions):
+        return ""
+    shards = [shard.name for shard in planned_shards(dataset)]
+    return describe_palettes(sidecars.read_palettes(dataset.folder, shards))
 
 
 def read_replaced(output: str) -> Mapping[str, Any] | None:
@@ -326,7 +368,18 @@ def read_result(
         new_ids=new_ids,
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),
+        unused=_describe_unused_options(step, counters),
     )
+
+
+def _describe_unused_options(step: Convert, counters: Mapping[str, int]) -> list[str]:
+    """Sentences about options that changed nothing, by the counters of a run."""
+    if not isinstance(step.source.origin, Labeler):
+        return []
+    exclude = step.options.exclude
+    numbers = range(1, len(exclude) + 1)
+    used = {number for number in numbers if counters.get(f"excluded-{number}")}
+    return describe_unused(exclude, used, step.source.root)
 
 
 def _read_changes(output: str) -> Mapping[str, int]:

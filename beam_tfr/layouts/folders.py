@@ -5,6 +5,7 @@ They look like splits, or like classes within classes.
 
 import collections
 import itertools
+import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
 # Names of folders of images, and of masks of them.
@@ -136,6 +138,76 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     if len(parents) > 1:
         return "{label}/{split}/*"  # cat/test/1.jpg
     return "{split}/*"  # test/1.jpg
+
+
+def describe_only_split(folders: Mapping[str, int]) -> str:
+    """A message about a split that is a folder above all images; empty without one.
+
+    The default layout ignores it, unless it takes it for a class.
+
+    Args:
+        folders: folder of images, whose last part is their class -> number of images.
+    """
+    total = sum(folders.values())
+    for layout, images in _count_split_names(folders):
+        names = sorted(images)
+        is_class = "{label}" not in layout
+        is_default = split_of_folder(names[0]) == "train" and not is_class
+        if is_default or sum(images.values()) < total:
+            continue
+        if len({name.lower() for name in names}) == 1:
+            taken = "are their class" if is_class else "are ignored"
+            return (
+                f"all images are in folders called {names[0]}, which {taken}: `layout='{layout}'` "
+                "takes them as splits"
+            )
+    return ""
+
+
+def describe_last_folders(folders: Mapping[str, int]) -> str:
+    """A message about classes that hardly are classes; empty if there are none.
+
+    The folders of images, which the default layout takes for classes, have the same names below
+    each of several folders, or only names such as images.
+
+    Args:
+        folders: folder of images, whose last part is their class -> number of images.
+    """
+    names_in = collections.defaultdict[str, set[str]](set)  # folder -> the folders in it
+    for folder in folders:
+        parent, _, name = folder.rpartition("/")
+        names_in[parent].add(name)
+    names = sorted(set().union(*names_in.values()))
+    hold_images = all(map(_IMAGES.fullmatch, names))
+    if len(names_in) < 2:
+        if not hold_images or not names:
+            return ""
+        return (
+            f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
+            "without classes"
+        )
+    if all(split_of_folder(parent.rpartition("/")[2]) for parent in names_in):
+        return ""  # folders of splits, which `check_split_folders` refuses
+    if "" in names_in or not (hold_images or _are_equal([*names_in.values()])):
+        return ""
+    first, second, *_ = sorted(names_in)
+    level = _count_shared([*names_in])
+    layout = parse_layout("{label}/**").below(level)
+    return (
+        f"the classes are {join_texts(names, most=3, separator=', ')}: folders below each of "
+        f"{len(names_in):,} others, such as {first} and {second}; if these are the classes, "
+        f"`layout='{layout}'` takes them, else give `layout='{DEFAULT_LAYOUT}'`"
+    )
+
+
+def _are_equal(sets: Sequence[set[str]]) -> bool:
+    return all(names == sets[0] for names in sets)
+
+
+def _count_shared(folders: Sequence[str]) -> int:
+    """How many folders all paths begin with."""
+    paths = [folder.split("/") for folder in folders]
+    return len(os.path.commonprefix(paths))  # noqa: RUF071  # of names, not of characters
 
 
 class DeepFolder(NamedTuple):

@@ -15,6 +15,7 @@ _BEFORE_NUMBER = re.compile(
 # What seems to be a split within a word, such as labelsTrain, or a short form: y_tr, imagesTs.
 _WITHIN_WORD = re.compile("train|val|test|dev|holdout", re.IGNORECASE)
 _SHORT = re.compile("(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt][ers]|[Vv]a)(?![a-z])")
+_OUTER_FOLDERS = 2  # at the end of a path: test, or test/Annotations
 
 
 def is_split_word(text: str) -> bool:
@@ -26,6 +27,22 @@ def split_of_folder(name: str) -> str:
     """The split that a folder is named like, in lower case; empty if it is another folder."""
     match = _FOLDER.fullmatch(name)
     return match[1].lower() if match else ""
+
+
+def split_within(folder: str) -> str:
+    """The split that the outermost folder of a path is named like; empty if none is named so."""
+    return next(filter(None, map(split_of_folder, folder.split("/"))), "")
+
+
+def split_around(folder: str) -> str:
+    """The split that a folder, or the one around it, is named like; empty if there is none.
+
+    Args:
+        folder: with a trailing slash.
+    """
+    names = folder.split("/")[:-1]
+    splits = map(split_of_folder, reversed(names[-_OUTER_FOLDERS:]))
+    return next(filter(None, splits), "")
 
 
 @functools.lru_cache

@@ -15,6 +15,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -25,6 +26,7 @@ from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Image
 from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.storage import Entry, work_path
 
@@ -34,6 +36,8 @@ CONTENTS = ".contents-"
 # Such a file, or a sidecar; the first group is the name of its shard, if it has one.
 SHARD_FILE = re.compile(r"([^.]*).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
+_INFO_BYTES = 1 << 18  # of the first line of a sidecar, which has some kilobytes
+_READERS = 32  # threads that read sidecars
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
 
@@ -319,6 +323,34 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
     storage.for_each_file(move_sidecar, [entry for entry in entries if entry.name in names])
     present = storage.list_files(folder)
     storage.delete_all(entry for entry in present if entry.name not in names)
+
+
+def read_palettes(output: str, shards: Iterable[str]) -> list[Palette]:
+    """The palettes of the masks of a published dataset, as `add_palette` keeps them.
+
+    They are in the first lines of sidecars; those that are missing have none.
+
+    Args:
+        output: folder of the dataset.
+        shards: names of all shards of the dataset.
+    """
+    folder = storage.join(output, SOURCES_FOLDER)
+    paths = [storage.join(folder, sidecar_name(shard)) for shard in shards]
+    kept = list[Palette]()
+    with ThreadPoolExecutor(_READERS) as pool:
+        for palettes in pool.map(_read_first_line, paths):
+            for palette in palettes:
+                add_palette(kept, palette)
+    return kept
+
+
+def _read_first_line(path: str) -> list[Palette]:
+    """The palettes in a sidecar."""
+    with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+        begin = storage.read_part(path, 0, _INFO_BYTES)
+        first, _, _ = begin.partition(b"\n")
+        return msgspec.json.decode(first, type=ShardInfo).palettes
+    return []
 
 
 def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:

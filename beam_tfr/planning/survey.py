@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.layouts.split_names import split_within
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encoded_ref import (
     EncodedRef,
@@ -107,6 +108,8 @@ class Survey:
         generations: the same sum with generations.
         first_unfit: the smallest key that has no split, or empty; unfit_detail: why it has none.
         folders: folder -> labelled images in it, of the first `MAX_FOLDERS`; of a table, none.
+        split_folders: of a table: split that a folder above images is named like, or empty ->
+            images.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded
             reference).
     """
@@ -125,6 +128,7 @@ class Survey:
     first_unfit: str = ""
     unfit_detail: str = ""
     folders: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    split_folders: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, refs: Sequence[bytes]) -> None:
@@ -137,6 +141,7 @@ class Survey:
             first = min(unfit)
             self._note_unfit(to_text(first.key), to_text(split_columns(first.rest)[0]))
         folders = collections.Counter[bytes]()
+        table_folders = collections.Counter[bytes]()
         for encoded, ref in zip(refs, parsed, strict=True):
             _, columns = split_columns(ref.rest)
             identity = ref.key + b"\0" + ref.size_bytes
@@ -149,12 +154,17 @@ class Survey:
             self.generations += int.from_bytes(with_generation, "big")
             if not ref.reason:
                 self._offer((-(number >> 192), encoded))
-                if ref.labels and columns is None:
-                    folders[ref.key.rpartition(b"/")[0]] += 1
+                folder = ref.key.rpartition(b"/")[0]
+                if columns is not None:
+                    table_folders[folder] += 1
+                elif ref.labels:
+                    folders[folder] += 1
         self.digest %= MODULUS
         self.generations %= MODULUS
         for folder, images in folders.items():
             self._count_folder(to_text(folder), images)
+        for folder, images in table_folders.items():
+            self.split_folders[split_within(to_text(folder))] += images
 
     def _count_classes(self, refs: Sequence[EncodedRef]) -> None:
         """Counts images by split, and by split and class."""
@@ -202,6 +212,7 @@ class Survey:
         self._note_unfit(other.first_unfit, other.unfit_detail)
         for folder, images in other.folders.items():
             self._count_folder(folder, images)
+        self.split_folders.update(other.split_folders)
         for candidate in other.sample:
             self._offer(candidate)
 

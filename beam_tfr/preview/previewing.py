@@ -16,7 +16,7 @@ from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.measuring import measure_sample
-from beam_tfr.inputs.patterns import compile_exclusion
+from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.folders import (
@@ -25,6 +25,7 @@ from beam_tfr.layouts.folders import (
     describe_mask_folders,
     find_deep_folders,
 )
+from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
 from beam_tfr.output.lock_holder import JobState
@@ -46,8 +47,10 @@ from beam_tfr.schema import differences
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
-from beam_tfr.sources import Input, palette_warnings
+from beam_tfr.sources import Input, describe_folders
+from beam_tfr.tables.places import describe_ignored_splits
 from beam_tfr.tables.rows import Tables
 
 MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
@@ -153,8 +156,10 @@ def _list_input(
     progress: Callable[[Progress], object],
 ) -> Listing:
     """Lists the input, and surveys the references of images to convert."""
-    skipped = SkippedFiles(source.input, compile_exclusion(source.exclude, source.root))
-    refs = list_references(options, source, skipped)
+    exclude = compile_exclusion(source.exclude, source.root)
+    skipped = SkippedFiles(source.input, exclude, compile_exclusions(source.exclude, source.root))
+    masks = MaskNames()
+    refs = list_references(options, source, skipped, masks)
     removed_images = RemovedImages(removed.keys)
     if removed.keys:
         refs = removed_images.leave_out(refs)
@@ -165,6 +170,8 @@ def _list_input(
     listing.skipped = skipped.kinds
     listing.annotations = skipped.annotations
     listing.repeats = skipped.repeats
+    listing.used_exclusions = skipped.used_exclusions
+    listing.masks = masks
     listing.num_removed = removed_images.number
     if not options.layout:
         check_split_folders(survey.folders, options.splits)
@@ -239,9 +246,10 @@ def _find_warnings(
 ) -> Iterator[str]:
     """Yields problems that are cheap to fix now."""
     yield from source.notes
-    yield from palette_warnings(source)
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
+        ignored_splits = source.origin.find_ignored_splits(survey.split_folders)
+        yield from filter(None, [describe_ignored_splits(ignored_splits)])
     keys = {ref.key for ref in survey.sample_refs()}
     class_names = sorted({name for _, name in survey.classes})
     deep_folders = find_deep_folders(survey.folders, source.layout)
@@ -252,6 +260,10 @@ def _find_warnings(
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
         describe_mask_folders(class_names),
+        describe_palettes(sample.palettes),
+        listing.masks.describe(in_archives=source.has_archives),
+        *describe_folders(source, survey.folders),
+        *describe_unused(options.exclude, listing.used_exclusions, source.root),
     )
     yield from filter(None, warnings)
     if source.plan.options.get("resize") == "crop" and sample.adjusted["boxes-dropped"]:

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import itertools
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -16,11 +17,12 @@ from beam_tfr.features.box_counts import box_statistics
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_counts import mask_statistics
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import match_files, order_parts
+from beam_tfr.inputs.listing import LIST_BATCH, match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
 from beam_tfr.inputs.patterns import compile_exclusion, read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
 from beam_tfr.inputs.skipped import RepeatedFolders, SkippedFiles
+from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
@@ -32,6 +34,7 @@ from beam_tfr.schema.encoded_ref import to_bytes
 from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.items import ImageRef, MadeValues, Record
+from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
@@ -50,6 +53,8 @@ class Listing:
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
         annotations: those among them that may hold annotations; see `SkippedFiles`.
         repeats: links to folders that are listed by other paths.
+        used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
+        masks: files that are named like masks of those beside them.
         num_known: number of references that `hash_known_files` has.
         num_removed: number of images that earlier removals keep out, which are not listed.
     """
@@ -60,6 +65,8 @@ class Listing:
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     annotations: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     repeats: RepeatedFolders = dataclasses.field(default_factory=RepeatedFolders)
+    used_exclusions: Set[int] = frozenset()
+    masks: MaskNames = dataclasses.field(default_factory=MaskNames)
     num_known: int = 0
     num_removed: int = 0
 
@@ -120,9 +127,14 @@ def _hash_of(ref: ImageRef) -> int:
 
 
 def list_references(
-    options: ConvertOptions, source: Input, skipped: SkippedFiles
+    options: ConvertOptions, source: Input, skipped: SkippedFiles, masks: MaskNames
 ) -> Iterator[ImageRef]:
-    """All references of a conversion, in any order; `skipped` counts skipped files.
+    """All references of a conversion, in any order.
+
+    Args:
+        options, source: of the conversion.
+        skipped: counts skipped files.
+        masks: counts files that are named like masks.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed.
@@ -135,8 +147,11 @@ def list_references(
         case Labeler() as labeler:
             parts = order_parts(source.input, read_input_list(options.input_list))
             exclude = compile_exclusion(source.exclude, source.root)
-            for entry in match_files(parts, exclude=exclude, skipped=skipped):
-                yield labeler.label(entry, entry.path.removeprefix(source.root))
+            entries = match_files(parts, exclude=exclude, skipped=skipped)
+            while batch := [*itertools.islice(entries, LIST_BATCH)]:
+                keys = [entry.path.removeprefix(source.root) for entry in batch]
+                masks.look_at(keys)
+                yield from map(labeler.label, batch, keys)
 
 
 class RemovedImages:
@@ -179,6 +194,7 @@ class ConvertedSample:
         adjusted: name of an adjustment -> images.
         boxes, masks: their statistics, as in a manifest; empty if there are none.
         written_refs: the references of the records.
+        palettes: those of masks, as `add_palette` keeps them.
         sources: the sources of the records; without any if no files are read.
     """
 
@@ -194,6 +210,7 @@ class ConvertedSample:
     boxes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     masks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     written_refs: list[ImageRef] = dataclasses.field(default_factory=list, repr=False)
+    palettes: list[Palette] = dataclasses.field(default_factory=list, repr=False)
     sources: list[SourceHashes] = dataclasses.field(default_factory=list, repr=False)
 
     def add_reject(self, ref: ImageRef, error: RejectError) -> None:
@@ -213,6 +230,8 @@ class ConvertedSample:
         self.sizes[ref.key] = len(record.serialized)
         if record.image is not None:
             self.adjusted.update(record.image.adjusted)
+            if record.image.palette:
+                add_palette(self.palettes, record.image.palette)
 
 
 def convert_sample(

@@ -18,6 +18,7 @@ from beam_tfr.schema.encoded_ref import (
     to_text,
 )
 from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.palettes import Palette
 from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 
 _T = TypeVar("_T")
@@ -257,6 +258,7 @@ class Image:
             `convert_image` did not make it.
         companions: feature -> PNG of the same size, of its mask and of others: see
             `features.companions`.
+        palette: whose indices its mask has; None without.
     """
 
     encoded: bytes
@@ -278,6 +280,7 @@ class Image:
     appearance: Appearance | None = None
     geometry: Geometry = Geometry()
     companions: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    palette: Palette | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

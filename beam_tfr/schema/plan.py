@@ -13,6 +13,7 @@ from beam_tfr.schema.dataset import json_digest
 from beam_tfr.schema.differences import find_new_codecs, find_other_codecs
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.naming import shard_name
+from beam_tfr.schema.palettes import Palette
 
 REJECTS_PER_SHARD = 10_000  # images of a shard of `NO_SPLIT`, which has no file
 
@@ -302,6 +303,7 @@ class ShardInfo(Counts):
             place.
         generation: of the file, as `storage.Entry` has it.
         contents: the table of contents; None without a file.
+        palettes: those of its masks, as `add_palette` keeps them.
     """
 
     shard: Shard
@@ -312,6 +314,7 @@ class ShardInfo(Counts):
     built: str = ""
     generation: int = 0
     contents: WrittenFile | None = None
+    palettes: list[Palette] = dataclasses.field(default_factory=list)
 
     @property
     def written(self) -> WrittenFile:

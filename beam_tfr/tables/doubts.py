@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.extensions import has_image_name
@@ -26,6 +28,7 @@ LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
+_TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
 # Names of columns with coordinates.
 PLACES = re.compile(
@@ -98,6 +101,30 @@ def _suggest_boxes(content: TableContent, objects: Sequence[str]) -> str:
         f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
         "the lists of `label_column=`"
     )
+
+
+def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[str]:
+    """Yields a warning about images in several folders, of which their table says nothing else.
+
+    Args:
+        content: what the tables say.
+        images: paths of the first images, below the folder of all images.
+    """
+    options = content.options
+    suffix = table_suffix(content.files[0])
+    is_tar = suffix == ".tar"
+    is_list = suffix in _TEXTS and len(content.columns) == 1
+    if options.label_column or not (is_tar or is_list):
+        return
+    folders = sorted({posixpath.dirname(image) for image in images})
+    if len(folders) < 2:
+        return
+    shown = join_texts(folders, most=3, separator=", ")
+    if is_tar:
+        cure = f"`input={content.files[0]}` instead of `table=` takes the folders as classes"
+    else:
+        cure = "a file with their whole paths as `input_list=` takes the folders as classes"
+    yield f"images are in several folders, {shown}, and nothing says their classes: {cure}"
 
 
 def _may_hold_objects(column: str) -> bool:

@@ -112,11 +112,11 @@ def find_image_roots(
             if isinstance(uri, str)
         ]
     )
+    finder = ImageFinder(prefix=prefix, ignores_case=survey.ignores_case)
     warnings = (
         *filter(None, [*texts, survey.example]),
         *_warn_of_names(uris, base or folder),
-        *_warn_of_unlabelled(content, uris, base),
-        *_warn_of_unlisted(content, read, choose),
+        *_warn_of_left_out(content, read, choose, finder),
     )
     return ImageRoots(
         folder=folder,
@@ -241,18 +241,15 @@ def _is_certain(cell: str) -> bool:
     return has_extension and is_plain(cell) and not isinstance(cell, ImageName)
 
 
-def _warn_of_unlabelled(content: TableContent, names: Sequence[Any], base: str) -> Iterator[str]:
-    """Warns of images without annotations, if each table is about one image."""
-    is_dataset = content.read_rows is not None
-    if not is_dataset and format_of(content.files[0]).of_one_image:
-        yield from filter(None, [describe_unlabelled(content.files, names, base)])
-
-
-def _warn_of_unlisted(
-    content: TableContent, read: RowReader, choose: Callable[[str], str]
+def _warn_of_left_out(
+    content: TableContent, read: RowReader, choose: Callable[[str], str], finder: ImageFinder
 ) -> Iterator[str]:
-    """Warns of images that files of COCO or Create ML do not list."""
+    """Warns of images that files of Pascal VOC, COCO or Create ML do not describe."""
     uri_column = content.options.uri_column
-    if uri_column and table_suffix(content.files[0]) == ".json" and not content.read_rows:
-        read_uris = _uri_reader(uri_column, read)
-        yield from filter(None, [describe_unlisted(content.files, read_uris, choose)])
+    if not uri_column or content.read_rows:
+        return
+    read_uris = _uri_reader(uri_column, read)
+    if format_of(content.files[0]).of_one_image:
+        yield from filter(None, [describe_unlabelled(content.files, read_uris, choose, finder)])
+    elif table_suffix(content.files[0]) == ".json":
+        yield from filter(None, [describe_unlisted(content.files, read_uris, choose, finder)])

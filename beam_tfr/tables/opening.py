@@ -18,6 +18,7 @@ from beam_tfr.tables.declarations import check_declarations, declare_columns, op
 from beam_tfr.tables.doubts import (
     PLACES,
     warn_of_coordinates,
+    warn_of_folders,
     warn_of_images,
     warn_of_numbers_as_classes,
     warn_of_texts,
@@ -37,7 +38,7 @@ from beam_tfr.tables.joining import (
     JoinedRows,
 )
 from beam_tfr.tables.names import NameColumn, describe_spaces
-from beam_tfr.tables.roles import split_labels
+from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.split_columns import warn_of_splits
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
@@ -79,7 +80,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     uris = cells.get(options.uri_column, ())
     numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
     roots = find_image_roots(content, numbered_uris, read)
-    splits = _find_split_source(content, roots.folder, paths_below_root(uris, roots))
+    image_paths = paths_below_root(uris, roots)
+    splits = _find_split_source(content, roots.folder, image_paths)
     return Tables(
         files=content.files,
         options=options.restricted_to(TableOptions),
@@ -112,6 +114,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_unused_columns(content, declarations),
+            *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
             *warn_of_texts(features, declarations, cells),
@@ -146,7 +149,7 @@ def _find_split_source(content: TableContent, folder: str, images: Sequence[str]
         return SplitSource()
     if content.read_rows:
         warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"
-        return SplitSource(warnings=(warning,))
+        return SplitSource(OneSplit(is_told=True), (warning,))
     return choose_split_source(content.files, folder, images)
 
 

@@ -2,12 +2,18 @@
 
 import collections
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.labels import DEFAULT_SPLIT
-from beam_tfr.layouts.split_names import seeming_split, split_of_folder, splits_of_file
+from beam_tfr.layouts.split_names import (
+    seeming_split,
+    split_around,
+    split_of_folder,
+    split_within,
+    splits_of_file,
+)
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.base import table_error
@@ -15,8 +21,11 @@ from beam_tfr.tables.export_splits import split_of_export
 from beam_tfr.tables.formats import format_of
 
 OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
+_CURES = (
+    "add a column with the split of each row and name it in `split_column=`, give a table for each "
+    "split, such as val.csv, or let `splits=` divide the rows"
+)
 _COCO_YEAR = "2017"
-_OUTER_FOLDERS = 2  # those of all tables that a warning is about: test, or test/Annotations
 
 
 class Place(NamedTuple):
@@ -131,9 +140,8 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
             f"{tables[0]} names several splits, {' and '.join(splits)}, so all rows go to "
             f"{DEFAULT_SPLIT}: `split_column=` names a column of splits, `splits=` divides the rows"
         )
-    outer = [split_of_folder(name) for name in folder.split("/")[:-1][-_OUTER_FOLDERS:]]
-    split = next((split for split in reversed(outer) if split), DEFAULT_SPLIT)
-    if split == DEFAULT_SPLIT:
+    split = split_around(folder)
+    if split in ("", DEFAULT_SPLIT):
         return ""
     return (
         f"all tables are in {folder}, and their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
@@ -173,20 +181,47 @@ def describe_image_places(images: Iterable[str]) -> str:
     """
     example_of = dict[str, str]()  # split, or nothing -> the first image
     for image in images:
-        folders = image.split("/")[:-1]
-        split = next(filter(None, map(split_of_folder, folders)), "")
-        example_of.setdefault(split, image)
-    splits = example_of.keys() - {""}
-    if splits <= {DEFAULT_SPLIT} or (len(splits) == 1 and "" in example_of):
+        folder = image.rpartition("/")[0]
+        example_of.setdefault(split_within(folder), image)
+    splits = find_ignored_splits(example_of.keys())
+    if not splits:
         return ""
     names = ", ".join(sort_splits(splits))
     example = example_of[sort_splits(splits)[-1]]
     return (
         f"images lie in folders that are named like splits, {names}, such as {example}, but all "
-        f"rows go to {DEFAULT_SPLIT}: add a column with the split of each row and name it in "
-        "`split_column=`, give a table for each split, such as val.csv, or let `splits=` divide "
-        "the rows"
+        f"rows go to {DEFAULT_SPLIT}: {_CURES}"
     )
+
+
+def describe_ignored_splits(images: Mapping[str, int]) -> str:
+    """The message about images in folders that are named like splits; empty if there are none.
+
+    Args:
+        images: split that a folder is named like -> images.
+    """
+    if not images:
+        return ""
+    number = counted(sum(images.values()), "image")
+    return (
+        f"{number} in folders that are named like splits, {', '.join(sort_splits(images))}, but "
+        f"all rows go to {DEFAULT_SPLIT}: {_CURES}"
+    )
+
+
+def find_ignored_splits(splits: Set[str]) -> Set[str]:
+    """The splits that folders of images are named like, if all rows go to the default one.
+
+    None if that is the only one, or if only some images are in such a folder, which may be that of
+    a class.
+
+    Args:
+        splits: what the folders of all images are named like; empty for no split.
+    """
+    named = splits - {""}
+    if named <= {DEFAULT_SPLIT} or (len(named) == 1 and "" in splits):
+        return frozenset()
+    return named
 
 
 def image_folder_names(table: str) -> list[str]:

@@ -197,7 +197,13 @@ class SharesRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneSplit(Role):
-    """All rows are in one split."""
+    """All rows are in one split.
+
+    Attributes:
+        is_told: whether a line says so of images in folders that are named like splits.
+    """
+
+    is_told: bool = False
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         return ref._replace(split=DEFAULT_SPLIT)

@@ -27,6 +27,7 @@ from beam_tfr.tables.image_folders import ImageFolder, choose_base
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.names import NameColumn
 from beam_tfr.tables.paths import resolve_path
+from beam_tfr.tables.places import find_ignored_splits
 from beam_tfr.tables.roles import Role, TableRow
 
 
@@ -88,6 +89,21 @@ class Tables:
     def key_column(self) -> str:
         """The column that the keys of rows come from; empty if they are numbers."""
         return self.options.uri_column or self.options.key_column
+
+    def find_ignored_splits(self, split_folders: Mapping[str, int]) -> dict[str, int]:
+        """The splits that folders are named like, and that nothing takes, if no line says so yet.
+
+        Args:
+            split_folders: as in a `Survey`.
+
+        Returns:
+            Split -> images.
+        """
+        role = self._split_role()
+        if not self.options.uri_column or not isinstance(role, roles.OneSplit) or role.is_told:
+            return {}
+        ignored = find_ignored_splits(split_folders.keys())
+        return {split: split_folders[split] for split in ignored}
 
     def describe_repeats(self, number: int, place: KeyPosition, earlier_place: KeyPosition) -> str:
         """The error message for rows that repeat a key.

@@ -51,12 +51,14 @@ def choose_split_source(
     if tables_of:
         warnings = filter(None, [places.describe_splits(tables_of)])
         return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
+    image_places = places.describe_image_places(images)
     texts = [
-        places.describe_image_places(images),
+        image_places,
         places.describe_unused_places(tables, folder),
         places.describe_seeming_splits(tables, folder),
     ]
-    return SplitSource(warnings=tuple(filter(None, texts)))
+    role = roles.OneSplit(is_told=bool(image_places))
+    return SplitSource(role, tuple(filter(None, texts)))
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:

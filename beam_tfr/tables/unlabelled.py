@@ -1,7 +1,11 @@
 """Images of Pascal VOC and COCO that none of the files describes."""
 
+import collections
 import contextlib
+import itertools
+import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,79 +18,171 @@ from beam_tfr.tables.image_sets import name_of_image
 from beam_tfr.tables.paths import folder_of
 
 _MOST_BYTES = 32 << 20  # of tables that are read to know all images that they list
+_MOST_SCANNED = 4 << 30  # of tables on a disk that are scanned for names
+_SCANNED_BYTES = 8 << 20  # of them at a time
+_MOST_NAMES = 1_000_000  # in these
+_MOST_TABLES = 1_000  # of Pascal VOC, whose images are found, and of their folders
+_FIRST_TABLES = 8  # at least, of each folder
+_MOST_REMOTE = 10_000  # names of a folder on gs://, 1,000 with each request
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+_LONGEST_NAME = 4 << 10  # bytes, with its key
+
+ReadUris = Callable[[str], Iterator[Any]]
 
 
-def describe_unlabelled(tables: Sequence[str], names: Iterable[Any], base: str) -> str:
-    """The message about images that are left out; empty if there are none.
+class NotLookedAtError(Exception):
+    """It would take too long to find what is left out; the message says why."""
 
-    Looks at the folders of the first images, on a disk only, and says nothing if one is not named
-    like its XML file.
+
+def describe_unlabelled(
+    tables: Sequence[str],
+    read_uris: ReadUris,
+    choose_base: Callable[[str], str],
+    finder: ImageFinder,
+) -> str:
+    """The message about images of Pascal VOC that are left out; empty if there are none.
+
+    Looks at the folders of the first images of each folder of XML files, and says nothing if one is
+    not named like its XML file.
 
     Args:
         tables: all XML files.
-        names: the first cells with names of images.
-        base: the folder that these start from, with a trailing slash; empty for that of the tables.
+        read_uris: yields the cells of a table with the paths of images.
+        choose_base: gives the folder that the paths of a table start from.
+        finder: finds the images.
     """
-    folder = base or folder_of(tables[0])
-    if storage.is_remote(folder):
-        return ""
-    stems = {name_of_image(table) for table in tables}
-    finder = ImageFinder()
-    folders = set[str]()
-    for name in names:
-        with contextlib.suppress(ValueError):  # which rejects its image
-            image = finder.find(name, folder)
-            if name_of_image(image) not in stems:
-                return ""
-            folders.add(os.path.dirname(image))
-    images = _list_images(folders)
-    unlabelled = [path for path in images if name_of_image(path) not in stems]
-    return _describe_left_out(unlabelled, "no XML file that is given has its name")
+    tables_in = collections.defaultdict[str, list[str]](list)
+    for table in tables:
+        tables_in[folder_of(table)].append(table)
+    num_first = max(_FIRST_TABLES, _MOST_TABLES // len(tables_in))
+    stems_in = collections.defaultdict[str, set[str]](set)  # folder of images -> those described
+    for members in itertools.islice(tables_in.values(), _MOST_TABLES):
+        stems = set(map(name_of_image, members))
+        for table in members[:num_first]:
+            for image in _find_images(table, read_uris, choose_base(table), finder):
+                if name_of_image(image) not in stems:
+                    return ""
+                stems_in[os.path.dirname(image)] |= stems
+    cause = "no XML file that is given has its name"
+    return _describe_left_out(
+        stems_in, lambda path: name_of_image(path) not in stems_in[os.path.dirname(path)], cause
+    )
 
 
 def describe_unlisted(
     tables: Sequence[str],
-    read_uris: Callable[[str], Iterator[Any]],
+    read_uris: ReadUris,
     choose_base: Callable[[str], str],
+    finder: ImageFinder,
 ) -> str:
-    """The message about images that none of the tables lists; empty if there are none.
+    """The message about images of COCO that none of the tables lists; empty if there are none.
 
-    Looks at the folders of those that they list, on a disk only, and says nothing of large tables,
-    which take long to read.
+    Looks at the folders of those that they list. Where that takes long, it says that it did not.
 
     Args:
         tables: all tables.
         read_uris: yields the cells of a table with the paths of images.
         choose_base: gives the folder that the paths of a table start from.
+        finder: finds the images.
     """
-    entries = filter(None, map(storage.find, tables))
-    if sum(entry.size_bytes for entry in entries) > _MOST_BYTES:
-        return ""
     listed = set[str]()
-    finder = ImageFinder()
-    for table in tables:
-        base = choose_base(table)
-        if storage.is_remote(base):
-            return ""
-        for uri in read_uris(table):
-            with contextlib.suppress(ValueError, UsageError):  # which reading the rows tells
-                listed.add(finder.find(uri, base, table))
-    images = _list_images({os.path.dirname(path) for path in listed})
-    unlisted = [path for path in images if path not in listed]
-    return _describe_left_out(unlisted, "no file of annotations that is given lists it")
+    try:
+        for table, names in _read_names(tables, read_uris):
+            base = choose_base(table)
+            for name in names:
+                with contextlib.suppress(ValueError, UsageError):  # which reading the rows tells
+                    listed.add(finder.find(name, base, table))
+    except NotLookedAtError as error:
+        return (
+            f"whether images beside those that {tables[0]} lists are left out is unknown: {error}"
+        )
+    folders = dict.fromkeys(map(os.path.dirname, listed))
+    cause = "no file of annotations that is given lists it"
+    return _describe_left_out(folders, lambda path: path not in listed, cause)
 
 
-def _list_images(folders: Iterable[str]) -> Iterator[str]:
-    """Yields the paths of images in some folders."""
+def _find_images(table: str, read_uris: ReadUris, base: str, finder: ImageFinder) -> Iterator[str]:
+    """Yields the paths of the images of a table, without those that are none."""
+    for name in read_uris(table):
+        with contextlib.suppress(ValueError, UsageError):  # which reading the rows tells
+            yield finder.find(name, base, table)
+
+
+def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[str, Iterable[Any]]]:
+    """Yields tables with the names of images in them.
+
+    Raises:
+        NotLookedAtError: they are large.
+    """
+    entries = [entry for entry in map(storage.find, tables) if entry]
+    num_bytes = sum(entry.size_bytes for entry in entries)
+    if num_bytes <= _MOST_BYTES:
+        for table in tables:
+            yield table, read_uris(table)
+    elif num_bytes > _MOST_SCANNED or any(map(storage.is_remote, tables)):
+        raise NotLookedAtError(f"it has {num_bytes >> 20:,} MiB to be read for that")
+    else:
+        for table in tables:
+            yield table, _scan_names(table)
+
+
+def _scan_names(table: str) -> Iterator[str]:
+    """Yields the values of `file_name` in a large file of COCO, without parsing it.
+
+    Some may be those of other files than images. Takes 1 s for 500 MB.
+
+    Raises:
+        NotLookedAtError: there are too many, or none.
+    """
+    number = 0
+    begin = 0
+    rest = b""
+    with contextlib.suppress(OSError):  # of which reading the rows tells
+        while part := storage.read_part(table, begin, _SCANNED_BYTES):
+            begin += len(part)
+            data = rest + part
+            end = 0
+            for match in _FILE_NAME.finditer(data):
+                end = match.end()
+                number += 1
+                yield json.loads(match[1].decode("utf-8", "surrogateescape"))
+            rest = data[max(end, len(data) - _LONGEST_NAME) :]
+            if number > _MOST_NAMES:
+                raise NotLookedAtError(f"it lists more than {_MOST_NAMES:,}")
+    if not number:
+        raise NotLookedAtError("it names none by `file_name`")
+
+
+def _describe_left_out(
+    folders: Iterable[str], is_left_out: Callable[[str], bool], cause: str
+) -> str:
+    """The message about images in folders that are left out; empty if none are."""
+    unfinished = ""
+    left_out = list[str]()
     for folder in sorted(folders):
-        with contextlib.suppress(OSError):
-            for name in sorted(storage.list_folder(folder)):
-                if has_image_name(name):
-                    yield f"{folder}/{name}"
+        for number, path in enumerate(_list_images(folder)):
+            if storage.is_remote(folder) and number >= _MOST_REMOTE:
+                unfinished = folder
+                break
+            if has_image_name(path) and is_left_out(path):
+                left_out.append(path)
+    if left_out:
+        least = "at least " if unfinished else ""
+        images = counted(len(left_out), "image")
+        example = min(left_out)
+        return (
+            f"{least}{images} in the folders of the others are left out, such as {example}: {cause}"
+        )
+    if unfinished:
+        return (
+            f"whether images in {unfinished} are left out is unknown: it has more than "
+            f"{_MOST_REMOTE:,} files to be listed for that"
+        )
+    return ""
 
 
-def _describe_left_out(paths: Sequence[str], cause: str) -> str:
-    if not paths:
-        return ""
-    images = counted(len(paths), "image")
-    return f"{images} in the folders of the others are left out, such as {paths[0]}: {cause}"
+def _list_images(folder: str) -> Iterator[str]:
+    """Yields the paths of the files in a folder, in no particular order."""
+    with contextlib.suppress(OSError):
+        for entry in storage.walk(folder, lambda _: False, deep=False):
+            yield entry.path

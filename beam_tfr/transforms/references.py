@@ -26,9 +26,11 @@ from beam_tfr.inputs.patterns import (
     NOTHING,
     common_root,
     compile_exclusion,
+    compile_exclusions,
     read_input_list,
 )
 from beam_tfr.inputs.skipped import SkippedFiles, count_archives, describe_kinds
+from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.output import known
 from beam_tfr.output.known import KnownSource
 from beam_tfr.planning import packing
@@ -91,14 +93,17 @@ class MatchImages(beam.PTransform):
             self.root = common_root([*self.patterns, *read_input_list(self.input_list)])
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
-        excluded = compile_exclusion(self.exclude, self.root)
+        exclude = compile_exclusion(self.exclude, self.root)
+        exclusions = compile_exclusions(self.exclude, self.root)
         limits = LIMITS if storage.is_gcs(self.root) else _NO_LIMIT
         ranges = 1 if self.input_list else -(-RANGES // len(self.patterns))
         start = begin | beam.Create([None])
         parts = start | "Patterns" >> beam.ParDo(FunctionDoFn(self._batches))
         refs = []
         for label, limit in limits.items():
-            list_batch = functools.partial(self._list, exclude=excluded, limit=limit)
+            list_batch = functools.partial(
+                self._list, exclude=exclude, exclusions=exclusions, limit=limit
+            )
             listing = beam.ParDo(FunctionDoFn(list_batch)).with_output_types(bytes)
             spread = parts | f"Spread{label or 'Patterns'}" >> beam.Reshuffle()
             listed = spread | f"List{label}" >> listing.with_outputs(_REST, main="refs")
@@ -118,17 +123,26 @@ class MatchImages(beam.PTransform):
         for i in range(min(BATCHES, len(parts))):
             yield json.dumps(parts[i::BATCHES])
 
-    def _list(self, batch: str, *, exclude: re.Pattern[str], limit: int | None) -> Iterator[Any]:
+    def _list(
+        self,
+        batch: str,
+        *,
+        exclude: re.Pattern[str],
+        exclusions: Sequence[re.Pattern[str]],
+        limit: int | None,
+    ) -> Iterator[Any]:
         """Lists parts of patterns, each up to a limit.
 
         The rest of each goes to another output.
         """
-        skipped = SkippedFiles(self.patterns, exclude)
+        skipped = SkippedFiles(self.patterns, exclude, exclusions)
+        masks = MaskNames()
         parts = [PatternPart(*part) for part in json.loads(batch)]
         for listed in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
             interrupt.check_interrupt()
             files, rest = _split_listing(listed)
             count("listed", len(files))
+            masks.look_at([file.path for file in files])
             yield from packing.pack_batches(map(self._encode_ref, files))
             if limit is not None:
                 for group in _group_rest(rest):
@@ -138,6 +152,9 @@ class MatchImages(beam.PTransform):
         count("archives", count_archives(skipped.kinds))
         count("missed", missed)
         count("repeated-folders", skipped.repeats.number)
+        count("mask-names", masks.number)
+        for number in skipped.used_exclusions:
+            count(f"excluded-{number}")
 
     def _encode_ref(self, file: storage.Entry) -> bytes:
         return self.labeler.label(file, file.path.removeprefix(self.root)).encode()

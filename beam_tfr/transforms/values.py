@@ -157,11 +157,16 @@ def _convert(
     pixels = RecordPixels(image, options.max_decode_bytes)
     encoded = dict[str, bytes]()
     adjusted = {*image.adjusted}
+    palette = None
     for companion in companions:
         placed = companion.place_image(data.companions[companion.key], pixels)
         encoded[companion.feature] = placed.encoded
         adjusted.update(placed.adjusted)
-    return dataclasses.replace(image, companions=encoded, adjusted=tuple(sorted(adjusted)))
+        if placed.palette:
+            palette = placed.palette._replace(name=ref.key)
+    return dataclasses.replace(
+        image, companions=encoded, adjusted=tuple(sorted(adjusted)), palette=palette
+    )
 
 
 class ParseArrays(MapImages):

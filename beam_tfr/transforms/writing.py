@@ -47,6 +47,7 @@ from beam_tfr.schema.items import (
     Reject,
 )
 from beam_tfr.schema.naming import contents_name, file_name
+from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import CloudDoFn, count, count_shard, count_waits
 
@@ -214,6 +215,7 @@ class _FileWriter(_ShardWriter):
         self._label_ids = collections.Counter[int]()
         self._changes = collections.Counter[Change]()
         self._counts = Counts()
+        self._palettes = list[Palette]()
         self._digest = RecordsDigest()
         self._is_repair = step.expected is not None
         self._file_name = file_name(step.name, shard.name, step.suffix)
@@ -264,6 +266,8 @@ class _FileWriter(_ShardWriter):
         places = self._write(framed, [len(framed)])
         place = {name: values[0] for name, values in places._asdict().items()}
         self._rows.append({**self._read_cells(record, ref), **record.made, **place})
+        if record.image and record.image.palette:
+            add_palette(self._palettes, record.image.palette)
         self._add_refs([ref.encode()])
         self._sums.append(record.sums or sidecars.encode_sums(record.image))
         label_ids = ref.label_ids if record.label_ids is None else record.label_ids
@@ -297,6 +301,7 @@ class _FileWriter(_ShardWriter):
         info.before = {change.value: number for change, number in self._changes.items()}
         info.file = self._file_name
         info.sha256 = self._file.sha256
+        info.palettes = self._palettes
         info.records_sha256 = self._digest.hexdigest()
         return contents
 

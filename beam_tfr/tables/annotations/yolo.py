@@ -18,6 +18,7 @@ from beam_tfr.schema.yolo import SPLITS, name_splits
 from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.yolo_files import (
     LabelFile,
+    describe_imageless,
     find_respelled,
     read_label_files,
     require_labels,
@@ -126,6 +127,9 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):
         say_of_file(note)
+    imageless = describe_imageless(images)
+    if imageless:
+        say_of_file(imageless)
     for label_file in itertools.chain(first, files):
         row = _read_row(label_file, base, names, form, data.kpt_shape)
         problem = label_file.image.problem

@@ -4,15 +4,22 @@ import collections
 import contextlib
 import itertools
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema.yolo import label_path
 from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text
 
 READ_AT_A_TIME = 256  # label files
+_MOST_LISTED = 1_000_000  # files of a folder of label files
+# Files beside label files that are none.
+_OTHER_TEXT = re.compile(
+    r"(?i)(?:(?:.*_)?classes|names|labels|readme.*|notes|licen[cs]e|train|val|valid|test)\.txt"
+)
 _MOST_SEARCHED = 20_000  # files, for one that lies elsewhere
 
 
@@ -123,6 +130,27 @@ def _describe_missing(file: LabelFile, base: str) -> str:
         "if the images show no objects, give one of them an empty label file; to convert other "
         f"splits only, remove {key} from the file"
     )
+
+
+def describe_imageless(images: Sequence[YoloImage]) -> str:
+    """The message about label files that no image has; empty if there are none.
+
+    Looks at the folders of those of the images.
+    """
+    expected = {label_path(image.path) for image in images}
+    imageless = list[str]()
+    for folder in sorted({posixpath.dirname(path) for path in expected}):
+        listed = storage.walk(folder, lambda _: False, deep=False)
+        with contextlib.suppress(OSError):
+            for entry in itertools.islice(listed, _MOST_LISTED):
+                is_label_file = entry.name.lower().endswith(".txt")
+                is_other = _OTHER_TEXT.fullmatch(entry.name) is not None
+                if is_label_file and not is_other and entry.path not in expected:
+                    imageless.append(entry.path)
+    if not imageless:
+        return ""
+    files = counted(len(imageless), "label file")
+    return f"{files} left out, such as {min(imageless)}: no image that it names has that stem"
 
 
 def find_respelled(missing: Sequence[LabelFile]) -> str:

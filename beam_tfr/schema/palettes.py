@@ -1,0 +1,99 @@
+"""Tells palettes of masks apart in which one color, or one index, means different things."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+
+class Palette(NamedTuple):
+    """The palette of a mask, or what the palettes of several have in common.
+
+    Attributes:
+        name: what messages call its image.
+        colors: 0xRRGGBB of each index.
+        used: the indices that its pixels have, in order.
+    """
+
+    name: str
+    colors: tuple[int, ...]
+    used: tuple[int, ...]
+
+    @classmethod
+    def of_image(cls, image: Any) -> Self:
+        """The palette of an open `PIL.Image` of mode P, without a name."""
+        samples = bytes(image.getpalette("RGB") or ())
+        used = [index for index, count in enumerate(image.histogram()) if count]
+        return cls("", _read_colors(samples), tuple(used))
+
+    def join(self, other: "Palette") -> Self:
+        """This palette, with what another one uses that does not conflict with it."""
+        if other.colors == self.colors and {*other.used} <= {*self.used}:
+            return self
+        colors = [*self.colors, *other.colors[len(self.colors) :]]
+        for index in other.used:
+            if index < len(other.colors):
+                colors[index] = other.colors[index]
+        used = sorted({*self.used, *other.used})
+        return self._replace(colors=tuple(colors), used=tuple(used))
+
+    def find_conflict(self, other: "Palette") -> str:
+        """What the pixels of two masks mean by different indices; empty if they agree."""
+        if other.colors == self.colors:
+            return ""
+        for index in sorted({*self.used} & {*other.used}):
+            if self._color(index) != other._color(index):
+                colors = f"{self._name_color(index)} and {other._name_color(index)}"
+                return f"{index} is {colors}"
+        places = {self._color(index): index for index in self.used}
+        for index in other.used:
+            color = other._color(index)
+            place = places.get(color, index)
+            if self._color(index) != color and other._color(place) != color:
+                return f"{other._name_color(index)} is {place} and {index}"
+        return ""
+
+    def _color(self, index: int) -> int | None:
+        return self.colors[index] if index < len(self.colors) else None
+
+    def _name_color(self, index: int) -> str:
+        color = self._color(index)
+        if color is None:
+            return "no color"
+        return f"#{color:06x}"
+
+
+@functools.lru_cache
+def _read_colors(samples: bytes) -> tuple[int, ...]:
+    """The colors of a palette, given its samples of red, green and blue."""
+    starts = range(0, len(samples), 3)
+    return tuple(int.from_bytes(samples[start : start + 3]) for start in starts)
+
+
+def add_palette(kept: list[Palette], palette: Palette) -> None:
+    """Adds a palette to those that are kept of some masks.
+
+    They are one, of all masks that agree, and then the first that conflicts with it.
+    """
+    if not kept:
+        kept.append(palette)
+    elif len(kept) > 1:
+        return
+    elif kept[0].find_conflict(palette):
+        kept.append(palette)
+    else:
+        kept[0] = kept[0].join(palette)
+
+
+def describe_palettes(palettes: Iterable[Palette]) -> str:
+    """Says so if some palettes of masks conflict; empty if none do."""
+    kept = list[Palette]()
+    for palette in palettes:
+        add_palette(kept, palette)
+    if len(kept) < 2:
+        return ""
+    first, other = kept
+    return (
+        f"the masks of {first.name} and {other.name} have different palettes "
+        f"({first.find_conflict(other)}), and indices are stored: give each color its value in the "
+        "brackets behind their path or type, such as [#ff0000=1], if the colors are what is meant"
+    )
