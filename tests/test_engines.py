@@ -22,6 +22,7 @@ from apache_beam.runners.worker import data_plane
 
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
+from beam_tfr.engine.processes import Worker
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError
@@ -31,6 +32,7 @@ from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable_runners import PROCESSES, THREADS
 
 Command = Callable[..., Run]
+WORKER = r".* from beam_tfr\.engine import worker; worker\.main\(\)"  # in the command of one
 
 
 def command(photos: Path, output: Path) -> list[object]:
@@ -226,6 +228,54 @@ def test_a_missing_engine_is_an_error(beam_tfr: Command, photos: Path, tmp_path:
     assert not (tmp_path / "there").exists()
 
 
+def test_worker_processes_import_from_where_the_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is installed for no Python may be on `sys.path` alone."""
+    package = tmp_path / "beam_tfr" / "engine"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "worker.py").write_text("def main():\n    raise SystemExit('this one')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Worker(os.environ) as worker:
+        assert worker.wait(60) == 1
+    assert worker.last_message() == "this one"
+
+
+def test_a_worker_process_that_does_not_start_ends_the_run_with_its_last_line(
+    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho Traceback >&2\necho 'no module' >&2\nexit 3\n")
+    python.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        run = convert(beam_tfr, photos, tmp_path / "there", *PROCESSES)
+    assert run.code == 1
+    assert "a worker process ended with exit code 3: no module. Nothing is published" in run.err
+    assert convert(beam_tfr, photos, tmp_path / "there").code == 0  # in this process
+
+
+class ExitOnce(beam.DoFn):
+    """Ends its process."""
+
+    def process(self, number: int) -> None:
+        print("told last", file=sys.stderr, flush=True)
+        os._exit(7)
+
+
+@pytest.mark.slow
+def test_so_does_one_that_ends_amid_its_work() -> None:
+    options = parse_beam_flags(PROCESSES)
+    runner = choose_runner(options, PROCESSES)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    pipeline | beam.Create(range(10)) | beam.Reshuffle() | beam.ParDo(ExitOnce())
+    run = runs.LocalRun(pipeline, runner)
+    with pytest.raises(RunError, match=r"^a worker process ended with exit code 7: told last\. "):
+        runs.follow_run(run, None, UNPUBLISHED)
+
+
 @pytest.fixture
 def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run with two worker processes, which have been started."""
@@ -238,11 +288,11 @@ def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]
 
 def workers_of(run: subprocess.Popen[str]) -> list[int]:
     """The process ids of the workers of a run."""
-    return processes(rf"{run.pid} .* -m beam_tfr\.engine\.worker$")
+    return processes(rf"{run.pid} {WORKER}")
 
 
 def wait_for_the_end_of(workers: list[int]) -> None:
-    wait_for(lambda: not {*workers} & {*processes(r".* -m beam_tfr\.engine\.worker$")})
+    wait_for(lambda: not {*workers} & {*processes(rf".* {WORKER}")})
 
 
 def processes(pattern: str) -> list[int]:

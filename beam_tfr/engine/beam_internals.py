@@ -19,8 +19,7 @@ import operator
 import os
 import re
 import signal
-import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
-import sys
+import subprocess  # nosec B404  # for the class of its errors
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,15 +31,19 @@ from apache_beam.metrics.metric import MetricResults
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.pipeline import Pipeline
+from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from google.protobuf import text_format
 
 from beam_tfr.engine import interrupt
+from beam_tfr.engine.processes import Worker
 from beam_tfr.schema.errors import EngineError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
 END_S = 10.0
 _FN_RUNNER = "runners.portability.fn_api_runner.fn_runner"
+_WORKER_HANDLERS = "runners.portability.fn_api_runner.worker_handlers"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
 _REPLACING: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # by path
 _LOGGER = logging.getLogger(__name__)
@@ -170,38 +173,29 @@ class LocalRunner(FnApiRunner):
     meanwhile: up to 2,500 of 100,000 references in bundles longer than a second. With a time limit
     of 0, only size counts. Worker processes get no pipeline options. Their command is replaced
     because Beam's breaks if the path of Python has a space, and outlives this process when it is
-    killed. Beam does not report killed workers, and ends none after an interrupt, so their
-    processes are kept. It can request counters from running workers, but does not pass them on. It
-    notices that a bundle has failed when those before it are done, and leaves the others running in
-    this process: they are asked to end, and have `END_S` for it.
+    killed. Beam waits forever for a worker that has failed, and ends none after an interrupt, so
+    their processes are kept. It can request counters from running workers, but does not pass them
+    on. It notices that a bundle has failed when those before it are done, and leaves the others
+    running in this process: they are asked to end, and have `END_S` for it.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer
     flushes. If one of the modules no longer has `thread_pool_executor`: see how
     `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for those in flight. If
     `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
-    `local_job_service` no longer starts workers with `subprocess.Popen`: see
-    `SubprocessSdkWorker.run`. Without these, lost elements still end the run, in
+    `SubprocessSdkWorkerHandler.start_worker` goes: see how it starts a process, and who waits for
+    `ControlFuture`. Without these, lost elements still end the run, in
     `assignment.order_shard`; workers and failures may outlive it, worker processes use the project
     and the account of this machine, and progress is coarse.
     """
 
     def __init__(self) -> None:
         super().__init__(progress_request_frequency=PROGRESS_REQUEST_S)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._workers: list[Worker] = []
         self._reports: dict[str, Sequence[Any]] = {}
         self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
-        workers = self._workers
         reports = self._reports
-        options_json = json.dumps(options.get_all_options(drop_default=True), default=str)
-
-        class Worker(subprocess.Popen[bytes]):
-            def __init__(self, *command: object, env: Mapping[str, str], **shell: object) -> None:
-                command_line = [sys.executable, "-m", "beam_tfr.engine.worker"]
-                environment = {**env, "PIPELINE_OPTIONS": options_json}
-                super().__init__(command_line, stdin=subprocess.PIPE, env=environment)
-                workers.append(self)
 
         def collecting(requester: type[Any]) -> Callable[[Any, str, float], Any]:
             def make_requester(handler: Any, bundle: str, frequency: float) -> Any:
@@ -213,20 +207,57 @@ class LocalRunner(FnApiRunner):
 
             return make_requester
 
-        popen = types.SimpleNamespace(Popen=Worker)
-        time_limit = "runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS"
+        start_worker = functools.partial(self._start_worker, options)
+        starting = f"{_WORKER_HANDLERS}:SubprocessSdkWorkerHandler.start_worker"
+        time_limit = f"{_WORKER_HANDLERS}:DATA_BUFFER_TIME_LIMIT_MS"
         with (
             _replaced_part(f"{_FN_RUNNER}:ProgressRequester", collecting),
             _replaced_part(time_limit, lambda _: 0),
             _replaced_part(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
             _replaced_part("runners.worker.sdk_worker:thread_pool_executor", _ending_threads),
-            _replaced_part("runners.portability.local_job_service:subprocess", lambda _: popen),
+            _replaced_part(starting, lambda _: lambda handler: start_worker(handler)),
         ):
             try:
                 return super().run_via_runner_api(pipeline_proto, options)
             finally:
                 self._over = interrupt.over.is_set()
                 interrupt.over.clear()
+
+    def _start_worker(self, options: PipelineOptions, handler: Any) -> None:
+        """Starts the worker process of a `SubprocessSdkWorkerHandler`."""
+        descriptor = handler.control_api_service_descriptor()
+        options_json = json.dumps(options.get_all_options(drop_default=True), default=str)
+        worker = Worker(
+            {
+                **os.environ,
+                "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(descriptor),
+                "WORKER_ID": handler.worker_id,
+                "PIPELINE_OPTIONS": options_json,
+            }
+        )
+        self._workers.append(worker)
+        handler.worker_thread = threading.Thread(
+            target=self._follow_worker, args=(worker, handler.control_conn), daemon=True
+        )
+        handler.worker_thread.start()
+
+    def _follow_worker(self, worker: Worker, connection: Any) -> None:
+        """Waits for the end of a worker, and lets what is asked of a failed one fail."""
+        worker.wait()
+        error = _worker_error(worker, len(self._workers))
+        if error is None:
+            return
+        ask = connection.push
+
+        def refuse(request: Any) -> Any:
+            if isinstance(request, beam_fn_api_pb2.InstructionRequest):
+                raise error
+            return ask(request)  # that the connection ends
+
+        connection.push = refuse
+        for future in [*connection._futures_by_id.values()]:
+            future.abort(error)
+            future.set(beam_fn_api_pb2.InstructionResponse(error=str(error)))
 
     def metrics(self) -> MetricResults:
         """What is counted while the pipeline runs, about a second old.
@@ -239,25 +270,37 @@ class LocalRunner(FnApiRunner):
         return results
 
     def check_workers(self) -> None:
-        """Checks that no worker process was killed.
+        """Checks that no worker process has failed.
 
         Beam does not report that, or waits for it forever.
 
         Raises:
-            EngineError: one was, by a signal.
+            EngineError: one was killed by a signal, or ended with another status than 0.
         """
         over = self._over or interrupt.over.is_set()
         for worker in self._workers:
-            killed_by = -(worker.poll() or 0)
-            if killed_by == signal.SIGABRT and over:  # by gRPC
-                continue
-            if killed_by > 0:
-                raise _killed_worker_error(killed_by, len(self._workers))
+            status = worker.poll() or 0
+            ends_with_engine = status > 0 or status == -signal.SIGABRT  # by gRPC
+            error = _worker_error(worker, len(self._workers))
+            if error and not (over and ends_with_engine):
+                raise error
 
     def end_workers(self) -> None:
         """Ends worker processes that are still running after an interrupt."""
         for worker in self._workers:
             worker.kill()
+
+
+def _worker_error(worker: Worker, workers: int) -> EngineError | None:
+    """The error for one of several worker processes; None if it has not failed."""
+    status = worker.poll() or 0
+    if status > 0:
+        message = worker.last_message()[:500].rstrip(".")
+        cause = f"a worker process ended with exit code {status}"
+        return EngineError(f"{cause}: {message}" if message else cause)
+    if status < 0:
+        return _killed_worker_error(-status, workers)
+    return None
 
 
 def _killed_worker_error(number: int, workers: int) -> EngineError:

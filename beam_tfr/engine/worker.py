@@ -1,7 +1,7 @@
 """A worker process of a local run, which ends with it.
 
-`python -m beam_tfr.engine.worker` runs Beam's worker until its standard input ends, which the
-process that started it holds open. Otherwise workers outlive a killed run (`kill -9`, out of
+`main` runs Beam's worker until its standard input ends, which the process that started it holds
+open. Otherwise workers outlive a killed run (`kill -9`, out of
 memory) for a while, and hold memory.
 """
 
@@ -24,7 +24,3 @@ def main() -> None:
 def _end_with_input() -> None:
     os.read(0, 1)
     os._exit(1)
-
-
-if __name__ == "__main__":
-    main()
