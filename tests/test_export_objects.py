@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import beam_tfr
-from beam_tfr.features.polygons import clip_polygon, fill_polygons, join_polygons
+from beam_tfr.features.pixel_parts import PixelBudget
+from beam_tfr.features.polygons import clip_polygon, draw_polygons, join_polygons
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
@@ -217,6 +218,15 @@ def test_images_of_one_stem_keep_their_objects(tmp_path: Path, form: str, table:
     assert_same_objects(tmp_path / "d", tmp_path / "again")
 
 
+def fill(corners: Any, canvas: np.ndarray) -> None:
+    """Draws a polygon, whose corners are shares of a canvas."""
+    height, width = canvas.shape
+    shown = np.array(corners) * (width, height)
+    part = draw_polygons(shown, (width, height), PixelBudget(1 << 20))
+    place = part.place_on(canvas)
+    place |= part.pixels
+
+
 POINTS = st.tuples(st.floats(-0.5, 1.5), st.floats(-0.5, 1.5))
 
 
@@ -226,9 +236,9 @@ def test_a_clipped_polygon_covers_the_same_pixels(corners: list[tuple[float, flo
     assert all(0 <= side <= 1 for corner in clipped for side in corner)
     whole = np.zeros((30, 40), np.uint8)
     part = whole.copy()
-    fill_polygons(np.array(corners) * (40, 30), whole)
+    fill(corners, whole)
     if clipped:
-        fill_polygons(np.array(clipped) * (40, 30), part)
+        fill(clipped, part)
     assert np.count_nonzero(whole != part) <= 4  # centers on an edge
 
 
@@ -246,9 +256,9 @@ def test_polygons_that_are_joined_cover_what_each_does() -> None:
     for number in (1, 2, 3):
         joined = np.zeros((30, 40), np.uint8)
         apart = joined.copy()
-        fill_polygons(np.array(join_polygons(squares[:number])) * (40, 30), joined)
+        fill(join_polygons(squares[:number]), joined)
         for square in squares[:number]:
-            fill_polygons(np.array(square) * (40, 30), apart)
+            fill(square, apart)
         np.testing.assert_array_equal(joined, apart)
 
 

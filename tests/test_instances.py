@@ -22,6 +22,7 @@ from pycocotools import mask as coco_masks
 import beam_tfr
 from beam_tfr import Records, cli
 from beam_tfr.features.instance_masks import MAX_MASK_BYTES, InstanceMasks
+from beam_tfr.features.pixel_parts import PixelBudget
 from beam_tfr.features.registry import parse_column
 from beam_tfr.features.run_lengths import decode_run_lengths
 from beam_tfr.images import convert_image
@@ -50,7 +51,18 @@ def pixels(data: bytes) -> np.ndarray:
 def place_mask(data: bytes, number: int, image: Image, *, relative: bool, memory: int) -> bytes:
     """The mask of a box as it is stored."""
     masks = InstanceMasks(name="m", text="mask[box]", is_relative=relative)
-    return masks.place_mask(data, number, RecordPixels(image, memory))
+    values: Any = {OBJECT_MASK: ("bytes", [data] * number)}
+    placed = masks.place(values, RecordPixels(image, memory), [number - 1])
+    (png,) = placed[OBJECT_MASK][1]
+    return png
+
+
+def draw_runs(runs: dict[str, Any], size: tuple[int, int]) -> np.ndarray:
+    """The mask of run lengths on the whole canvas."""
+    part = decode_run_lengths(runs["counts"], runs["size"], size, PixelBudget(1 << 20))
+    canvas = np.zeros(size, np.uint8)
+    part.place_on(canvas)[:] = part.pixels
+    return canvas
 
 
 def blobs(height: int, width: int, seed: int) -> np.ndarray:
@@ -101,7 +113,7 @@ def test_run_lengths_are_placed_as_masks_are(
 ) -> None:
     mask = blobs(*size, seed)
     runs = runs_of(mask, compressed=compressed)
-    np.testing.assert_array_equal(decode_run_lengths(runs["counts"], runs["size"], size), mask)
+    np.testing.assert_array_equal(draw_runs(runs, size), mask)
     try:
         image = converted(size, image_size, resize, orientation, ignored=ignored)
     except RejectError:

@@ -151,6 +151,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "file-too-large",
         "layout-mismatch",
         "left-out",
+        "masks-too-large",
         "not-an-array",
         "not-an-image",
         "not-found",

@@ -149,8 +149,8 @@ def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
 def read_parts(paths: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
     """Yields the names of the files of each image, and what its format says of it."""
     for path in paths:
-        lines = storage.read_bytes(path).splitlines()
-        yield from map(json.loads, lines)
+        with storage.open_binary(path) as lines:
+            yield from map(json.loads, lines)
 
 
 def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:

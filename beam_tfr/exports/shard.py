@@ -10,6 +10,8 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.engine import interrupt
+from beam_tfr.features.instance_masks import MASKS_KEY
+from beam_tfr.features.run_lengths import MOST_RUNS, TooManyRunsError
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import EXTENSIONS
@@ -86,15 +88,37 @@ class ExportedShard:
         """The wanted records in order, parsed, some at a time; raises as `records` does."""
         split = parse_shard_names(self.part.file).split
         for records in self.records():
-            try:
-                parsed = map(parse_example, records)
-                samples = [sample_of(self.dataset, split, values) for values in parsed]
-            except (ValueError, LookupError) as error:
-                raise DataError(
-                    f"{self.part.file}: a record is not as the manifest says: {error}; "
-                    f"{REPAIR_OR_COPY}"
-                ) from None
+            samples = list[ExportedSample]()
+            num_runs = 0
+            for record in records:
+                samples.append(self._parse(split, record))
+                num_runs += _count_runs(samples[-1].about)
+                if num_runs > MOST_RUNS:
+                    yield samples
+                    samples = []
+                    num_runs = 0
             yield samples
+
+    def _parse(self, split: str, record: bytes) -> ExportedSample:
+        values = dict[str, list[Any]]()
+        try:
+            values = parse_example(record)
+            return sample_of(self.dataset, split, values)
+        except TooManyRunsError as error:
+            key = values[FILENAME][0].decode("utf-8", "backslashreplace")
+            raise DataError(
+                f"{self.part.file}: the masks of {key} have {error}: `format=tfds` exports them as "
+                "they are"
+            ) from None
+        except (ValueError, LookupError) as error:
+            raise DataError(
+                f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR_OR_COPY}"
+            ) from None
+
+
+def _count_runs(about: Mapping[str, Any]) -> int:
+    """The run lengths of the masks of a record."""
+    return sum(len(mask["counts"]) for mask in about.get(MASKS_KEY, ()))
 
 
 class ShardNames(NamedTuple):

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from beam_tfr.features.cells import split_cell
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.pixel_parts import PixelPart
 from beam_tfr.features.shapes import Shape
 from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.plan import Counts
@@ -81,6 +82,9 @@ class PixelMap(Protocol):
             pixels: uint8 or uint16.
             outside: the value where the record shows no pixel of the source.
         """
+
+    def map_part(self, part: PixelPart) -> PixelPart:
+        """Maps a part of `source_size` to the record, as `map_pixels` does what is turned."""
 
     def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
         """Waits until so many bytes may be taken to decode, and reserves them."""

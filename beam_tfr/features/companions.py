@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from beam_tfr.features.base import ColumnKind, PixelMap, Stored, TensorReading, Values
 from beam_tfr.features.elements import ANY_SIZE, ElementSpec, Request, StoredExample
-from beam_tfr.features.gray_png import decode_gray, encode_gray, gray_problems
+from beam_tfr.features.gray_png import (
+    decode_gray,
+    decode_stored,
+    encode_gray,
+    gray_problems,
+)
 from beam_tfr.features.handling import Handling, scale_nearest
 from beam_tfr.features.mask_counts import count_masks, mask_statistics
 from beam_tfr.features.shapes import Shape, Tint
@@ -261,7 +266,7 @@ class SegmentationMask(Companion):
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
         for mask in stored.get(MASK, ()):
             size = stored[HEIGHT][0], stored[WIDTH][0]
-            yield Tint(decode_gray(mask, size))
+            yield Tint(decode_stored(mask, size))
 
     @property
     def exported_files(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 OpenCV is imported when needed.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 _LEVEL = 5
 _SIZE = struct.Struct(">2I")  # width and height
 _SIZE_AT = 16  # in the header of a PNG
+_MOST_PIXELS = 1 << 30  # that OpenCV decodes
 
 
 def encode_gray(pixels: NDArray[Any]) -> bytes:
@@ -57,12 +59,32 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     """
     import cv2
 
-    height, width = size
     pixels: NDArray[Any] | None = None
-    if data[_SIZE_AT : _SIZE_AT + _SIZE.size] == _SIZE.pack(width, height):
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if _states_size(data, size):
+        with contextlib.suppress(cv2.error):
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.shape != size:
         raise ValueError(f"no gray PNG of (height, width) {size} that decodes")
+    return pixels
+
+
+def _states_size(data: bytes, size: tuple[int, int]) -> bool:
+    """Whether the header of a PNG says this (height, width), and OpenCV decodes so many pixels."""
+    height, width = size
+    if height * width > _MOST_PIXELS or len(data) < _SIZE_AT + _SIZE.size:
+        return False
+    return _SIZE.unpack_from(data, _SIZE_AT) == (width, height)
+
+
+def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Decodes the mask of a box to uint8 [height, width]; see `decode_stored`.
+
+    Raises:
+        ValueError: see `decode_stored`; or it has 16 bits.
+    """
+    pixels = decode_stored(data, size)
+    if pixels.dtype != np.uint8:
+        raise ValueError("a gray PNG of 16 bits")
     return pixels
 
 
@@ -78,7 +100,7 @@ def gray_problems(
         highest: the highest value that its pixels may have.
     """
     try:
-        pixels = decode_gray(data, size)
+        pixels = decode_stored(data, size)
     except ValueError as error:
         yield f"{name}: {error}"
         return

@@ -7,21 +7,24 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from beam_tfr.features.base import ColumnKind, PixelMap, Stored, TensorReading, Values
 from beam_tfr.features.box_formats import is_relative
+from beam_tfr.features.box_masks import BoxMasks, read_masks
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
-from beam_tfr.features.gray_png import decode_gray, encode_mask, gray_problems
-from beam_tfr.features.polygons import fill_polygons, parse_polygons
-from beam_tfr.features.run_lengths import decode_run_lengths, encode_run_lengths
+from beam_tfr.features.gray_png import decode_mask, encode_mask, gray_problems
+from beam_tfr.features.pixel_parts import PixelBudget, PixelPart
+from beam_tfr.features.polygons import draw_polygons, parse_polygons
+from beam_tfr.features.run_lengths import MOST_RUNS, decode_run_lengths, encode_run_lengths
 from beam_tfr.features.shapes import Shape, Tint, box_classes
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import HEIGHT, OBJECT_MASK, WIDTH, FeatureSpec
 
 MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
+MOST_PIXELS = 1 << 33  # 8,590 million, of all masks of an image in its record, and to draw them
+MOST_PNG_BYTES = 64 << 20  # 64 MiB, of all masks of an image
 MASKS_KEY = "masks"  # in elements of readers, and in exported records
-_BYTES_A_PIXEL = 3  # of the source and of the record, to decode a mask
+_MOST_DRAWN = 1 << 31  # pixels of the masks in a picture
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,48 +87,66 @@ class InstanceMasks(ColumnKind):
     # Records
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
-        masks = values[OBJECT_MASK][1]
-        return {
-            OBJECT_MASK: (
-                "bytes",
-                [self.place_mask(masks[number], number + 1, pixels) for number in kept],
-            )
-        }
+        """Places the masks of boxes as their image is placed in the record.
 
-    def place_mask(self, data: bytes, number: int, pixels: PixelMap) -> bytes:
-        """Places the mask of a box as its image is placed in the record.
+        Raises:
+            RejectError: `bad-value`: one is no mask of this image. `masks-too-large`: all of them
+                take too many pixels, or too many bytes.
+        """
+        if not kept:
+            return {OBJECT_MASK: ("bytes", [])}
+        masks = values[OBJECT_MASK][1]
+        width, height = pixels.size
+        source_width, source_height = pixels.source_size
+        budget = PixelBudget(MOST_PIXELS)
+        budget.spend(len(kept) * width * height)
+        # A part of the source, twice, one of the record, and the canvas.
+        with pixels.hold_memory(2 * source_width * source_height + 2 * width * height):
+            canvas = _Canvas(pixels.size)
+            pngs = [
+                canvas.encode(self._place_mask(masks[number], number + 1, pixels, budget))
+                for number in kept
+            ]
+        return {OBJECT_MASK: ("bytes", pngs)}
+
+    def _place_mask(
+        self, data: bytes, number: int, pixels: PixelMap, budget: PixelBudget
+    ) -> PixelPart:
+        """The part of a record that the mask of a box covers.
 
         Args:
             data: its JSON in the reference.
             number: of its box, for messages.
             pixels: where the pixels of the source are in the record.
-
-        Returns:
-            A PNG of 0 and 1, of the size of the record.
+            budget: for the pixels that are drawn.
 
         Raises:
-            RejectError: `bad-value`: it is no mask of this image.
+            RejectError: see `place`.
         """
         shape = json.loads(data)
-        sides = (pixels.source_size, pixels.size)
-        num_pixels = sum(width * height for width, height in sides)
-        with pixels.hold_memory(_BYTES_A_PIXEL * num_pixels):
-            if isinstance(shape, list):
-                return encode_mask(self._draw_polygons(shape, pixels))
-            return encode_mask(_place_runs(shape, number, pixels))
+        if isinstance(shape, list):
+            return self._place_polygons(shape, pixels, budget)
+        return _place_runs(shape, number, pixels, budget)
 
-    def _draw_polygons(self, points: Sequence[Any], pixels: PixelMap) -> NDArray[np.uint8]:
+    def _place_polygons(
+        self, points: Sequence[Any], pixels: PixelMap, budget: PixelBudget
+    ) -> PixelPart:
         corners = np.array(points, np.float64).reshape(-1, 2)
         if self.is_relative:
             corners *= pixels.source_size
-        width, height = pixels.size
-        mask = np.zeros((height, width), np.uint8)
         left, top, right, bottom = pixels.content
-        fill_polygons(pixels.map_points(corners) - (left, top), mask[top:bottom, left:right])
-        return mask
+        shown = pixels.map_points(corners) - (left, top)
+        part = draw_polygons(shown, (right - left, bottom - top), budget)
+        return PixelPart(left + part.left, top + part.top, part.pixels)
 
     def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
-        for number, mask in enumerate(stored[OBJECT_MASK], 1):
+        masks = stored[OBJECT_MASK]
+        height, width = size
+        pixels = len(masks) * height * width
+        if pixels > MOST_PIXELS:
+            yield f"the masks of its boxes have {pixels:,} pixels, more than {MOST_PIXELS:,}"
+            return
+        for number, mask in enumerate(masks, 1):
             yield from gray_problems(f"the mask of box {number}", mask, size, highest=1)
 
     # Readers
@@ -140,10 +161,7 @@ class InstanceMasks(ColumnKind):
         self, example: StoredExample, size: tuple[int, int], request: Request
     ) -> dict[str, Any]:
         pngs = example.values(OBJECT_MASK, "bytes", count_stored(example))
-        masks = np.zeros((len(pngs), *size), np.uint8)
-        for number, png in enumerate(pngs):
-            masks[number] = decode_gray(png, size)
-        return {MASKS_KEY: masks}
+        return {MASKS_KEY: read_masks(pngs, size)}
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
         return {MASKS_KEY: features.pop(OBJECT_MASK)}
@@ -156,13 +174,21 @@ class InstanceMasks(ColumnKind):
     @classmethod
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
         masks = stored.get(OBJECT_MASK, ())
-        for mask, label in zip(masks, box_classes(stored, len(masks)), strict=False):
-            size = stored[HEIGHT][0], stored[WIDTH][0]
-            yield Tint(decode_gray(mask, size), label)
+        if not masks:
+            return
+        height = stored[HEIGHT][0]
+        width = stored[WIDTH][0]
+        most = _MOST_DRAWN // max(1, height * width)
+        labels = box_classes(stored, len(masks))
+        for mask, label in zip(masks[:most], labels, strict=False):
+            yield Tint(decode_mask(mask, (height, width)), label)
 
     def export(self, stored: Stored) -> dict[str, Any]:
-        size = stored[HEIGHT][0], stored[WIDTH][0]
-        masks = [encode_run_lengths(decode_gray(png, size)) for png in stored[OBJECT_MASK]]
+        masks = []
+        left = MOST_RUNS
+        for mask in BoxMasks(stored[OBJECT_MASK], (stored[HEIGHT][0], stored[WIDTH][0])):
+            masks.append(encode_run_lengths(mask, left))
+            left -= len(masks[-1]["counts"])
         return {MASKS_KEY: masks}
 
     def arrow_types(self) -> dict[str, Any]:
@@ -198,15 +224,49 @@ def _parse_mask(part: Any, number: int) -> bytes:
     return text.encode()
 
 
-def _place_runs(runs: Mapping[str, Any], number: int, pixels: PixelMap) -> NDArray[np.uint8]:
-    """The mask of a box in a record, given its run lengths.
+def _place_runs(
+    runs: Mapping[str, Any], number: int, pixels: PixelMap, budget: PixelBudget
+) -> PixelPart:
+    """The part of a record that a mask covers, given its run lengths.
 
     Raises:
-        RejectError: `bad-value`: they are none of this image.
+        RejectError: `bad-value`: they are none of this image; `masks-too-large`.
     """
     width, height = pixels.source_size
     try:
-        mask = decode_run_lengths(runs["counts"], runs["size"], (height, width))
+        part = decode_run_lengths(runs["counts"], runs["size"], (height, width), budget)
     except ValueError as error:
         raise RejectError("bad-value", f"the mask of box {number} {error}") from None
-    return pixels.map_pixels(pixels.turn_pixels(mask))
+    return pixels.map_part(part)
+
+
+class _Canvas:
+    """Encodes the masks of an image, one after the other.
+
+    Args:
+        size: (width, height) of the record.
+    """
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        width, height = size
+        self._pixels = np.zeros((height, width), np.uint8)
+        self._num_bytes = 0
+
+    def encode(self, part: PixelPart) -> bytes:
+        """A PNG of a mask, of the size of the record.
+
+        Raises:
+            RejectError: `masks-too-large`: all of them take too many bytes.
+        """
+        place = part.place_on(self._pixels)
+        place[:] = part.pixels
+        png = encode_mask(self._pixels)
+        place[:] = 0
+        self._num_bytes += len(png)
+        if self._num_bytes > MOST_PNG_BYTES:
+            raise RejectError(
+                "masks-too-large",
+                f"the masks of its boxes take more than {MOST_PNG_BYTES >> 20} MiB as PNGs; a "
+                "smaller `image_size=` takes fewer",
+            )
+        return png

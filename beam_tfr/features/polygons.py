@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from beam_tfr.features.base import Floats
 from beam_tfr.features.cells import as_list, flatten_list, group_numbers, to_finite
+from beam_tfr.features.pixel_parts import PixelBudget, PixelPart
 
 Corner = tuple[float, float]
-_EDGES = 64  # of a polygon, at once
+_BLOCK_CROSSINGS = 1 << 17  # of edges and rows of pixels, at once
+_PIXELS_A_CROSSING = 16  # of them take the time of one
 
 
 def parse_polygons(part: Any) -> list[tuple[float, ...]]:
@@ -136,55 +138,112 @@ def join_polygons(polygons: Sequence[Sequence[Corner]]) -> list[Corner]:
     return path
 
 
-def fill_polygons(corners: Floats, mask: NDArray[np.uint8]) -> None:
-    """Sets the pixels of a mask that any of several polygons covers to 1.
+def draw_polygons(corners: Floats, size: tuple[int, int], budget: PixelBudget) -> PixelPart:
+    """The pixels of a canvas that any of several polygons covers, as 1.
 
     Args:
-        corners: [n, 2], in pixels of the mask.
-        mask: the mask [height, width], which is changed.
+        corners: [n, 2], in pixels of the canvas.
+        size: its width and height.
+        budget: for the pixels around each polygon, and its edges.
+
+    Raises:
+        RejectError: the budget is spent.
     """
-    height, width = mask.shape
+    polygons = []
+    places = []
     for polygon in iter_polygons(corners):
-        first = np.floor(polygon.min(axis=0))
-        last = np.ceil(polygon.max(axis=0))
-        ends = np.stack([first, last]).clip(0, (width, height))
-        (left, top), (right, bottom) = ends.astype(int).tolist()
-        part = mask[top:bottom, left:right]
-        part |= _cover(polygon - (left, top), bottom - top, right - left)
+        place = _enclose(polygon, size)
+        if place is not None:
+            polygons.append(polygon)
+            places.append(place)
+    if not places:
+        return PixelPart.empty()
+    left, top, _, _ = np.min(places, axis=0).tolist()
+    _, _, right, bottom = np.max(places, axis=0).tolist()
+    part = PixelPart(left, top, np.zeros((bottom - top, right - left), np.uint8))
+    for polygon, place in zip(polygons, places, strict=True):
+        _draw_polygon(polygon, place, part, budget)
+    return part
 
 
-def _cover(corners: Floats, height: int, width: int) -> NDArray[np.uint8]:
-    """The pixels that a polygon covers.
+def _enclose(corners: Floats, size: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    """Left, top, right and bottom of a canvas that a polygon may cover; None if it is outside."""
+    width, height = size
+    first = np.floor(corners.min(axis=0))
+    last = np.ceil(corners.max(axis=0))
+    left, right = np.clip([first[0], last[0]], 0, width).astype(int).tolist()
+    top, bottom = np.clip([first[1], last[1]], 0, height).astype(int).tolist()
+    is_outside = left == right or top == bottom
+    return None if is_outside else (left, top, right, bottom)
+
+
+def _draw_polygon(
+    corners: Floats, place: tuple[int, int, int, int], part: PixelPart, budget: PixelBudget
+) -> None:
+    """Sets the pixels of a part that a polygon covers to 1.
 
     They have an odd number of its edges to their left.
-    """
-    crossings = np.zeros((height, width + 1), np.uint8)
-    centers = np.arange(height) + 0.5
-    ends = np.roll(corners, -1, axis=0)
-    for first in range(0, len(corners), _EDGES):
-        edges = slice(first, first + _EDGES)
-        rows, places = _cross_rows(corners[edges], ends[edges], centers)
-        columns = np.ceil(places - 0.5).clip(0, width)
-        pixels = (rows, columns.astype(np.int64))
-        np.bitwise_xor.at(crossings, pixels, np.uint8(1))
-    return np.bitwise_xor.accumulate(crossings, axis=1)[:, :width]
-
-
-def _cross_rows(
-    begins: Floats, ends: Floats, centers: NDArray[np.floating[Any]]
-) -> tuple[NDArray[np.int64], Floats]:
-    """The rows of pixels that edges cross, and where.
 
     Args:
-        begins, ends: points [n, 2] of the edges.
-        centers: of the rows, from the top.
+        corners: [n, 2], in pixels of the canvas.
+        place: result of `_enclose`.
+        part: the part, which is changed.
+        budget: see `draw_polygons`.
     """
-    x0, y0 = begins.T
-    x1, y1 = ends.T
-    begins_above = y0[:, None] <= centers
-    ends_above = y1[:, None] <= centers
-    edges, rows = np.nonzero(begins_above != ends_above)
-    heights = y1[edges] - y0[edges]
-    shares = (centers[rows] - y0[edges]) / heights
-    widths = x1[edges] - x0[edges]
-    return rows, x0[edges] + shares * widths
+    left, top, right, bottom = place
+    width = right - left
+    height = bottom - top
+    edges = _Edges(corners - (left, top), height)
+    budget.spend(width * height + _PIXELS_A_CROSSING * edges.num_crossings)
+    crossings = np.zeros((height, width + 1), np.uint8)
+    for rows, places in edges.cross_rows():
+        columns = np.ceil(places - 0.5).clip(0, width)
+        pixels = rows * (width + 1) + columns.astype(np.int64)
+        np.bitwise_xor.at(crossings.reshape(-1), pixels, np.uint8(1))
+    np.bitwise_xor.accumulate(crossings, axis=1, out=crossings)
+    covered = PixelPart(left - part.left, top - part.top, crossings[:, :width])
+    shown = covered.place_on(part.pixels)
+    shown |= covered.pixels
+
+
+class _Edges:
+    """The edges of a polygon, and the rows of pixels whose centers they cross.
+
+    Args:
+        corners: [n, 2], in pixels of the rows.
+        height: the number of rows.
+    """
+
+    def __init__(self, corners: Floats, height: int) -> None:
+        self._begins = corners
+        self._ends = np.roll(corners, -1, axis=0)
+        centers = np.arange(height) + 0.5
+        highest = np.minimum(self._begins[:, 1], self._ends[:, 1])
+        lowest = np.maximum(self._begins[:, 1], self._ends[:, 1])
+        self._first_rows = np.searchsorted(centers, highest)
+        self._numbers = np.searchsorted(centers, lowest) - self._first_rows
+
+    @property
+    def num_crossings(self) -> int:
+        """How many rows all edges cross."""
+        return int(self._numbers.sum())
+
+    def cross_rows(self) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        """Yields the rows that edges cross, and where, some edges at a time."""
+        totals = np.cumsum(self._numbers)
+        blocks = totals // _BLOCK_CROSSINGS
+        cuts = np.flatnonzero(np.diff(blocks)) + 1
+        for edges in np.split(np.arange(totals.size), cuts):
+            yield self._cross(edges)
+
+    def _cross(self, edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
+        """The rows that some edges cross, and where."""
+        numbers = self._numbers[edges]
+        crossing = np.repeat(edges, numbers)
+        firsts = np.cumsum(numbers) - numbers
+        rows_of_edge = np.arange(crossing.size) - np.repeat(firsts, numbers)
+        rows = self._first_rows[crossing] + rows_of_edge
+        x0, y0 = self._begins[crossing].T
+        x1, y1 = self._ends[crossing].T
+        shares = (rows + 0.5 - y0) / (y1 - y0)
+        return rows, x0 + shares * (x1 - x0)

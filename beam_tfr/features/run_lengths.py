@@ -10,19 +10,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.features.pixel_parts import PixelBudget, PixelPart, find_part, transpose
+
 _LONGEST_SHIFT = 55  # bits of a number in a text of run lengths
+MOST_RUNS = 1 << 22  # of the masks of an image, as lists
 
 
-def decode_run_lengths(counts: Any, size: Any, expected: tuple[int, int]) -> NDArray[np.uint8]:
-    """The mask of run lengths: 0 and 1, [height, width].
+class TooManyRunsError(ValueError):
+    """Masks have more run lengths than are listed."""
+
+
+def decode_run_lengths(
+    counts: Any, size: Any, expected: tuple[int, int], budget: PixelBudget
+) -> PixelPart:
+    """The mask of run lengths: the smallest part with all of its pixels, 0 and 1.
 
     Args:
         counts: a list of the run lengths, or their text.
         size: that of the mask, as it says: height and width.
         expected: that of the image.
+        budget: for the pixels of the part.
 
     Raises:
         ValueError: they are no run lengths, or those of a mask of another size.
+        RejectError: the budget is spent.
     """
     if size != [*expected]:
         turned = ": it ignores EXIF orientation" if size == [*expected[::-1]] else ""
@@ -31,9 +42,49 @@ def decode_run_lengths(counts: Any, size: Any, expected: tuple[int, int]) -> NDA
     pixels = expected[0] * expected[1]
     if sum(counts) != pixels:
         raise ValueError(f"has run lengths of fewer or more pixels than the {pixels} of the image")
-    is_inside = np.arange(len(counts)) % 2
-    columns: NDArray[np.uint8] = np.repeat(is_inside.astype(np.uint8), counts)
-    return columns.reshape(expected, order="F")
+    begins, ends = _find_runs(counts)
+    if not begins.size:
+        return PixelPart.empty()
+    return _draw_runs(begins, ends, expected[0], budget)
+
+
+def _find_runs(counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the runs of pixels inside begin and end, down the columns, in order."""
+    lengths = np.array(counts, np.int64)
+    all_ends = np.cumsum(lengths)
+    is_inside = np.arange(lengths.size) % 2 == 1
+    is_run = is_inside & (lengths > 0)
+    ends = all_ends[is_run]
+    return ends - lengths[is_run], ends
+
+
+def _draw_runs(
+    begins: NDArray[np.int64], ends: NDArray[np.int64], height: int, budget: PixelBudget
+) -> PixelPart:
+    """The smallest part with the pixels of runs.
+
+    Args:
+        begins, ends: result of `_find_runs`, of one run at least.
+        height: of the image.
+        budget: for the pixels of the part.
+    """
+    first_columns, first_rows = np.divmod(begins, height)
+    last_columns, last_rows = np.divmod(ends - 1, height)
+    left = int(first_columns[0])
+    width = int(last_columns[-1]) + 1 - left
+    top = 0
+    part_height = height
+    if np.array_equal(first_columns, last_columns):  # else a run goes on in the next column
+        top = int(first_rows.min())
+        part_height = int(last_rows.max()) + 1 - top
+    budget.spend(width * part_height)
+    begins_in_part = (first_columns - left) * part_height + first_rows - top
+    ends_in_part = (last_columns - left) * part_height + last_rows - top + 1
+    changes = np.stack([begins_in_part, ends_in_part], axis=1).reshape(-1)
+    lengths = np.diff(changes, prepend=0, append=width * part_height)
+    is_inside = np.arange(lengths.size) % 2
+    columns = np.repeat(is_inside.astype(np.uint8), lengths).reshape(width, part_height)
+    return PixelPart(left, top, transpose(columns))
 
 
 def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
@@ -117,11 +168,39 @@ def _parse_text(text: str) -> list[int]:
     return counts
 
 
-def encode_run_lengths(mask: NDArray[Any]) -> dict[str, list[int]]:
-    """The run lengths of a mask of 0 and 1, [height, width], and its size."""
-    pixels = mask.reshape(-1, order="F")
-    changes = np.flatnonzero(np.diff(pixels, prepend=0)).tolist()
-    return {
-        "size": [*mask.shape],
-        "counts": np.diff([*changes, pixels.size], prepend=0).tolist(),
-    }
+def encode_run_lengths(mask: NDArray[np.uint8], most: int = MOST_RUNS) -> dict[str, list[int]]:
+    """The run lengths of a mask of 0 and 1, [height, width], and its size.
+
+    Raises:
+        TooManyRunsError: there are more than `most`.
+    """
+    height, width = mask.shape
+    part = find_part(mask)
+    changes = _find_changes(part, height, most)
+    inner = changes[changes < height * width]
+    counts = np.diff(inner, prepend=0, append=height * width)
+    return {"size": [height, width], "counts": counts.tolist()}
+
+
+def _find_changes(part: PixelPart, height: int, most: int) -> NDArray[np.int64]:
+    """Where runs begin and end, down the columns of an image of this height, in order.
+
+    Raises as `encode_run_lengths`.
+    """
+    part_height, part_width = part.pixels.shape
+    # A row of 0 above ends the runs of the column before; a last 0 ends those of the last.
+    pixels = np.zeros(part_width * (part_height + 1) + 1, np.uint8)
+    columns = pixels[:-1].reshape(part_width, part_height + 1)
+    columns[:, 1:] = transpose(part.pixels)
+    is_change = pixels[1:] != pixels[:-1]
+    if np.count_nonzero(is_change) > most:
+        raise TooManyRunsError(f"more than {most:,} run lengths")
+    column_numbers, row_numbers = np.divmod(np.flatnonzero(is_change) + 1, part_height + 1)
+    is_above = row_numbers == 0
+    column_numbers -= is_above
+    row_numbers = np.where(is_above, part_height, row_numbers - 1)
+    changes = (part.left + column_numbers) * height + part.top + row_numbers
+    # A run that goes on in the next column ends where another begins.
+    places, times = np.unique(changes, return_counts=True)
+    single: NDArray[np.int64] = places[times == 1]
+    return single

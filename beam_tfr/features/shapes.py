@@ -38,13 +38,13 @@ class Outline(NamedTuple):
 
 
 class Tint(NamedTuple):
-    """The pixels of an image that are covered: int32 [height, width].
+    """The pixels of an image that are covered: uint8 or uint16 [height, width].
 
     A pixel has the number of its class, or 0 if nothing covers it. With a label, pixels are 0 and
     1, and all that are covered are of this class.
     """
 
-    pixels: NDArray[np.int32]
+    pixels: NDArray[Any]
     label: int | None = None
 
 

@@ -10,16 +10,19 @@ pixels.
 
 import contextlib
 import dataclasses
-from typing import Any
+import functools
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from beam_tfr.features.pixel_parts import PixelPart
 from beam_tfr.images.limits import BUDGET
 from beam_tfr.images.orientation import MIRRORED_DOWN, MIRRORED_RIGHT, turn_upright
 from beam_tfr.schema.items import Geometry, Image
 
 Floats = NDArray[np.float64]
+_Sample = TypeVar("_Sample", bound=np.generic)
 _INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make themselves
 
 
@@ -155,18 +158,68 @@ class RecordPixels:
         return turned[:, :, 0]
 
     def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
-        geometry = self.image.geometry
-        window_left, window_top, window_right, window_bottom = geometry.window
-        left, top, right, bottom = geometry.content
-        columns = _nearest(window_left, window_right, right - left)
-        rows = _nearest(window_top, window_bottom, bottom - top)
+        left, top, right, bottom = self.content
         size = (self.image.height, self.image.width)
         placed = np.full(size, outside, pixels.dtype)
-        placed[top:bottom, left:right] = pixels[np.ix_(rows, columns)]
+        placed[top:bottom, left:right] = _select(pixels, self._rows, self._columns)
         return placed
+
+    def map_part(self, part: PixelPart) -> PixelPart:
+        shown = self._turn_part(part)
+        left, top, _, _ = self.content
+        first_row, last_row = np.searchsorted(self._rows, (shown.top, shown.bottom)).tolist()
+        first_column, last_column = np.searchsorted(
+            self._columns, (shown.left, shown.right)
+        ).tolist()
+        rows = self._rows[first_row:last_row] - shown.top
+        columns = self._columns[first_column:last_column] - shown.left
+        return PixelPart(left + first_column, top + first_row, _select(shown.pixels, rows, columns))
+
+    def _turn_part(self, part: PixelPart) -> PixelPart:
+        """Turns a part of `source_size` to `shown_size`."""
+        geometry = self.image.geometry
+        if geometry.turned:
+            return part
+        corners = np.array([(part.left, part.top), (part.right, part.bottom)], np.float64)
+        left, top = _turn_back(corners, geometry).min(axis=0).astype(int).tolist()
+        return PixelPart(left, top, self.turn_pixels(part.pixels))
+
+    @functools.cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """The rows of `shown_size` that the rows of the content show, in order."""
+        _, top, _, bottom = self.content
+        _, window_top, _, window_bottom = self.image.geometry.window
+        return _nearest(window_top, window_bottom, bottom - top)
+
+    @functools.cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        """The columns of `shown_size` that the columns of the content show, in order."""
+        left, _, right, _ = self.content
+        window_left, _, window_right, _ = self.image.geometry.window
+        return _nearest(window_left, window_right, right - left)
 
     def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
         return BUDGET.hold(num_bytes, self.max_decode_bytes)
+
+
+def _select(
+    pixels: NDArray[_Sample], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[_Sample]:
+    """The pixels in some rows and columns, both in order.
+
+    They are a view where the rows or columns are all between the first and the last.
+    """
+    return pixels[_as_slice(rows)][:, _as_slice(columns)]
+
+
+def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """The slice of an array that has these numbers, if there is one."""
+    if not numbers.size:
+        return slice(0, 0)
+    begin = int(numbers[0])
+    end = begin + numbers.size
+    is_gapless = np.array_equal(numbers, np.arange(begin, end))
+    return slice(begin, end) if is_gapless else numbers
 
 
 def _nearest(start: int, end: int, size: int) -> NDArray[np.int64]:

@@ -188,9 +188,11 @@ def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
     stored = PillowImage.fromarray(tint.pixels)
     shown = stored.resize(image.size, PillowImage.Resampling.NEAREST)
     pixels = np.asarray(shown)
-    classes = pixels if tint.label is None else np.full_like(pixels, tint.label)
     colors = np.array([*map(ImageColor.getrgb, BOX_COLORS)], np.uint8)
-    colored = PillowImage.fromarray(colors[classes % len(colors)])
+    classes = pixels % len(colors)
+    if tint.label is not None:
+        classes = np.full(pixels.shape, tint.label % len(colors))
+    colored = PillowImage.fromarray(colors[classes])
     blended = PillowImage.blend(image, colored, 0.5)
     image.paste(blended, mask=PillowImage.fromarray(pixels > 0))
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest
 from beam_tfr.features.base import FeatureKind
 from beam_tfr.features.box_formats import is_relative
+from beam_tfr.features.box_masks import MOST_WHOLE_PIXELS
 from beam_tfr.features.boxes import BOXES_KEY, CLASSES_KEY
 from beam_tfr.features.elements import Request
 from beam_tfr.features.objects import check_lengths, crop_objects, pad_objects
@@ -27,7 +28,8 @@ WEIGHT = "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
     " (counted from 0) does not decode: it is no example as the manifest describes them, or has a "
     "damaged image or a label outside the class list; `beam-tfr verify` names the cause; "
-    f"{REPAIR_OR_COPY}"
+    f"{REPAIR_OR_COPY}; or the masks of its boxes have more than {MOST_WHOLE_PIXELS:,} pixels: "
+    "give `image_size=`, or read them with `Records`"
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 _ZEROS: dict[str, Any] = {"bytes": b"", "int64": 0, "float": 0}
@@ -335,16 +337,31 @@ class Batch:
 
     def decode_pixels(self, pngs: Any) -> Any:
         """The pixels of an image beside each image."""
-        return self._decode_pngs(pngs, self._places)
-
-    def _decode_pngs(self, pngs: Any, places: Any) -> Any:
-        """The pixels of PNGs, int32 [n, height, width], given the places of their records."""
         image = self._decoder.image
-        inputs = (pngs, places)
+        inputs = (pngs, self._places)
         return self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
 
     def decode_box_pixels(self, pngs: Any) -> Any:
-        """The pixels of an image for each box."""
+        """The pixels of an image for each box.
+
+        Fails if an image has more than `MOST_WHOLE_PIXELS` of them.
+        """
+        with tf.control_dependencies([self._check_box_pixels(pngs)]):
+            checked = tf.nest.map_structure(tf.identity, pngs, expand_composites=True)
+        return self._decode_checked(checked)
+
+    def _check_box_pixels(self, pngs: Any) -> Any:
+        """Checks how many pixels the masks of each image have as they are returned."""
+        sizes = self._sizes
+        if self._decoder.image.image_size:
+            sizes = tf.ones_like(sizes) * self._decoder.image.image_size
+        pixels = tf.reduce_prod(tf.cast(sizes, tf.int64), axis=1)
+        most = tf.reduce_max(pngs.row_lengths() * pixels)
+        return tf.raw_ops.Assert(
+            condition=most <= MOST_WHOLE_PIXELS, data=["masks of too many pixels"]
+        )
+
+    def _decode_checked(self, pngs: Any) -> Any:
         number = tf.size(pngs.flat_values)
         pixels = tf.cond(
             tf.equal(number, 0), self._no_box_pixels, lambda: self._decode_box_pixels(pngs)
@@ -364,8 +381,9 @@ class Batch:
 
     def _decode_box_pixels(self, pngs: Any) -> Any:
         places = tf.gather(self._places, pngs.value_rowids())
-        decoded = self._decode_pngs(pngs.flat_values, places)
-        pixels = tf.cast(decoded, tf.uint8)
+        image = self._decoder.image
+        inputs = (pngs.flat_values, places)
+        pixels = self._decoder.decode_each(image.box_mask, inputs, image.shape[:2], tf.uint8)
         if self._decoder.sizes != "padded":
             return pixels
         missing = self._shown_size - tf.shape(pixels)[1:]

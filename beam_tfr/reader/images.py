@@ -139,7 +139,15 @@ class ImageDecoder:
             data: scalar string.
             place: as for the image.
         """
-        mask = _decode_mask(data)
+        return self._show_mask(_decode_mask(data), place)
+
+    def box_mask(self, data: Any, place: Any) -> Any:
+        """Decodes the mask of a box, where the image shows it: uint8, else as `mask`."""
+        pixels = tf.io.decode_png(data, channels=1)
+        return self._show_mask(pixels[:, :, 0], place)
+
+    def _show_mask(self, mask: Any, place: Any) -> Any:
+        """The part of a mask, [height, width], that the image shows."""
         if self.image_size is not None:
             mask = self._resize_mask(mask, self.image_size, place)
         return tf.ensure_shape(mask, self.shape[:2])

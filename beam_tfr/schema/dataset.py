@@ -63,6 +63,8 @@ REJECT_REASONS: dict[str, str] = {
     "damaged-image": "the content is of an image format but does not decode to the end",
     "unsupported-image": "no installed decoder reads this kind of image",
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
+    "masks-too-large": "drawing the masks of its boxes takes more pixels, or they take more bytes, "
+    "than allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
     "taken-down": "its bytes are those of an image that `beam-tfr remove` took down",

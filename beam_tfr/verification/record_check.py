@@ -117,6 +117,8 @@ class RecordCheck:
         height = sum(values.get(feature_names.HEIGHT, ()))
         width = sum(values.get(feature_names.WIDTH, ()))
         problems = list[str]()
+        if height * width > self._limits.max_pixels:
+            return  # what has its size is not decoded; that of its image is a problem
         for kind in self._features.kinds:
             problems += kind.problems(values, (height, width))
         if self._features.boxes:

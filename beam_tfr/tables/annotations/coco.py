@@ -23,6 +23,8 @@ from beam_tfr.tables.image_names import ImageName
 _EMPTY = msgspec.Raw(b"[]")
 _NULL = msgspec.Raw(b"null")
 _LONGEST_ID = 20  # digits of a number of 64 bits
+MOST_OBJECTS = 500_000  # of an image
+MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON, of all masks and keypoints of an image
 
 
 class CocoImage(msgspec.Struct, gc=False):
@@ -132,11 +134,27 @@ def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[
     annotations = _group_by_image(objects, images)
     for image_id, image in images.items():
         members = annotations.pop(image_id, [])
+        problem = _find_excess(members)
+        if problem:
+            yield {"file": BadCell(f"the image {image_id!r:.60} has {problem}")}
+            continue
         classes = [obj.class_name(categories) for obj in members]
         yield make_row(image, members, classes)
     for image_id in annotations:
         problem = f"annotations have the image_id {image_id!r}, which no image has"
         yield {"file": BadCell(problem)}
+
+
+def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
+    """What the objects of an image have too many of; empty if there is no more than a row holds."""
+    if len(objects) > MOST_OBJECTS:
+        return f"{len(objects):,} annotations, more than {MOST_OBJECTS:,}"
+    num_bytes = 0
+    for obj in objects:
+        num_bytes += len(obj.segmentation) + len(obj.keypoints)
+    if num_bytes > MOST_SHAPE_BYTES:
+        return f"masks and keypoints of {num_bytes:,} bytes, more than {MOST_SHAPE_BYTES >> 20} MiB"
+    return ""
 
 
 def _say_repeated_names(

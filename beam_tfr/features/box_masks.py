@@ -1,0 +1,65 @@
+"""The masks of the boxes of an image, as readers return them."""
+
+import operator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.features.gray_png import decode_mask
+
+MOST_WHOLE_PIXELS = 1 << 28  # 268 million, of the masks of an image that are held at once
+
+
+class BoxMasks:
+    """Masks that are decoded one by one, each when it is asked for.
+
+    Readers return them in place of an array if all masks of an image have more than
+    `MOST_WHOLE_PIXELS`. Like that array, they have a length and a `shape`, are iterated, and have
+    a mask for each number; a slice has several, again decoded one by one.
+
+    Args:
+        pngs: the masks as they are stored.
+        size: (height, width) of each.
+    """
+
+    def __init__(self, pngs: Sequence[bytes], size: tuple[int, int]) -> None:
+        self._pngs = [*pngs]
+        self._size = size
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(masks, height, width)."""
+        return len(self._pngs), *self._size
+
+    def __len__(self) -> int:
+        return len(self._pngs)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return (decode_mask(png, self._size) for png in self._pngs)
+
+    def __getitem__(self, index: int | slice) -> "NDArray[np.uint8] | BoxMasks":
+        """The mask of a box, uint8 [height, width] of 0 and 1; or those of a slice.
+
+        Raises:
+            ValueError: it does not decode.
+        """
+        if isinstance(index, slice):
+            return BoxMasks(self._pngs[index], self._size)
+        return decode_mask(self._pngs[operator.index(index)], self._size)
+
+
+def read_masks(pngs: Sequence[bytes], size: tuple[int, int]) -> NDArray[np.uint8] | BoxMasks:
+    """The masks of an image: uint8 [masks, height, width], or one by one where these are too many.
+
+    Raises:
+        ValueError: one does not decode.
+    """
+    masks = BoxMasks(pngs, size)
+    height, width = size
+    if len(masks) * height * width > MOST_WHOLE_PIXELS:
+        return masks
+    whole = np.zeros(masks.shape, np.uint8)
+    for number, mask in enumerate(masks):
+        whole[number] = mask
+    return whole
