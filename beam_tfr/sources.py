@@ -1,6 +1,7 @@
 """Opens the patterns or tables of a conversion before the pipeline starts."""
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -9,12 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
+from beam_tfr.features.companions import Companion
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.labels import Labeler, read_classes
-from beam_tfr.inputs.listing import PatternPart, find_records, list_parts, suggest_dataset
+from beam_tfr.inputs.listing import (
+    PatternPart,
+    find_records,
+    list_parts,
+    match_files,
+    suggest_dataset,
+)
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
     common_root,
@@ -27,22 +36,24 @@ from beam_tfr.inputs.patterns import (
     order_patterns,
     read_input_list,
 )
-from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.layouts.folders import describe_last_folders, describe_only_split
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.paths import resolve_path
+from beam_tfr.tables.rows import Tables, file_of
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_RECORDS = 10  # files that are looked into
@@ -63,6 +74,7 @@ class Input:
             dataset, whose images are taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
         has_default_layout: whether paths are read by a layout that no option names.
+        has_list: whether a list names more files.
         notes: what was chosen where no option says it.
     """
 
@@ -72,6 +84,7 @@ class Input:
     origin: Tables | Labeler | BaseDataset
     plan: PlanSettings
     has_default_layout: bool = False
+    has_list: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -177,6 +190,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         origin=labeler,
         plan=plan,
         has_default_layout=not options.layout,
+        has_list=options.input_list is not None,
         notes=(
             *_describe_padding(options, plan),
             *describe_misplaced(options.exclude, root),
@@ -266,6 +280,7 @@ def early_warnings(source: Input) -> Iterator[str]:
         describe_annotations(skipped.annotations),
         masks.describe(in_archives=source.has_archives),
         *describe_folders(source, folders),
+        *describe_strays(source),
     )
     yield from filter(None, warnings)
 
@@ -282,6 +297,41 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
     if source.has_default_layout:
         yield describe_last_folders(folders)
         yield describe_only_split(folders)
+
+
+def describe_strays(source: Input) -> Iterator[str]:
+    """Yields messages about files for images, such as masks, that no image has.
+
+    On a disk, and if there are few images.
+    """
+    features = FeaturesDict.from_options(source.plan.options)
+    companions = [companion for companion in features.companions if companion.path]
+    is_known = not (source.has_archives or source.has_list or storage.is_gcs(source.root))
+    if not companions or not is_known:
+        return
+    paths = [*itertools.islice(_list_first(source, UNCOUNTED), MOST_LOOKED_AT)]
+    if len(paths) == MOST_LOOKED_AT:
+        return
+    refs = [ImageRef(path.removeprefix(source.root), 0, 0, NO_SPLIT) for path in paths]
+    for companion in companions:
+        files = {file_of(ref, root=source.root, companion=companion).path for ref in refs}
+        strays = sorted(set(_list_companions(source, companion)) - files)
+        if strays:
+            number = counted(len(strays), "file")
+            yield (
+                f"{number} left out, such as {strays[0]}: no image has that file as its "
+                f"{companion.key}"
+            )
+
+
+def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
+    """Yields the paths of the first files that may be beside an image."""
+    pattern = escape_pattern(resolve_path(companion.path, source.root))
+    pattern = pattern.replace("[{]path}", "**/*").replace("[{]stem}", "*")
+    with contextlib.suppress(UsageError):  # of none, which reading them tells
+        listed = match_files([(pattern, ())], option="pair")
+        for entry in itertools.islice(listed, MOST_LOOKED_AT):
+            yield entry.path
 
 
 def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:

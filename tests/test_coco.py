@@ -23,7 +23,9 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES
+from beam_tfr.tables import unlabelled
 from beam_tfr.tables.annotations import read_annotations
+from tests.fake_gcs import FakeGcs
 from tests.voc_files import write_picture
 
 BOX = [5, 6, 20, 15]  # left, top, width, height
@@ -134,6 +136,47 @@ def test_images_that_no_file_lists_are_told(tmp_path: Path) -> None:
     assert f"{tmp_path}/images/2.png" in line
     plan = beam_tfr.plan(table=tmp_path / "*.json", **options)
     assert not any("left out" in line for line in plan.warnings)
+
+
+def told_of_left_out(table: Any, **options: Any) -> str:
+    """What is said of images that are left out."""
+    (line,) = [
+        text for text in beam_tfr.plan(table=table, **options).warnings if "left out" in text
+    ]
+    return line
+
+
+def test_images_beside_large_files_are_told_by_the_names_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 5):
+        write_picture(tmp_path / f"a b/{number}.png", number)
+    content = coco("a b/1.png", "a b/2.png")
+    content["images"][1]["file_name"] = "a\u0020b/2.png"
+    (tmp_path / "t.json").write_text(json.dumps(content).replace("a b/2", "a\\u0020b/2"))
+    monkeypatch.setattr(unlabelled, "_MOST_BYTES", 10)
+    for size in (50, 64, 1 << 20):  # names lie across the parts that are read
+        monkeypatch.setattr(unlabelled, "_SCANNED_BYTES", size)
+        line = told_of_left_out(tmp_path / "t.json")
+        assert line.startswith("2 images ")
+        assert f"{tmp_path}/a b/3.png" in line
+    monkeypatch.setattr(unlabelled, "_MOST_SCANNED", 10)
+    assert "is unknown" in told_of_left_out(tmp_path / "t.json")
+
+
+def test_images_in_a_bucket_are_told_too(
+    tmp_path: Path, fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 4):
+        write_picture(tmp_path / f"{number}.png", number)
+    (tmp_path / "t.json").write_text(json.dumps(coco("1.png", "2.png")))
+    fake.put_folder(tmp_path, "set")
+    line = told_of_left_out("gs://b/set/t.json", output=tmp_path / "d")
+    assert line.startswith("1 image ")
+    assert "gs://b/set/3.png" in line
+    monkeypatch.setattr(unlabelled, "_MOST_REMOTE", 2)
+    line = told_of_left_out("gs://b/set/t.json", output=tmp_path / "d")
+    assert "gs://b/set are left out is unknown" in line
 
 
 # Files without objects

@@ -174,6 +174,7 @@ ALLOWED = {
     "dataflow": {"engine", "images", "options", "schema", "storage", "version"},
     "order": {"dataset", "schema"},
     "sources": {
+        "console",
         "dataset",
         "features",
         "inputs",

@@ -425,3 +425,17 @@ def test_two_datasets_with_the_same_keys_make_pairs(
         assert np.any(day["image"] != night["image"])
         keys += [*day["image/filename"].numpy()]
     assert (len(keys), len({*keys})) == (60, 30)
+
+
+def test_masks_without_an_image_are_told(tmp_path: Path) -> None:
+    write_images(tmp_path, 2)
+    given = {
+        "input": tmp_path / "photos",
+        "layout": "*",
+        "output": tmp_path / "d",
+        "pair": "mask=../masks/{stem}.png",
+    }
+    assert not [text for text in beam_tfr.plan(**given).warnings if "left out" in text]
+    (tmp_path / "photos/01.png").unlink()
+    (text,) = [text for text in beam_tfr.plan(**given).warnings if "left out" in text]
+    assert f"1 file left out, such as {tmp_path}/masks/01.png" in text

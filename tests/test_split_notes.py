@@ -76,6 +76,23 @@ def test_classes_that_a_split_lacks(
     assert [*describe_classes(splits, classes, "jpeg")] == notes
 
 
+@pytest.mark.parametrize(
+    ("classes", "splits", "told"),
+    [
+        (["Cat", "cat", "dog"], ["train"], ["Cat and cat"]),
+        (["t shirt", "t-shirt", "tshirt"], ["train"], ["t shirt and t-shirt and tshirt"]),
+        (["1-0", "10", "a1", "a-1", "cats", "cat"], ["train"], []),
+        (["cat", "dog"], ["Train", "train"], ["train and Train"]),
+    ],
+)
+def test_names_that_may_mean_the_same(
+    classes: list[str], splits: list[str], told: list[str]
+) -> None:
+    counts = {split: SimpleNamespace(class_counts=dict.fromkeys(classes, 2)) for split in splits}
+    notes = [*describe_classes(counts, classes, "jpeg")]
+    assert [note.rpartition(": ")[2] for note in notes] == told
+
+
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """Three photos in train, of which two are in test too, under other names."""

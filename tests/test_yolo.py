@@ -410,6 +410,15 @@ def test_label_files_without_an_image_are_told(tmp_path: Path) -> None:
     assert f"{tmp_path}/in/labels/train/8.txt" in note
 
 
+def test_folders_of_splits_that_the_file_does_not_name_are_told(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL)
+    (tmp_path / "in/images/val").mkdir()
+    assert not read(table)[1]
+    write_picture(tmp_path / "in/images/test/1.png", 2)
+    (note,) = read(table)[1]
+    assert f"{tmp_path}/in/images/test are left out" in note
+
+
 def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:
     for number, yaml in enumerate(
         ["train: images/train\nval: ./images/train/\n", "train: a.txt\ntest: images/train\n"]

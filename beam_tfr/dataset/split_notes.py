@@ -6,7 +6,8 @@ Images that have the same bytes in several splits, and classes that are missing 
 import collections
 import contextlib
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ HASH_BYTES = 8  # of the SHA-256 of a source
 NO_HASH = bytes(HASH_BYTES)  # where there is none
 _MOST_NAMES = 3  # of classes
 _MOST_NOTES = 3  # of a kind
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W\d_])")
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -160,6 +162,8 @@ def describe_classes(
 ) -> Iterator[str]:
     """Yields sentences about classes that a split lacks, and about those of one image.
 
+    And about names of classes or splits that may mean the same.
+
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
         classes: names of all classes.
@@ -177,10 +181,26 @@ def describe_classes(
     yield from notes[:_MOST_NOTES]
     if len(notes) > _MOST_NOTES:
         yield f"{counted(len(notes) - _MOST_NOTES, 'more split')} lack classes"
+    yield from _describe_alike("classes", classes)
+    yield from _describe_alike("splits", [*counts])
     alone = [name for name in present if totals[name] == 1]
     if alone:
         each = "" if len(alone) == 1 else " each"
         yield f"{_name_classes(alone)} 1 {noun}{each}"
+
+
+def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
+    """Yields a sentence about names that differ only by case, or by what is between words."""
+    groups = collections.defaultdict[str, list[str]](list)
+    for name in names:
+        groups[_BETWEEN_WORDS.sub("", name).casefold()].append(name)
+    alike = [group for group in groups.values() if len(group) > 1]
+    if alike:
+        listed = [" and ".join(map(printable, group)) for group in alike]
+        yield (
+            f"{noun} differ only by case or by marks between words: "
+            f"{join_texts(listed, most=_MOST_NAMES)}"
+        )
 
 
 def describe_unlabelled(dataset: Manifest) -> Iterator[str]:

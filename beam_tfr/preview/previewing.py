@@ -49,7 +49,7 @@ from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
-from beam_tfr.sources import Input, describe_folders
+from beam_tfr.sources import Input, describe_folders, describe_strays
 from beam_tfr.tables.places import describe_ignored_splits
 from beam_tfr.tables.rows import Tables
 
@@ -263,6 +263,7 @@ def _find_warnings(
         describe_palettes(sample.palettes),
         listing.masks.describe(in_archives=source.has_archives),
         *describe_folders(source, survey.folders),
+        *describe_strays(source),
         *describe_unused(options.exclude, listing.used_exclusions, source.root),
     )
     yield from filter(None, warnings)

@@ -169,9 +169,9 @@ def _describe_left_out(
     if left_out:
         least = "at least " if unfinished else ""
         images = counted(len(left_out), "image")
-        example = min(left_out)
         return (
-            f"{least}{images} in the folders of the others are left out, such as {example}: {cause}"
+            f"{least}{images} in the folders of the others left out, such as {min(left_out)}: "
+            f"{cause}"
         )
     if unfinished:
         return (

@@ -23,7 +23,7 @@ from beam_tfr.tables.annotations.yolo_files import (
     read_label_files,
     require_labels,
 )
-from beam_tfr.tables.annotations.yolo_images import YoloPlaces, find_images
+from beam_tfr.tables.annotations.yolo_images import YoloPlaces, describe_unnamed, find_images
 from beam_tfr.tables.annotations.yolo_lines import (
     KeypointShape,
     LineForm,
@@ -127,9 +127,8 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):
         say_of_file(note)
-    imageless = describe_imageless(images)
-    if imageless:
-        say_of_file(imageless)
+    for note in filter(None, [describe_imageless(images), describe_unnamed(images)]):
+        say_of_file(note)
     for label_file in itertools.chain(first, files):
         row = _read_row(label_file, base, names, form, data.kpt_shape)
         problem = label_file.image.problem

@@ -6,6 +6,7 @@ https://docs.ultralytics.com/datasets/detect.
 """
 
 import contextlib
+import itertools
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +17,16 @@ from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.inputs.spellings import choose_spelling
+from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
 from beam_tfr.tables.annotations.yolo_files import YoloImage
 from beam_tfr.tables.shared_images import SplitList, separate_lists
 
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
+_MOST_FOLDERS = 100  # of images, beside which others are looked for
+_MOST_LISTED = 1_000  # files of such a folder
+_SPLIT_FOLDERS = ("train", "val", "valid", "validation", "test")
 _TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
 _is_image_name = re.compile(IMAGE_NAME).fullmatch
 
@@ -63,6 +68,43 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
     for key, kept in zip(paths_of, separated.images, strict=True):
         images += [YoloImage(path, key, separated.problems.get(path, "")) for path in kept]
     return base, images
+
+
+def describe_unnamed(images: Sequence[YoloImage]) -> str:
+    """The message about folders of other splits beside those of the images; empty without any.
+
+    Such as images/test beside images/train, where the file names the images of the latter only.
+    """
+    folders = {posixpath.dirname(image.path) for image in images}
+    candidates = set[str]()
+    for folder in sorted(folders)[:_MOST_FOLDERS]:
+        candidates.update(_list_other_splits(folder))
+    unnamed = [folder for folder in sorted(candidates - folders) if _holds_images(folder)]
+    if not unnamed:
+        return ""
+    return (
+        f"images in {', '.join(unnamed)} are left out: it does not name that folder; to convert "
+        "them, add it, such as `test: images/test`"
+    )
+
+
+def _list_other_splits(folder: str) -> Iterator[str]:
+    """Yields the paths that a folder of a split has for other splits, whether they exist or not."""
+    names = folder.split("/")
+    for number in reversed(range(len(names))):
+        split = split_of_folder(names[number])
+        if split:
+            behind = names[number][len(split) :]
+            for other in _SPLIT_FOLDERS:
+                yield "/".join([*names[:number], f"{other}{behind}", *names[number + 1 :]])
+            return
+
+
+def _holds_images(folder: str) -> bool:
+    with contextlib.suppress(OSError):
+        listed = itertools.islice(storage.walk(folder, lambda _: False, deep=False), _MOST_LISTED)
+        return any(_is_image_name(entry.name) for entry in listed)
+    return False
 
 
 def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
