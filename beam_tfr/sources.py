@@ -142,8 +142,10 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
 def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
     content = find_content(options)
     _check_outside(options, content.files)
-    options = content.options
     tables = open_tables(content, classes.allowed_set())
+    options = content.options
+    if tables.options.split_column != options.split_column:  # which their first rows imply
+        options = dataclasses.replace(options, split_column=tables.options.split_column)
     first = classes.first
     if classes.allowed is None and not first:
         first = content.class_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import UsageError, spell_as_flags
 from beam_tfr.sources import open_source
-from beam_tfr.tables import first_rows
+from beam_tfr.tables import first_rows, text_rows
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred
 from tests.conftest import Run
@@ -690,3 +690,21 @@ def test_exports_keep_their_splits(
         counts = package.diff(tmp_path / "d", output).counts
         assert not counts["split"] + counts["added"] + counts["removed"], name
         assert read_manifest(str(output)).splits.keys() == {*splits}
+
+
+def test_the_first_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "t.csv"
+    rows = [f"{number}.jpg,cat,{('train', 'test')[number % 2]}\n" for number in range(50)]
+    table.write_text("path,class,split\n" + "".join(rows))
+    numbers = list[int]()
+    number_rows = text_rows.number_rows
+
+    def note(*args: Any, **named: Any) -> Iterator[Any]:
+        for number, row in number_rows(*args, **named):
+            numbers.append(number)
+            yield number, row
+
+    monkeypatch.setattr(text_rows, "number_rows", note)
+    tables = open_input(table=table, uri_column="path", label_column="class")
+    assert tables.options.split_column == "split"
+    assert max(map(numbers.count, range(12, 50))) == 1  # a few look for images too

@@ -505,12 +505,15 @@ def test_darknet_is_refused_with_the_lines_that_read_it(
     (tmp_path / "obj.names").write_text("cat\ndog\n")
     (tmp_path / "train.txt").write_text("data/obj_train_data/1.png\n")
     table = root / folder / "obj.data"
-    table.write_text("classes = 2\ntrain = data/train.txt\nnames = data/obj.names\n")
+    table.write_text(
+        "classes = 2\ntrain = data/train.txt\nvalid = data/none.txt\nnames = data/obj.names\n"
+    )
     run = beam_tfr("convert", "--table", table, "--output", root / "d")
     assert run.code == 2
     lines = [f"train: {up}train.txt", 'names: ["cat", "dog"]']
     assert "data.yaml" in run.err
     assert all(line in run.err for line in lines)
+    assert "none.txt" not in run.err
     (root / folder / "data.yaml").write_text("\n".join(lines))
     rows, _ = read(root / folder / "data.yaml")
     assert [(row["file"], row["class"]) for row in rows] == [

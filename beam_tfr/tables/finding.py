@@ -1,9 +1,7 @@
 """Finds tables, and what their content implies."""
 
-import contextlib
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files, suggest_dataset
@@ -17,24 +15,15 @@ from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.naming import parse_file_name
-from beam_tfr.tables.base import (
-    DamagedTableError,
-    table_error,
-)
+from beam_tfr.tables.base import table_error
 from beam_tfr.tables.content import (
     TableContent,
     imply_by_file,
     imply_columns,
 )
 from beam_tfr.tables.datasets import open_dataset
-from beam_tfr.tables.declarations import takes_all
-from beam_tfr.tables.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, SAMPLE_TABLES, measure_value
-from beam_tfr.tables.formats import format_of, has_table_name, read_columns, read_rows
-from beam_tfr.tables.split_columns import (
-    describe_split_feature,
-    find_split_column,
-    imply_split_column,
-)
+from beam_tfr.tables.first_rows import SAMPLE_ROWS
+from beam_tfr.tables.formats import format_of, has_table_name, read_columns
 from beam_tfr.tables.tfds import open_tfds
 
 
@@ -56,29 +45,8 @@ def find_content(options: ConvertOptions) -> TableContent:
         columns = read_columns(path, SAMPLE_ROWS)
         if columns:
             content = imply_columns(options, found.files, columns)
-            content = content._replace(warnings=(*found.warnings, *content.warnings))
-            return _read_splits(content)
+            return content._replace(warnings=(*found.warnings, *content.warnings))
     raise table_error(" ".join(options.table), "there are no rows")
-
-
-def _read_splits(content: TableContent) -> TableContent:
-    """The content with the splits of a column that is called so, if the tables have one."""
-    column = find_split_column(content.options, content.columns)
-    if not column:
-        return content
-    if takes_all(content.options):
-        warnings = filter(None, [describe_split_feature(column)])
-        return content._replace(warnings=(*content.warnings, *warnings))
-    cells = list[Any]()
-    room = SAMPLE_BYTES
-    with contextlib.suppress(DamagedTableError):  # of which reading the other columns tells
-        for path in content.files[:SAMPLE_TABLES]:
-            for _, (cell,) in itertools.islice(read_rows(path, [column]), SAMPLE_ROWS - len(cells)):
-                room -= measure_value(cell)
-                if room < 0:
-                    break
-                cells.append(cell)
-    return imply_split_column(content, column, cells)
 
 
 def _find_dataset(options: ConvertOptions, path: str) -> TableContent:

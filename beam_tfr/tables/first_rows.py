@@ -25,7 +25,7 @@ from beam_tfr.tables.content import (
     TableContent,
 )
 from beam_tfr.tables.declarations import plan_join, takes_all
-from beam_tfr.tables.formats import read_rows
+from beam_tfr.tables.formats import format_of, read_rows
 from beam_tfr.tables.joining import (
     FirstRows,
     JoinedRows,
@@ -101,7 +101,10 @@ class Sample:
 
 
 def take_sample(
-    content: TableContent, declarations: Mapping[str, str], images: Sequence[str]
+    content: TableContent,
+    declarations: Mapping[str, str],
+    images: Sequence[str],
+    split_column: str = "",
 ) -> Sample:
     """Reads up to `SAMPLE_ROWS` rows.
 
@@ -110,6 +113,7 @@ def take_sample(
         declarations: column that becomes a feature -> declaration; empty where the rows have to
             show it.
         images: the columns of images.
+        split_column: one that may say the splits; empty for none.
 
     Raises:
         UsageError: there are no rows.
@@ -119,7 +123,8 @@ def take_sample(
     read = row_reader(content, images, say=notes.append)
     stand_ins = stand_in_columns(content.files[0])
     others = [stand_ins[name] for name in declarations if name in stand_ins]
-    columns = [*dict.fromkeys([*content.options.roles, *declarations, *others])]
+    wanted = [*content.options.roles, *declarations, *others, split_column]
+    columns = [*dict.fromkeys(filter(None, wanted))]
     possible_join = plan_join(content, declarations)
     if possible_join is None:
         return Sample(first=_read_first(content, read, columns), joined=None, notes=notes)
@@ -141,9 +146,17 @@ class _FirstRowsReader:
         damage: of the first damaged table.
     """
 
-    def __init__(self, read: RowReader, columns: Sequence[str], *, one_row_each: bool) -> None:
+    def __init__(
+        self,
+        read: RowReader,
+        columns: Sequence[str],
+        *,
+        one_row_each: bool,
+        has_types: bool,
+    ) -> None:
         self._read = read
         self._columns = columns
+        self._has_types = has_types
         self._room = SAMPLE_BYTES
         self.rows = list[tuple[int, Row]]()
         self.one_row_each = one_row_each
@@ -160,7 +173,10 @@ class _FirstRowsReader:
         try:
             for row in self._read(path, self._columns, UNCOUNTED):
                 self.rows.append((number, row))
-                self._room -= measure_value(row[1])
+                if self._has_types:
+                    self._room -= measure_value(row[1])
+                else:
+                    self._room -= sum(map(len, row[1]))
                 if self.is_full:
                     break
         except DamagedTableError as error:
@@ -186,7 +202,12 @@ def measure_value(value: Any) -> int:
 
 def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:
     """Reads the first rows; raises as `take_sample`."""
-    reader = _FirstRowsReader(read, columns, one_row_each=len(content.files) > 1)
+    reader = _FirstRowsReader(
+        read,
+        columns,
+        one_row_each=len(content.files) > 1,
+        has_types=content.read_rows is not None or format_of(content.files[0]).has_types,
+    )
     for number, path in enumerate(content.files[:SAMPLE_TABLES]):
         reader.read_table(number, path)
         if reader.damage and not reader.one_row_each:
@@ -284,7 +305,8 @@ def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> 
     """
     for name in content.options.roles:
         for cell in sample[name]:
-            if isinstance(cell, str) and len(cell) > 1 and cell[0] == cell[-1] == "'":
+            is_quoted = isinstance(cell, str) and cell.startswith("'") and cell.endswith("'")
+            if is_quoted and len(cell) > 1:
                 raise table_error(
                     content.files[0],
                     f"column {name!r} has values in single quotes, such as {cell:.100}, which "

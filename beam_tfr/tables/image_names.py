@@ -88,7 +88,8 @@ class ImageFinder:
             ValueError: it is no path, or several images could be meant.
             UsageError: a folder cannot be listed.
         """
-        cell = drop_prefix(cell, self._prefix)
+        if self._prefix:
+            cell = drop_prefix(cell, self._prefix)
         path = resolve_path(cell, base)
         if isinstance(cell, ImageName):
             return self._find_image(cell, base, path)

@@ -113,9 +113,10 @@ def find_image_roots(
         ]
     )
     finder = ImageFinder(prefix=prefix, ignores_case=survey.ignores_case)
+    images = _find_images(uris, base or folder)
     warnings = (
         *filter(None, [*texts, survey.example]),
-        *_warn_of_names(uris, base or folder),
+        *_warn_of_names(images, base or folder),
         *_warn_of_left_out(content, read, choose, finder),
     )
     return ImageRoots(
@@ -217,22 +218,37 @@ def _common_folder(paths: Sequence[str], noun: str) -> str:
     return common_folder([folder_of(path)[:-1] for path in paths], option="table", noun=noun)
 
 
-def _warn_of_names(cells: Iterable[Any], base: str) -> Iterator[str]:
-    """Yields a line about paths and names of images that are not those of their files."""
+class _FoundImage(NamedTuple):
+    """The file of an image whose path may mean several.
+
+    Attributes:
+        cell: the path, or name of an image.
+        path: the file.
+    """
+
+    cell: str
+    path: str
+
+
+def _find_images(cells: Iterable[Any], base: str) -> Iterator[_FoundImage]:
+    """Yields the files of images whose paths may mean several."""
     finder = ImageFinder()
     for cell in cells:
-        if not isinstance(cell, str) or _is_certain(cell):
-            continue
-        with contextlib.suppress(ValueError):
-            written = resolve_path(cell, base)
-            path = finder.find(cell, base)
-            if path != written:
-                yield (
-                    "where no file is at the path that is written, one with other slashes or "
-                    "spaces, with its stem, or without the folders before it, is taken, such as "
-                    f"{path.removeprefix(base)} for {cell}"
-                )
-                return
+        if isinstance(cell, str) and not _is_certain(cell):
+            with contextlib.suppress(ValueError):  # which rejects the image
+                yield _FoundImage(cell, finder.find(cell, base))
+
+
+def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
+    """Yields a line about paths and names of images that are not those of their files."""
+    for cell, path in images:
+        if path != resolve_path(cell, base):
+            yield (
+                "where no file is at the path that is written, one with other slashes or "
+                "spaces, with its stem, or without the folders before it, is taken, such as "
+                f"{path.removeprefix(base)} for {cell}"
+            )
+            return
 
 
 def _is_certain(cell: str) -> bool:

@@ -152,6 +152,11 @@ class FirstRows(NamedTuple):
         position = self.columns.index(name)
         return [(table, cells[position]) for table, (_, cells) in self.rows]
 
+    def numbered_rows(self) -> Iterator[NumberedRow]:
+        """Yields the rows with their numbers."""
+        for _, (number, cells) in self.rows:
+            yield NumberedRow(number, dict(zip(self.columns, cells, strict=True)))
+
     def group(self, key: str) -> list[list[NumberedRow]]:
         """The rows of each image, given the column that names it."""
         position = self.columns.index(key)
@@ -222,14 +227,16 @@ def describe_join(join: RowJoin, first: FirstRows, label_column: str) -> Iterato
         yield f"rows of one image are joined: each has a box, of column {join.box!r}"
     if not label_column:
         return
-    rows = [row for group in first.group(join.key) for row in group]
+    num_rows = len(first.rows)
     left_out = [
-        row for row in rows if not join.has_box(row) and not _is_empty(row.cells[label_column])
+        row
+        for row in first.numbered_rows()
+        if not join.has_box(row) and not _is_empty(row.cells[label_column])
     ]
     if left_out:
         label = left_out[0].cells[label_column]
         yield (
-            f"{len(left_out)} of the first {len(rows)} rows have no box: their class, such as "
+            f"{len(left_out)} of the first {num_rows} rows have no box: their class, such as "
             f"{label!r:.60}, is not stored"
         )
 

@@ -62,7 +62,7 @@ def _strip(name: str) -> str:
 
 def describe_spaces(column: str, cells: Iterable[Any]) -> str:
     """The message about names in cells with spaces around them; empty if there are none."""
-    texts = [cell for cell in cells if isinstance(cell, str)]
+    texts = [cell for cell in list_distinct(cells) if isinstance(cell, str)]
     spaced = [text for text in texts if text.strip() not in ("", text)]
     if not spaced:
         return ""
@@ -113,7 +113,7 @@ class NameColumn:
             cells: a name in each, or nothing.
             known: names that are right as they are.
         """
-        names = {name.strip() for name in set(_read_names(cells))}
+        names = {name.strip() for name in _read_names(cells)}
         return cls(_Kind.TEXTS if names & {*known} else _find_kind(names))
 
     @classmethod
@@ -174,9 +174,18 @@ class NameColumn:
         return name
 
 
+def list_distinct(cells: Iterable[Any]) -> Collection[Any]:
+    """The cells that are different; all of them if some are lists or objects."""
+    all_cells = [*cells]
+    try:
+        return set(all_cells)
+    except TypeError:
+        return all_cells
+
+
 def _read_names(cells: Iterable[Any]) -> Iterator[str]:
     """Yields the names in some cells; nothing of cells that have none."""
-    for cell in cells:
+    for cell in list_distinct(cells):
         if is_missing(cell) or means_nothing(cell):
             continue
         try:

@@ -14,7 +14,12 @@ from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
 )
-from beam_tfr.tables.declarations import check_declarations, declare_columns, open_columns
+from beam_tfr.tables.declarations import (
+    check_declarations,
+    declare_columns,
+    open_columns,
+    takes_all,
+)
 from beam_tfr.tables.doubts import (
     PLACES,
     warn_of_coordinates,
@@ -33,6 +38,7 @@ from beam_tfr.tables.first_rows import (
     row_reader,
     take_sample,
 )
+from beam_tfr.tables.foreign_paths import spread
 from beam_tfr.tables.image_roots import find_image_roots, paths_below_root
 from beam_tfr.tables.joining import (
     JoinedRows,
@@ -40,10 +46,16 @@ from beam_tfr.tables.joining import (
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
-from beam_tfr.tables.split_columns import warn_of_splits
+from beam_tfr.tables.split_columns import (
+    describe_split_feature,
+    find_split_column,
+    imply_split_column,
+    warn_of_splits,
+)
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
+_MOST_IMAGES = 1_000  # whose folders are looked at
 
 
 def open_tables(content: TableContent, classes: frozenset[str] | None = None) -> Tables:
@@ -58,11 +70,15 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             a reserved name.
         DataError: a table is damaged, and tables are more than a row each.
     """
-    options = content.options
     declarations = declare_columns(content)
     check_declarations(content, declarations)
-    images = _image_columns(options, declarations)
-    sample = take_sample(content, declarations, images)
+    images = _image_columns(content.options, declarations)
+    split_column = _find_split_column(content)
+    sample = take_sample(content, declarations, images, split_column)
+    if split_column:
+        split_cells = [cell for _, cell in sample.first.column(split_column)]
+        content = imply_split_column(content, split_column, split_cells)
+    options = content.options
     cells = sample.cells
     check_images(content, cells, images, declarations)
     check_quotes(content, cells)
@@ -80,7 +96,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     uris = cells.get(options.uri_column, ())
     numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
     roots = find_image_roots(content, numbered_uris, read)
-    image_paths = paths_below_root(uris, roots)
+    image_paths = paths_below_root(spread(uris, _MOST_IMAGES), roots)
     splits = _find_split_source(content, roots.folder, image_paths)
     return Tables(
         files=content.files,
@@ -114,12 +130,20 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_unused_columns(content, declarations),
+            *_warn_of_split_feature(content),
             *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
             *warn_of_texts(features, declarations, cells),
         ),
     )
+
+
+def _find_split_column(content: TableContent) -> str:
+    """The column that may say the split of each row, if no option does; empty if none may."""
+    if content.read_rows or takes_all(content.options):
+        return ""
+    return find_split_column(content.options, content.columns)
 
 
 def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
@@ -170,6 +194,13 @@ def _split_all(cells: Iterable[Any], separator: str, *, in_text: bool) -> Iterat
 
 def _hold_lists(cells: Iterable[Any]) -> bool:
     return any(isinstance(cell, list) for cell in cells)
+
+
+def _warn_of_split_feature(content: TableContent) -> Iterator[str]:
+    """Yields a line about a column named like splits that becomes a feature."""
+    if content.read_rows is None and takes_all(content.options):
+        column = find_split_column(content.options, content.columns)
+        yield from filter(None, [describe_split_feature(column)])
 
 
 def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:

@@ -6,6 +6,7 @@ They are steps, each of which adds what a cell says to a reference.
 import abc
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -28,6 +29,9 @@ from beam_tfr.tables.image_sets import name_of_image, read_image_sets
 from beam_tfr.tables.names import NameColumn, read_single_name
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.places import split_of_place
+
+_is_class_name = functools.lru_cache(is_class_name)  # rows of a class are many
+_is_split_name = functools.lru_cache(is_split_name)
 
 
 @dataclasses.dataclass(slots=True)
@@ -173,7 +177,7 @@ class SplitRole(Role):
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         split = read_single_name(row.cells[self.column])
-        if not is_split_name(split):
+        if not _is_split_name(split):
             raise ValueError(f"{split!r:.100} cannot be a split: {SPLIT_RULE}")
         return ref._replace(split=split)
 
@@ -285,7 +289,7 @@ class LabelRole(Role):
 
     def _read_class(self, cell: Any) -> str:
         label = self.names.read(cell)
-        if not is_class_name(label):
+        if not _is_class_name(label):
             raise ValueError(f"{label!r:.100} cannot be a class: {LABEL_RULE}")
         return label
 
@@ -395,7 +399,7 @@ class StoreFeatures(Role):
     """Stores the values of all columns that become features."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        return ref._replace(columns=serialize(row.values))
+        return ref._replace(columns=serialize(row.values)) if row.values else ref
 
 
 def feature_role(feature: ColumnKind) -> FeatureRole:

@@ -13,7 +13,7 @@ from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.export_splits import read_export_splits
-from beam_tfr.tables.names import means_nothing, read_single_name
+from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
 from beam_tfr.tables.paths import folder_of
 
 _SPLIT = "split"
@@ -51,7 +51,7 @@ def imply_split_column(content: TableContent, column: str, cells: Iterable[Any])
         column: result of `find_split_column`.
         cells: its cells in the first rows.
     """
-    splits = {_read_split(cell) for cell in cells}
+    splits = {_read_split(cell) for cell in list_distinct(cells)}
     if _are_splits(splits, column, folder_of(content.files[0])):
         names = join_texts(sort_splits(splits), most=_MOST_SHOWN, separator=", ")
         warning = (
@@ -76,7 +76,7 @@ def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
         column: its name.
         cells: its cells in the first rows.
     """
-    splits = sorted({_read_split(cell) for cell in cells} - {""})
+    splits = sorted({_read_split(cell) for cell in list_distinct(cells)} - {""})
     spellings = collections.defaultdict[str, list[str]](list)
     for split in splits:
         spellings[split.lower()].append(split)

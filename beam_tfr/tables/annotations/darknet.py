@@ -21,10 +21,11 @@ def suggest_yaml(path: str) -> str:
         values = {key.strip(): value.strip() for key, _, value in pairs}
         lines = []
         for key, name in _KEYS.items():
-            if values.get(key):
-                lines.append(f"{name}: {_find_beside(path, values[key])}")
-        if lines and values.get("names"):
-            names_file = _find_beside(path, values["names"])
+            list_file = _find_beside(path, values.get(key, ""))
+            if list_file:
+                lines.append(f"{name}: {list_file}")
+        names_file = _find_beside(path, values.get("names", ""))
+        if lines and names_file:
             text = _read_text(posixpath.join(posixpath.dirname(path), names_file))
             names = [line.strip() for line in text.splitlines() if line.strip()]
             lines.append(f"names: {json.dumps(names, ensure_ascii=False)}")
@@ -40,7 +41,7 @@ def _read_text(path: str) -> str:
 
 
 def _find_beside(path: str, value: str) -> str:
-    """A file that an `obj.data` names, relative to its folder.
+    """A file that an `obj.data` names, relative to its folder; empty if it is not there.
 
     Its path there is relative to the folder in which Darknet runs, which may be that above, or
     have another name: `data/train.txt`.
@@ -50,4 +51,4 @@ def _find_beside(path: str, value: str) -> str:
     for name in (value, below, posixpath.basename(value), f"../{value}"):
         if name and storage.find(posixpath.join(folder, name)):
             return name
-    return value
+    return ""
