@@ -25,7 +25,7 @@ from beam_tfr.tables.content import (
     TableContent,
 )
 from beam_tfr.tables.declarations import plan_join, takes_all
-from beam_tfr.tables.formats import format_of, read_rows
+from beam_tfr.tables.formats import read_rows
 from beam_tfr.tables.joining import (
     FirstRows,
     JoinedRows,
@@ -146,17 +146,9 @@ class _FirstRowsReader:
         damage: of the first damaged table.
     """
 
-    def __init__(
-        self,
-        read: RowReader,
-        columns: Sequence[str],
-        *,
-        one_row_each: bool,
-        has_types: bool,
-    ) -> None:
+    def __init__(self, read: RowReader, columns: Sequence[str], *, one_row_each: bool) -> None:
         self._read = read
         self._columns = columns
-        self._has_types = has_types
         self._room = SAMPLE_BYTES
         self.rows = list[tuple[int, Row]]()
         self.one_row_each = one_row_each
@@ -173,10 +165,8 @@ class _FirstRowsReader:
         try:
             for row in self._read(path, self._columns, UNCOUNTED):
                 self.rows.append((number, row))
-                if self._has_types:
-                    self._room -= measure_value(row[1])
-                else:
-                    self._room -= sum(map(len, row[1]))
+                for cell in row[1]:
+                    self._room -= len(cell) if type(cell) is str else measure_value(cell)
                 if self.is_full:
                     break
         except DamagedTableError as error:
@@ -202,12 +192,7 @@ def measure_value(value: Any) -> int:
 
 def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:
     """Reads the first rows; raises as `take_sample`."""
-    reader = _FirstRowsReader(
-        read,
-        columns,
-        one_row_each=len(content.files) > 1,
-        has_types=content.read_rows is not None or format_of(content.files[0]).has_types,
-    )
+    reader = _FirstRowsReader(read, columns, one_row_each=len(content.files) > 1)
     for number, path in enumerate(content.files[:SAMPLE_TABLES]):
         reader.read_table(number, path)
         if reader.damage and not reader.one_row_each:

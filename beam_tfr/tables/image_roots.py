@@ -2,16 +2,17 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import common_folder
-from beam_tfr.inputs.skipped import UNCOUNTED
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import (
     DamagedTableError,
+    Row,
     RowReader,
 )
 from beam_tfr.tables.content import (
@@ -83,6 +84,9 @@ def find_image_roots(
         UsageError: tables, or images on absolute paths, have no folder in common.
     """
     uris = [uri for _, uri in numbered_uris]
+    if not content.read_rows and format_of(content.files[0]).of_one_image:
+        known = {content.files[number]: uri for number, uri in numbered_uris}
+        read = _reuse_rows(known, read)
     folder = _common_folder(content.files, "tables")
     image_root = content.options.image_root
     guessed = ""
@@ -173,6 +177,23 @@ def _find_image_folders(
         return frozenset()
     read_uris = _uri_reader(uri_column, read)
     return find_image_folders(content.files, folder=folder, base=base, read_uris=read_uris)
+
+
+def _reuse_rows(known: Mapping[str, Any], read: RowReader) -> RowReader:
+    """The function that yields the paths in tables, without reading those again that are known.
+
+    Args:
+        known: table of one row -> the path in it.
+        read: yields the rows of any table.
+    """
+
+    def reuse_rows(path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
+        if path in known:
+            yield 1, [known[path]]
+        else:
+            yield from read(path, columns, skipped)
+
+    return reuse_rows
 
 
 def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[Any]]:
