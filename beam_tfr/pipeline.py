@@ -234,6 +234,7 @@ class Convert(beam.PTransform):
             root=source.root,
             input_list=self.options.input_list,
             exclude=source.exclude,
+            keep_damaged=self.options.allows_rejects,
         )
         return begin | matching, None
 

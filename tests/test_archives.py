@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import beam_tfr
+from beam_tfr import launch
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import compile_exclusion, mark_folders, order_patterns
 from beam_tfr.inputs.reading import read_image
@@ -533,3 +534,36 @@ def test_archives_on_gcs(fake: FakeGcs, photos: Path, tmp_path: Path) -> None:
     assert beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
     fake.put("of splits/test.tar", packed(photos / "train", "tar").read_bytes())
     assert not beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
+
+
+def test_a_damaged_archive_is_one_reject_if_rejects_are_allowed(
+    photos: Path, tmp_path: Path
+) -> None:
+    good, bad = packed(photos / "train", "zip"), packed(photos / "test", "tar")
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:-20_000])
+    with pytest.raises(DataError, match=rf"^{bad} cannot be read as tar: .*`max_rejects=1`"):
+        converted([str(good), str(bad)], tmp_path / "out")
+    sources = [str(good), str(bad)]
+    made = converted(sources, tmp_path / "out", max_rejects=1)
+    assert made.manifest.counts["rejected"] == {"unusable-file": 1}
+    (reject,) = made.rejects
+    assert (reject.key, reject.stage) == ("test.tar", "MatchImages")
+    assert reject.detail.startswith("cannot be read as tar: ")
+    assert beam_tfr.verify(tmp_path / "out", sources=sources, progress=False).ok
+    preview = beam_tfr.plan(
+        input=sources,
+        output=tmp_path / "other",
+        layout="{split}/{label}/*",
+        max_rejects=1,
+        progress=False,
+    )
+    assert preview.rejects == {"unusable-file": 1}
+    shard = next((tmp_path / "out").glob("*.gz"))
+    shard.write_bytes(b"damaged")
+    launch.repair(str(tmp_path / "out"), {"input": tuple(sources)})
+    assert beam_tfr.verify(tmp_path / "out", sources=sources, progress=False).ok
+    bad.write_bytes(whole)
+    mended = beam_tfr.update(tmp_path / "out", input=sources, progress=False)
+    assert mended.manifest.counts["rejected"] == {}
+    assert digest_of(mended) == digest_of(converted(photos, tmp_path / "of folder"))

@@ -23,9 +23,11 @@ from apache_beam.runners.worker import data_plane
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
 from beam_tfr.engine.processes import Worker
+from beam_tfr.inputs.archives import DamagedArchiveError
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError
+from beam_tfr.schema.errors import BeamTfrError, DataError, InterruptedRunError, RunError
+from beam_tfr.tables.base import DamagedTableError
 from tests.commands import finish, start
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
@@ -478,3 +480,24 @@ def test_a_damaged_record_is_an_error_of_the_data() -> None:
         assert (
             str(found) == "/t.tfrecord: record 7 at byte 900: its data does not match the checksum"
         )
+
+
+def kinds_of(kind: type[BeamTfrError]) -> list[type[BeamTfrError]]:
+    """An error of ours, and those that it has as kinds."""
+    kinds = [kind]
+    for other in kind.__subclasses__():
+        kinds += kinds_of(other)
+    return kinds
+
+
+ALL_KINDS = {*kinds_of(BeamTfrError), DamagedTableError, DamagedArchiveError, RecordError}
+
+
+@pytest.mark.parametrize("kind", sorted(ALL_KINDS - {BeamTfrError}, key=lambda kind: kind.__name__))
+def test_every_error_of_ours_comes_back_from_a_worker(kind: type[BeamTfrError]) -> None:
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    text = f"Traceback\n{name}: t.csv, row 3: read it by beam_tfr.reader [while running 'Read']"
+    found = translate_error(RuntimeError(text))
+    assert str(found) == "t.csv, row 3: read it by beam_tfr.reader"
+    assert isinstance(found, DataError) == issubclass(kind, DataError)
+    assert found.exit_code == kind.exit_code

@@ -174,6 +174,11 @@ class Manifest:
         )
 
     @property
+    def has_unusable_files(self) -> bool:
+        """Whether files were rejected as unusable, such as damaged archives."""
+        return "unusable-file" in self.counts["rejected"]
+
+    @property
     def names(self) -> RecordNames:
         """The names of the features of key and label."""
         return self.feature_kinds.names

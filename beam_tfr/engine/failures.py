@@ -12,9 +12,13 @@ from beam_tfr.schema import errors
 from beam_tfr.schema.errors import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
-_CLASS = r"beam_tfr\.(?:schema\.(?:errors\.)?|records\.tfrecords\.)"
-_KINDS = "InputNotFoundError|UsageError|DataError|RecordError|RunError|InterruptedRunError"
-_OURS = re.compile(rf"{_CLASS}({_KINDS}): ((?:(?!Traceback |{_CLASS}).)*?){_WHILE}", re.DOTALL)
+_CLASS = r"beam_tfr\.(?:[a-z_]+\.)+"
+_DATA_ERRORS = "DataError|RecordError|DamagedTableError|DamagedArchiveError"
+_USAGE_ERRORS = "InputNotFoundError|NotInstalledError|UsageError"
+_KINDS = f"{_USAGE_ERRORS}|NotFoundError|{_DATA_ERRORS}|RunError|InterruptedRunError"
+_OURS = re.compile(
+    rf"{_CLASS}({_KINDS}): ((?:(?!Traceback |{_CLASS}(?:{_KINDS}): ).)*?){_WHILE}", re.DOTALL
+)
 _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"OSError: \[Errno ([0-9]+)\] (.*)")
 _FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
@@ -57,7 +61,7 @@ def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> Bea
     text = _unquote(str(error))
     match = _OURS.search(text)
     if match:
-        # RecordError, a DataError, is no part of `errors`.
+        # Kinds of DataError are no part of `errors`.
         kind: type[BeamTfrError] = getattr(errors, match[1], errors.DataError)
         return kind(match[2])
     cause = error if isinstance(error, EngineError) else _explain(error, text)

@@ -65,6 +65,16 @@ ERRORS = (
 )
 
 
+class DamagedArchiveError(DataError):
+    """An archive cannot be read.
+
+    Attributes:
+        problem: what is wrong, without the path of the archive.
+    """
+
+    problem = ""
+
+
 class Method(enum.IntEnum):
     """How the bytes of a file in an archive are stored."""
 
@@ -192,7 +202,7 @@ def list_images(
         skipped: counts other files.
 
     Raises:
-        DataError: it is damaged.
+        DamagedArchiveError: it is damaged.
         OSError: it cannot be read, or was changed.
     """
     folder, _, extension = file.path.rpartition(".")
@@ -213,11 +223,15 @@ def list_images(
                 else:
                     images[name] = member
     except ERRORS as error:
-        raise DataError(
-            f"{file.path} cannot be read as {extension.lower()}: "
-            f"{error or type(error).__name__}; copy it again, make it anew if it is compressed as "
-            "a whole, or leave it out with `exclude=`"
-        ) from error
+        kind = extension.lower()
+        cause = error or type(error).__name__
+        damaged = DamagedArchiveError(
+            f"{file.path} cannot be read as {kind}: {cause}; copy it again, make it anew if it is "
+            "compressed as a whole, leave it out with `exclude=`, or give `max_rejects=1` to count "
+            "it as a reject"
+        )
+        damaged.problem = f"cannot be read as {kind}: {cause}"
+        raise damaged from error
     for name, member in images.items():
         yield member.to_entry(file, name)
 
@@ -359,9 +373,12 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
     """Reads an image in an archive, but no more than `max_bytes` from the file.
 
     Raises:
-        RejectError: `unusable-file`: its bytes are not those that the archive describes.
+        RejectError: `unusable-file`: its bytes are not those that the archive describes;
+            `file-too-large`.
         OSError: as `storage.read_part`.
     """
+    if entry.size_bytes > max_bytes:
+        raise RejectError("file-too-large", f"more than {max_bytes} bytes")
     file = archive_of(entry.path, entry.place)
     generation, begin, num_bytes, method = map(int, entry.place.split(":")[2:])
     num_bytes = min(num_bytes, max_bytes + _MOST_HEADER)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import read_lines
+from beam_tfr.inputs.patterns import ARCHIVE, read_lines
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
 from beam_tfr.layouts.split_names import split_around
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
@@ -85,10 +85,19 @@ class Labeler:
     classes: frozenset[str] | None = None
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
-        """Returns the reference of an image.
+        """Returns the reference of an image, or of a damaged archive that stands for its images.
 
         One that cannot be used has the reason of its reject.
         """
+        if entry.problem and ARCHIVE.search(entry.path):
+            return ImageRef(
+                key,
+                entry.size_bytes,
+                entry.generation,
+                NO_SPLIT,
+                reason="unusable-file",
+                detail=entry.problem,
+            )
         values = self._read_key(key)
         reason = values.reason
         detail = values.detail

@@ -86,6 +86,7 @@ def match_files(
     exclude: re.Pattern[str] = NOTHING,
     option: str = "input",
     skipped: SkippedFiles = UNCOUNTED,
+    keep_damaged: bool = False,
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives.
 
@@ -97,13 +98,17 @@ def match_files(
         exclude: result of `compile_exclusion`.
         option: the option or argument that the patterns were given for.
         skipped: counts files that are listed and do not match.
+        keep_damaged: whether a damaged archive stands for its images, with its problem.
 
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
         DataError: an archive is damaged.
     """
     parts = [PatternPart(*pair) for pair in patterns]
-    for batch in list_parts(parts, exclude=exclude, option=option, skipped=skipped):
+    listed = list_parts(
+        parts, exclude=exclude, option=option, skipped=skipped, keep_damaged=keep_damaged
+    )
+    for batch in listed:
         yield from (entry for entry in batch if isinstance(entry, storage.Entry))
 
 
@@ -114,6 +119,7 @@ def list_parts(
     limit: int | None = None,
     option: str = "input",
     skipped: SkippedFiles = UNCOUNTED,
+    keep_damaged: bool = False,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
     """Lists like `match_files`.
 
@@ -126,12 +132,13 @@ def list_parts(
         exclude: result of `compile_exclusion`.
         limit: maximum number of names of a part on gs://, matching or not, exceeded until a
             pattern's first match. None for all.
-        option, skipped: see `match_files`.
+        option, skipped, keep_damaged: see `match_files`.
 
     Raises:
         UsageError, DataError: see `match_files`.
     """
-    lister = _Lister(exclude, sys.maxsize if limit is None else limit, option, skipped)
+    most = sys.maxsize if limit is None else limit
+    lister = _Lister(exclude, most, option, skipped, keep_damaged=keep_damaged)
     waiting = collections.deque[Iterator[_Listed]]()
     for i in range(min(LIST_THREADS, len(parts))):
         waiting.append(lister.list_parts(parts[i::LIST_THREADS]))
@@ -178,6 +185,7 @@ class _Lister:
     limit: int
     option: str
     skipped: SkippedFiles
+    keep_damaged: bool
 
     def list_parts(self, parts: Iterable[PatternPart]) -> Iterator[_Listed]:
         """Yields what `list_part` does for each part."""
@@ -190,10 +198,14 @@ class _Lister:
         return self._list_pattern(part)
 
     def _list_archive(self, part: PatternPart) -> Iterator[storage.Entry]:
-        with _naming_errors(part.pattern, self.option):
-            yield from archives.list_images(
-                storage.Entry(*part.archive), self.exclude, self.skipped
-            )
+        archive = storage.Entry(*part.archive)
+        try:
+            with _naming_errors(part.pattern, self.option):
+                yield from archives.list_images(archive, self.exclude, self.skipped)
+        except archives.DamagedArchiveError as error:
+            if not self.keep_damaged:
+                raise
+            yield archive._replace(problem=error.problem)
 
     def _list_pattern(self, part: PatternPart) -> Iterator[_Listed]:
         pattern = part.pattern

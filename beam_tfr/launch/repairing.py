@@ -90,7 +90,10 @@ def repair(
         RunError: the run failed; the same call resumes.
     """
     dataset, beam_options = open_to_change(folder, beam_flags)
-    options = restore_options(dataset, input_options, {})
+    additions: dict[str, Any] = {}
+    if dataset.has_unusable_files:
+        additions["max_rejects"] = 1.0  # so that damaged archives are rejects again
+    options = restore_options(dataset, input_options, additions)
     check = DatasetCheck(dataset)
     check.read(list_tasks(dataset), progress=progress)
     report = check.report()

@@ -75,6 +75,11 @@ class RunOptions(DisplayOptions):
         template=False,
     )
 
+    @property
+    def allows_rejects(self) -> bool:
+        """Whether it was said that files may be rejected, so a damaged archive may be one."""
+        return bool(self.max_rejects)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateOptions(Checked):

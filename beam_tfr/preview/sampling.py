@@ -147,7 +147,9 @@ def list_references(
         case Labeler() as labeler:
             parts = order_parts(source.input, read_input_list(options.input_list))
             exclude = compile_exclusion(source.exclude, source.root)
-            entries = match_files(parts, exclude=exclude, skipped=skipped)
+            entries = match_files(
+                parts, exclude=exclude, skipped=skipped, keep_damaged=options.allows_rejects
+            )
             while batch := [*itertools.islice(entries, LIST_BATCH)]:
                 keys = [entry.path.removeprefix(source.root) for entry in batch]
                 masks.look_at(keys)

@@ -77,6 +77,7 @@ class MatchImages(beam.PTransform):
         input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions
             of them.
         exclude: patterns of files to skip.
+        keep_damaged: whether a damaged archive is a reject.
 
     Output: encoded `ImageRef`s, as `packing.pack_batches` packs them.
     """
@@ -87,6 +88,7 @@ class MatchImages(beam.PTransform):
     root: str = ""
     input_list: str | None = None
     exclude: Sequence[str] = ()
+    keep_damaged: bool = False
 
     def __post_init__(self) -> None:
         if not self.root:
@@ -138,7 +140,14 @@ class MatchImages(beam.PTransform):
         skipped = SkippedFiles(self.patterns, exclude, exclusions)
         masks = MaskNames()
         parts = [PatternPart(*part) for part in json.loads(batch)]
-        for listed in list_parts(parts, exclude=exclude, limit=limit, skipped=skipped):
+        batches = list_parts(
+            parts,
+            exclude=exclude,
+            limit=limit,
+            skipped=skipped,
+            keep_damaged=self.keep_damaged,
+        )
+        for listed in batches:
             interrupt.check_interrupt()
             files, rest = _split_listing(listed)
             count("listed", len(files))

@@ -39,7 +39,7 @@ from beam_tfr.verification.report import (
 )
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_MAX_BYTES = 1 << 62  # of an image: any, as --max_file_bytes may have changed since
+_MAX_BYTES = 1 << 30  # 1 GiB, of an image that is no file of its own
 _WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
@@ -76,6 +76,7 @@ class _FileSources:
         ]
         self._patterns = order_patterns(patterns)
         self._exclude = compile_exclusion([*exclude, *beside], self.root)
+        self._keep_damaged = manifest.has_unusable_files
         self._archived = dict[str, storage.Entry]()
         if any(map(ARCHIVE.search, patterns)):
             self._archived = {entry.path: entry for entry in self._list() if entry.place}
@@ -83,7 +84,12 @@ class _FileSources:
             next(self._list(), None)  # raises an error if nothing matches
 
     def _list(self) -> Iterator[storage.Entry]:
-        return match_files(self._patterns, exclude=self._exclude, option="sources")
+        return match_files(
+            self._patterns,
+            exclude=self._exclude,
+            option="sources",
+            keep_damaged=self._keep_damaged,
+        )
 
     def find(self, path: str) -> storage.Entry:
         return self._archived.get(path) or storage.Entry(path, 0, 0)
