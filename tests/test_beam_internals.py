@@ -33,7 +33,7 @@ from apache_beam.utils import interactive_utils, processes
 
 from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import beam_internals, interrupt
-from beam_tfr.engine.processes import Worker
+from beam_tfr.engine.processes import ForkedWorker
 from beam_tfr.schema.errors import UsageError
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos, once, write_photos
@@ -172,8 +172,8 @@ def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     with beam.Pipeline(runner=runner, options=options) as pipeline:
         pipeline | beam.Create([1])
     (worker,) = runner._workers
-    assert isinstance(worker, Worker)
-    assert worker.args[:2] == [sys.executable, "-c"]
+    assert isinstance(worker, ForkedWorker)
+    assert worker.poll() == 0
 
 
 def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:

@@ -22,7 +22,7 @@ from apache_beam.runners.worker import data_plane
 
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
-from beam_tfr.engine.processes import Worker
+from beam_tfr.engine.processes import ForkServer, StartedWorker
 from beam_tfr.inputs.archives import DamagedArchiveError
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.records.tfrecords import RecordError
@@ -34,7 +34,7 @@ from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable_runners import PROCESSES, THREADS
 
 Command = Callable[..., Run]
-WORKER = r".* from beam_tfr\.engine import worker; worker\.main\(\)"  # in the command of one
+WORKER = r".* from beam_tfr import worker; worker\."  # in the command of one
 
 
 def command(photos: Path, output: Path) -> list[object]:
@@ -89,7 +89,7 @@ def test_so_do_processes_also_when_the_path_of_python_has_a_space(
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     assert convert(beam_tfr, photos, tmp_path / "there", *PROCESSES).code == 0
-    assert (tmp_path / "the folder" / "python.log").read_text() == "started\n" * 2
+    assert (tmp_path / "the folder" / "python.log").read_text() == "started\n"  # then it forks
     assert files_of(tmp_path / "there") == expected
 
 
@@ -234,15 +234,13 @@ def test_worker_processes_import_from_where_the_run_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A package that is installed for no Python may be on `sys.path` alone."""
-    package = tmp_path / "beam_tfr" / "engine"
-    package.mkdir(parents=True)
-    for folder in (package.parent, package):
-        (folder / "__init__.py").touch()
-    (package / "worker.py").write_text("def main():\n    raise SystemExit('this one')\n")
+    package = tmp_path / "beam_tfr"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "worker.py").write_text("raise SystemExit('this one')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with Worker(os.environ) as worker:
-        assert worker.wait(60) == 1
-    assert worker.last_message() == "this one"
+    for worker in (StartedWorker(os.environ), ForkServer().fork(os.environ)):
+        assert (worker.wait(), worker.last_message()) == (1, "this one")
 
 
 def test_a_worker_process_that_does_not_start_ends_the_run_with_its_last_line(
@@ -289,8 +287,10 @@ def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]
 
 
 def workers_of(run: subprocess.Popen[str]) -> list[int]:
-    """The process ids of the workers of a run."""
-    return processes(rf"{run.pid} {WORKER}")
+    """The process ids of the workers of a run, which are forked by another process of it."""
+    for server in processes(rf"{run.pid} {WORKER}"):
+        return processes(rf"{server} {WORKER}")
+    return []
 
 
 def wait_for_the_end_of(workers: list[int]) -> None:

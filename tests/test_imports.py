@@ -140,7 +140,7 @@ def heavy(name: str) -> set[str]:
 def test_only_some_modules_import_beam_or_tensorflow() -> None:
     found = {name: heavy(name) for name in MODULES}
     users = {name.partition(".")[0] for name in found if "apache_beam" in found[name]}
-    assert users == {"transforms", "pipeline", "launch", "dataflow", "engine"}
+    assert users == {"transforms", "pipeline", "launch", "dataflow", "engine", "worker"}
     users = {name.partition(".")[0] for name in found if found[name] & {"tensorflow", "keras"}}
     assert users <= {"reader", "commands", "bench", "features"}
 

@@ -37,7 +37,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from google.protobuf import text_format
 
 from beam_tfr.engine import interrupt
-from beam_tfr.engine.processes import Worker
+from beam_tfr.engine.processes import FORKS, ForkServer, StartedWorker, Worker
 from beam_tfr.schema.errors import EngineError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
@@ -191,8 +191,14 @@ class LocalRunner(FnApiRunner):
     def __init__(self) -> None:
         super().__init__(progress_request_frequency=PROGRESS_REQUEST_S)
         self._workers: list[Worker] = []
+        self._fork_server: ForkServer | None = None
         self._reports: dict[str, Sequence[Any]] = {}
         self._over = False
+
+    def prepare_workers(self) -> None:
+        """Imports what worker processes need, beside this process, if they can be forked."""
+        if FORKS and self._fork_server is None:
+            self._fork_server = ForkServer()
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         reports = self._reports
@@ -222,19 +228,25 @@ class LocalRunner(FnApiRunner):
             finally:
                 self._over = interrupt.over.is_set()
                 interrupt.over.clear()
+                if all(worker.poll() is not None for worker in self._workers):
+                    self.end_workers()
 
     def _start_worker(self, options: PipelineOptions, handler: Any) -> None:
         """Starts the worker process of a `SubprocessSdkWorkerHandler`."""
         descriptor = handler.control_api_service_descriptor()
         options_json = json.dumps(options.get_all_options(drop_default=True), default=str)
-        worker = Worker(
-            {
-                **os.environ,
-                "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(descriptor),
-                "WORKER_ID": handler.worker_id,
-                "PIPELINE_OPTIONS": options_json,
-            }
-        )
+        environment = {
+            **os.environ,
+            "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(descriptor),
+            "WORKER_ID": handler.worker_id,
+            "PIPELINE_OPTIONS": options_json,
+        }
+        self.prepare_workers()
+        worker: Worker
+        if self._fork_server:
+            worker = self._fork_server.fork(environment)
+        else:
+            worker = StartedWorker(environment)
         self._workers.append(worker)
         handler.worker_thread = threading.Thread(
             target=self._follow_worker, args=(worker, handler.control_conn), daemon=True
@@ -286,9 +298,11 @@ class LocalRunner(FnApiRunner):
                 raise error
 
     def end_workers(self) -> None:
-        """Ends worker processes that are still running after an interrupt."""
+        """Ends worker processes that are still running, as after an interrupt."""
         for worker in self._workers:
             worker.kill()
+        if self._fork_server:
+            self._fork_server.close()
 
 
 def _worker_error(worker: Worker, workers: int) -> EngineError | None:

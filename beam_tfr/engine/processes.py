@@ -1,42 +1,173 @@
 """Worker processes of a local run, as the process that runs it sees them."""
 
 import contextlib
+import json
 import os
+import queue
+import signal
 import subprocess  # nosec B404  # starts this Python alone
 import sys
 import threading
 from collections.abc import Mapping
-from typing import IO
+from typing import IO, Protocol
 
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE
 
-END_OF_MESSAGES_S = 1.0  # until the last line of a process that has ended is read
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:]; from beam_tfr.engine import worker; worker.main()"
-)
+END_OF_MESSAGES_S = 0.3  # until the last line of a process that has ended is read
+END_S = 2.0  # for the process that forks workers to end
+FORKS = sys.platform == "linux"  # macOS has libraries that do not survive it
+# The run's own places to import from: the package may be on `sys.path` alone. Beam's modules are
+# imported without looking for garbage in them.
+START = "import gc, sys; gc.disable(); sys.path[:] = sys.argv[1:]; from beam_tfr import worker; "
 
 
-class Worker(subprocess.Popen[bytes]):
-    """A worker process, which ends with this one.
+class Worker(Protocol):
+    """A worker process, which ends with this one."""
 
-    It imports from the same places as this process: the package may be on `sys.path` alone.
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+
+    def wait(self) -> int:
+        """Waits for its end; returns its exit code."""
+
+    def kill(self) -> None:
+        """Ends it, if it has not ended."""
+
+    def last_message(self) -> str:
+        """The last line that was printed to standard error."""
+
+
+class _Python(subprocess.Popen[bytes]):
+    """A process of this Python that calls a function of `beam_tfr.worker`, and ends with this one.
 
     Args:
-        environment: its environment variables.
+        call: the call of the function.
+        environment: environment variables of the process.
+        descriptors: what it gets of this process's descriptors.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, call: str, environment: Mapping[str, str], descriptors: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(
-            [sys.executable, "-c", _PROGRAM, *sys.path],
+            [sys.executable, "-c", f"{START}worker.{call}", *sys.path],
             stdin=subprocess.PIPE,  # its end ends the process
             stderr=subprocess.PIPE,
             env=environment,
+            pass_fds=descriptors,
         )
         self._messages = Messages(self.stderr)
 
     def last_message(self) -> str:
         """The last line that the process printed to standard error."""
         return self._messages.last_line()
+
+
+class StartedWorker(_Python):
+    """A worker that imports everything by itself.
+
+    Args:
+        environment: its environment variables.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__("run()", environment)
+
+
+class ForkServer(_Python):
+    """A process that imports what workers need, and forks them; see `beam_tfr.worker`."""
+
+    def __init__(self) -> None:
+        reports, target = os.pipe()
+        # The other allocators of pyarrow have threads and heaps of their own, which a fork does not
+        # copy whole.
+        environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        try:
+            super().__init__(f"fork_workers({target})", environment, (target,))
+        finally:
+            os.close(target)
+        self._pids = queue.SimpleQueue[int]()
+        self._workers = dict[int, ForkedWorker]()
+        self._reader = threading.Thread(target=self._read_reports, args=(reports,), daemon=True)
+        self._reader.start()
+
+    def fork(self, environment: Mapping[str, str]) -> "Worker":
+        """Forks a worker with these environment variables.
+
+        Returns this process if it has failed.
+        """
+        with contextlib.suppress(OSError):  # it has ended
+            assert self.stdin is not None
+            self.stdin.write(f"{json.dumps(dict(environment))}\n".encode())
+            self.stdin.flush()
+        pid = self._pids.get()
+        if not pid:
+            self._pids.put(pid)  # for the next one
+        return self._workers.get(pid, self)
+
+    def close(self) -> None:
+        """Ends the process, and its workers."""
+        for worker in [*self._workers.values()]:
+            worker.kill()
+        with contextlib.suppress(OSError):
+            assert self.stdin is not None
+            self.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(END_S)
+        self.kill()
+        self.wait()
+        self._reader.join(END_S)
+
+    def _read_reports(self, descriptor: int) -> None:
+        with open(descriptor, "rb") as reports:
+            for line in reports:
+                report = json.loads(line)
+                pid = report["pid"]
+                if "status" in report:
+                    self._workers[pid].end(report["status"])
+                else:
+                    self._workers[pid] = ForkedWorker(pid, self._messages)
+                    self._pids.put(pid)
+        status = self.wait()
+        for worker in self._workers.values():
+            worker.kill()
+            worker.end(status)
+        self._pids.put(0)
+
+
+class ForkedWorker:
+    """A worker that was forked from a process that has imported what it needs."""
+
+    def __init__(self, pid: int, messages: "Messages") -> None:
+        self._pid = pid
+        self._messages = messages
+        self._status: int | None = None
+        self._ended = threading.Event()
+
+    def poll(self) -> int | None:
+        """See `Worker`."""
+        return self._status
+
+    def wait(self) -> int:
+        """See `Worker`."""
+        self._ended.wait()
+        return self._status or 0
+
+    def kill(self) -> None:
+        """See `Worker`."""
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def last_message(self) -> str:
+        """See `Worker`; it may be of another worker of the same run."""
+        return self._messages.last_line()
+
+    def end(self, status: int) -> None:
+        """Notes that it has ended."""
+        if self._status is None:
+            self._status = status
+        self._ended.set()
 
 
 class Messages(threading.Thread):

@@ -1,0 +1,140 @@
+"""Worker processes of a local run, which end with it.
+
+On Linux they are forked from one process that has imported all they need, so that they start at
+once. It is started early, by `engine.processes`, and they exchange:
+
+    run ── environment variables, a JSON object in a line ──▶ fork_workers       for each worker
+    run ◀── {"pid": 7} ── fork_workers                                           when it is there
+    run ◀── {"pid": 7, "status": 0} ── fork_workers                              at its end
+
+`multiprocessing` has such a process too, but it runs the program of a user again that has no
+`if __name__ == "__main__":`, and so starts the conversion twice.
+
+The end of standard input, which the run holds open, ends all of them. Otherwise workers outlive a
+killed run (`kill -9`, out of memory) for a while, and hold memory.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+
+from beam_tfr.engine.processes import START
+
+# What workers import, at the latest for the first image.
+_NEEDED = (
+    "apache_beam.runners.worker.sdk_worker_main",
+    "beam_tfr.pipeline",
+    "beam_tfr.transforms.shards",
+    "cykooz_resizer",
+    "simplejpeg",
+)
+_LOOK_S = 0.2  # whether standard input has ended
+
+
+def run() -> None:
+    """Runs Beam's worker until it or standard input ends."""
+    # A terminal sends it to every process; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    from apache_beam.runners.worker import sdk_worker_main
+
+    gc.enable()
+    sdk_worker_main.main([])
+
+
+def _end_with_input(timeout_s: float | None = None) -> None:
+    """Ends this process if standard input ends within some seconds; None for any time."""
+    standard_input = select.poll()
+    standard_input.register(0, 0)  # for its end: what it holds is for `fork_workers`
+    timeout_ms = None if timeout_s is None else timeout_s * 1000
+    if standard_input.poll(timeout_ms):
+        os._exit(1)
+
+
+def _import_needed() -> None:
+    """Imports what workers need, unless standard input ends meanwhile.
+
+    No thread waits for that, because a fork would lose it.
+    """
+    signal.signal(signal.SIGALRM, lambda *_: _end_with_input(0))
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
+    for name in _NEEDED:
+        importlib.import_module(name)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def fork_workers(reports: int) -> None:
+    """Forks a worker for each line of standard input, until that ends.
+
+    Args:
+        reports: descriptor that reports are written to.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(reports, False)
+    _import_needed()
+    gc.freeze()  # a collection in a worker would write to, and so copy, all that they share
+    signal.signal(signal.SIGCHLD, lambda *_: _report_ends(reports))
+    for line in sys.stdin.buffer:
+        environment = json.loads(line)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # its end comes second
+        _report(reports, pid=_start_worker(environment))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    os._exit(0)
+
+
+def _start_worker(environment: Mapping[str, str]) -> int:
+    """Starts a worker; returns the id of its process.
+
+    It is forked, unless this process has another thread, of a debugger or a profiler: a fork would
+    lose that thread, and keep the locks that it holds.
+    """
+    if threading.active_count() > 1:
+        command = [sys.executable, "-c", f"{START}worker.run()", *sys.path]
+        return os.posix_spawn(sys.executable, command, environment, setsigmask=[])
+    pid = os.fork()
+    if not pid:
+        _run_forked(environment)
+    return pid
+
+
+def _run_forked(environment: Mapping[str, str]) -> None:
+    """Runs a worker in a forked process, which ends with it."""
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        os.environ.clear()
+        os.environ.update(environment)
+        run()
+        status = 0
+    except BaseException:  # noqa: BLE001 - nothing may go on as the process it was forked from
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+
+def _report_ends(reports: int) -> None:
+    """Reports the workers that have ended."""
+    with contextlib.suppress(ChildProcessError):  # there are none
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            _report(reports, pid=pid, status=os.waitstatus_to_exitcode(status))
+
+
+def _report(reports: int, **values: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the run has just ended
+        os.write(reports, f"{json.dumps(values)}\n".encode())
