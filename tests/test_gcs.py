@@ -258,11 +258,11 @@ def test_retry_after_is_obeyed(fake: FakeGcs, clock: Clock) -> None:
 
 
 def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.download, "STALL_S", 0.3)
+    monkeypatch.setattr(storage.transfer, "STALL_S", 0.3)
     fake.put("x", DATA)
     fake.set(faults={"x": ["stall", "stall"]})
     assert read_image(Entry("gs://b/x", 0, 0)) == DATA
-    assert len(fake.take_log()) >= 3
+    assert len(fake.take_log()) == 3
 
 
 @pytest.mark.parametrize(
@@ -271,16 +271,16 @@ def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.Monke
         ("503", r"the service failed \(HTTP 503\): said 503"),
         ("429:30", r"the service failed \(HTTP 429\): said 429"),
         ("corrupt", "DataCorruption: checksum mismatch: the bytes received are not those stored"),
-        ("cut:0.5", "(ProtocolError|IncompleteRead): .*"),
-        ("reset", "ProtocolError: .*"),
-        ("stall", "ReadTimeoutError: .*"),
+        ("cut:0.5", "ConnectionError: .*"),
+        ("reset", "ConnectionError: .*"),
+        ("stall", "TimeoutError: .*"),
     ],
 )
 def test_at_the_deadline_the_last_cause_is_told(
     fake: FakeGcs, clock: Clock, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
     if fault == "stall":
-        monkeypatch.setattr(storage.download, "STALL_S", 0.1)
+        monkeypatch.setattr(storage.transfer, "STALL_S", 0.1)
     fake.put("x", DATA)
     fake.set(faults={"x": [fault] * 10_000})
     started = clock.now
@@ -318,7 +318,7 @@ def test_a_service_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     storage.gcs_client.make_client.cache_clear()
     monkeypatch.setattr(storage.download, "DEADLINE_S", 0.2)
-    with pytest.raises(RejectError, match=r"^unreadable: retried until .*: NewConnectionError: .*"):
+    with pytest.raises(RejectError, match=r"^unreadable: retried until .*: ConnectionError: .*"):
         read_image(Entry("gs://b/x", 0, 0))
     storage.gcs_client.make_client.cache_clear()
 

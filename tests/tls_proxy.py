@@ -48,6 +48,7 @@ def tls_proxy(emulator: str, folder: Path) -> Iterator[dict[str, str]]:
         protocol_version = "HTTP/1.1"
 
         def do_CONNECT(self) -> None:
+            self.close_connection = False  # http.client asks with HTTP/1.0
             self.send_response(200)
             self.end_headers()
             self.connection = context.wrap_socket(self.connection, server_side=True)

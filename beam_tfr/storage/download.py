@@ -1,14 +1,13 @@
 """Downloads objects with one request each, and verifies their checksums.
 
-Google's client takes three times the CPU and shares ten connections between all threads, so this
-uses its credentials with urllib3 alone. A failed attempt starts over: the service gives checksums
-of whole objects only.
+Google's client takes many times the CPU and shares ten connections between all threads, so this
+takes no more than its credentials. A failed attempt starts over: the service gives checksums of
+whole objects only.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import errno
 import functools
 import gzip
@@ -19,9 +18,10 @@ import threading
 import urllib.parse
 import zlib
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Any
+from http.client import HTTPMessage
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.storage import gcs_client
+from beam_tfr.storage import gcs_client, transfer
 from beam_tfr.storage.backend import ChangedError, split_gcs
 from beam_tfr.storage.gcs_client import DEADLINE_S, named_errors, retrying
 from beam_tfr.storage.waits import THROTTLED_S, Deadline, note_served
@@ -29,37 +29,50 @@ from beam_tfr.storage.waits import THROTTLED_S, Deadline, note_served
 if TYPE_CHECKING:
     from google.cloud.storage import Client
 
-CONNECT_S = 10.0
-STALL_S = 20.0  # without a byte
-_CHUNK_BYTES = 1 << 18  # 256 KiB
-_HTTP_LOCK = threading.Lock()
+_LOCK = threading.Lock()
 
 
-def _http() -> Any:
-    """One pool of connections per client."""
+class _Service(NamedTuple):
+    """How a client reaches its service.
+
+    Attributes:
+        credentials: of google.auth.
+        refresh: a request of google.auth, for new tokens.
+        route: endpoint, proxy and certificates.
+    """
+
+    credentials: Any
+    refresh: Any
+    route: transfer.Route
+
+    def authorize(self, place: str, headers: dict[str, str]) -> None:
+        """Adds a valid token to the headers."""
+        url = self.route.endpoint + place
+        self.credentials.before_request(self.refresh, "GET", url, headers)
+
+
+def _service() -> _Service:
     client = gcs_client.client()
-    with _HTTP_LOCK:
-        return _make_http(client)
+    with _LOCK:  # a token is asked for once, not in every thread
+        return _make_service(client)
 
 
 @functools.lru_cache(maxsize=1)
-def _make_http(client: Client) -> Any:
+def _make_service(client: Client) -> _Service:
     from certifi import where
     from google.auth.transport.requests import Request
-    from google.auth.transport.urllib3 import AuthorizedHttp
     from requests.utils import get_environ_proxies, select_proxy
 
-    adapter = client._http.get_adapter(client.api_endpoint)
-    proxy = select_proxy(client.api_endpoint, get_environ_proxies(client.api_endpoint))
-    manager = adapter.proxy_manager_for(proxy) if proxy else adapter.poolmanager
+    endpoint = client.api_endpoint
+    proxy = select_proxy(endpoint, get_environ_proxies(endpoint)) or ""
     certificates = (
         os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or where()
     )
-    manager.connection_pool_kw["ca_certs"] = certificates
+    refresh = Request()
     credentials = client._credentials
     if not credentials.valid:
-        credentials.refresh(Request())  # once, not in every thread
-    return AuthorizedHttp(credentials, http=manager)
+        credentials.refresh(refresh)
+    return _Service(credentials, refresh, transfer.Route(endpoint, proxy, certificates))
 
 
 def read_bytes(
@@ -107,16 +120,14 @@ def fetch(
     deadline = Deadline(DEADLINE_S, THROTTLED_S)
 
     def attempt() -> str:
-        response = _request(url, part, deadline)
-        with contextlib.closing(response):  # which keeps the connection if everything was read
-            received = _receive(response, sink, max_bytes, deadline)
-            if received is not None and not part:
-                _check_crc32c(response.headers, received)
-            return str(response.headers.get("Content-Encoding", ""))
+        answer = _request(place, part, sink, max_bytes, deadline)
+        if answer.is_whole and not part:
+            _check_crc32c(answer.headers, answer.crc32c)
+        return answer.headers.get("content-encoding", "")
 
     try:
         with named_errors(path, "get"):
-            url = _url(path, generation)
+            place = _place_of(path, generation)
             encoding = retrying(deadline, cancelled=cancelled)(attempt)()
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
@@ -125,7 +136,8 @@ def fetch(
     return str(encoding)
 
 
-def _url(path: str, generation: int) -> str:
+def _place_of(path: str, generation: int) -> str:
+    """Path and query of a request for an object."""
     bucket, name = split_gcs(path)
     query = {"alt": "media"}
     if generation:
@@ -133,67 +145,46 @@ def _url(path: str, generation: int) -> str:
     payer = gcs_client.user_project()
     if payer:
         query["userProject"] = payer
-    endpoint = gcs_client.client().api_endpoint
     place = f"/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
-    return f"{endpoint}{place}?{urllib.parse.urlencode(query)}"
+    return f"{place}?{urllib.parse.urlencode(query)}"
 
 
-def _request(url: str, part: str, deadline: Deadline) -> Any:
-    """A response whose bytes are still to be read.
+def _request(
+    place: str, part: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline
+) -> transfer.Answer:
+    """Writes what a successful answer holds into a file.
 
     Raises:
         GoogleAPIError: the service refuses.
+        ConnectionError, TimeoutError: it was not reached, or the connection broke.
     """
     from google.api_core.exceptions import from_http_status
-    from urllib3 import Timeout
 
+    service = _service()
     headers = {"Accept-Encoding": "gzip"}  # else the service decompresses, and no checksum fits
     if part:
         headers["Range"] = part
-    response = _http().urlopen(
-        "GET",
-        url,
-        headers=headers,
-        timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, deadline.left_s()))),
-        retries=False,
-        preload_content=False,
-        decode_content=False,
-    )
-    if response.status == (206 if part else 200):
-        return response
-    with contextlib.closing(response):
-        message = response.read(1 << 16).decode(errors="replace")
-        raise from_http_status(response.status, message, response=response)
+
+    def send() -> transfer.Answer:
+        service.authorize(place, headers)
+        return transfer.get(
+            service.route, place, headers, sink, max_bytes=max_bytes, left_s=deadline.left_s
+        )
+
+    answer = send()
+    if answer.status_code == 401:  # a token may end before its time
+        service.credentials.refresh(service.refresh)
+        answer = send()
+    if answer.status_code != (206 if part else 200):
+        raise from_http_status(answer.status_code, answer.text, response=answer)
+    return answer
 
 
-def _receive(
-    response: Any, sink: IO[bytes], max_bytes: int | None, deadline: Deadline
-) -> bytes | None:
-    """Writes the bytes of a response into a file, in place of an earlier attempt's.
-
-    Returns:
-        Their CRC-32C; None if it stopped after `max_bytes`.
-    """
-    import google_crc32c
-
-    sink.seek(0)
-    sink.truncate()
-    checksum = google_crc32c.Checksum()
-    while chunk := response.read1(_CHUNK_BYTES):
-        sink.write(chunk)
-        checksum.update(chunk)
-        if max_bytes is not None and sink.tell() > max_bytes:
-            return None
-        if deadline.left_s() < 0:
-            raise TimeoutError(f"after {sink.tell()} bytes")
-    digest: bytes = checksum.digest()
-    return digest
-
-
-def _check_crc32c(headers: Any, received: bytes) -> None:
+def _check_crc32c(headers: HTTPMessage, received: bytes) -> None:
     """Compares the checksum of the bytes that were received with that of the object."""
     from google.cloud.storage.exceptions import DataCorruption
 
-    stored = re.search(r"crc32c=([\w+/=]+)", headers.get("X-Goog-Hash", ""))
+    hashes = ",".join(headers.get_all("x-goog-hash", []))
+    stored = re.search(r"crc32c=([\w+/=]+)", hashes)
     if stored and base64.b64decode(stored[1]) != received:
         raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")

@@ -159,7 +159,6 @@ def is_transient(error: Exception) -> bool:
     from google.auth.exceptions import TransportError
     from google.cloud.storage.exceptions import DataCorruption
     from requests.exceptions import RequestException
-    from urllib3.exceptions import HTTPError
 
     status = _status_of(error)
     if status:
@@ -168,7 +167,6 @@ def is_transient(error: Exception) -> bool:
         TransportError,
         DataCorruption,
         RequestException,
-        HTTPError,
         ConnectionError,
         TimeoutError,
     )
@@ -185,7 +183,7 @@ def _retry_after_s(error: Exception) -> float:
     """The seconds that the service asks to wait; 0 if it asks for none."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
-        return max(0.0, float(headers.get("Retry-After", 0)))
+        return max(0.0, float(headers.get("retry-after", 0)))
     except ValueError:  # a date
         return 0.0
 
@@ -223,7 +221,6 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
     from requests.exceptions import RequestException
-    from urllib3.exceptions import HTTPError
 
     try:
         yield
@@ -231,7 +228,6 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
         GoogleAPIError,
         GoogleAuthError,
         RequestException,
-        HTTPError,
         DataCorruption,
         InvalidResponse,
     ) as error:

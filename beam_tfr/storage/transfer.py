@@ -1,0 +1,219 @@
+"""GET requests with the standard library, over connections that are kept.
+
+A request of 28 kB over TLS takes 0.12 ms of CPU; with urllib3 it took 0.24. With pycurl it would
+take 0.05, but pycurl cannot be imported after TensorFlow, which exports an older libcurl.
+"""
+
+import base64
+import collections
+import contextlib
+import functools
+import http.client
+import os
+import select
+import ssl
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, NamedTuple
+
+CONNECT_S = 10.0
+STALL_S = 20.0  # without a byte
+_CHUNK_BYTES = 1 << 18  # 256 KiB
+_MESSAGE_BYTES = 1 << 16  # of an error, at most
+
+
+class Route(NamedTuple):
+    """How to reach a service.
+
+    Attributes:
+        endpoint: scheme, host and port, such as https://storage.googleapis.com.
+        proxy: http://[USER:PASSWORD@]HOST:PORT; "" for none.
+        certificates: file or folder of certificates to trust.
+    """
+
+    endpoint: str
+    proxy: str
+    certificates: str
+
+
+class Answer(NamedTuple):
+    """What a service answers.
+
+    Attributes:
+        status_code: HTTP status.
+        headers: by name, in any case; `get_all` gives those that are repeated.
+        text: of the answer if its status is no success.
+        crc32c: of the bytes that were written.
+        is_whole: False if the request ended after `max_bytes`.
+    """
+
+    status_code: int
+    headers: http.client.HTTPMessage
+    text: str = ""
+    crc32c: bytes = b""
+    is_whole: bool = True
+
+
+# Connections that wait for their next request, by process and route: a fork never uses those of
+# its parent.
+_idle = collections.defaultdict[tuple[int, Route], "collections.deque[http.client.HTTPConnection]"](
+    collections.deque
+)
+
+
+def get(
+    route: Route,
+    place: str,
+    headers: Mapping[str, str],
+    sink: IO[bytes],
+    *,
+    max_bytes: int | None,
+    left_s: Callable[[], float],
+) -> Answer:
+    """Writes the body of a successful answer into a file, from its beginning.
+
+    Args:
+        place: path and query, quoted.
+        max_bytes: ends the request as soon as more have come; None for no limit.
+        left_s: returns the seconds until the request must end.
+
+    Raises:
+        TimeoutError: nothing came for `STALL_S`, or the time is over.
+        ConnectionError: the service was not reached, or the connection broke.
+    """
+    sink.seek(0)
+    sink.truncate()
+    connection = _take_connection(route)
+    try:
+        with _broken_connections():
+            response = _send(connection, route, place, headers, left_s())
+        answer = _receive(response, sink, max_bytes, left_s)
+    except BaseException:
+        connection.close()
+        raise
+    if response.isclosed() and not response.will_close:
+        _idle[os.getpid(), route].append(connection)
+    else:
+        connection.close()
+    return answer
+
+
+@contextlib.contextmanager
+def _broken_connections() -> Iterator[None]:
+    """Turns what goes wrong with a connection into a ConnectionError."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except (OSError, http.client.HTTPException) as error:
+        raise ConnectionError(str(error) or type(error).__name__) from error
+
+
+def _send(
+    connection: http.client.HTTPConnection,
+    route: Route,
+    place: str,
+    headers: Mapping[str, str],
+    timeout_s: float,
+) -> http.client.HTTPResponse:
+    if connection.sock is None:
+        connection.connect()
+    connection.sock.settimeout(max(0.1, min(STALL_S, timeout_s)))
+    if route.proxy and route.endpoint.startswith("http:"):  # the proxy sends the request on
+        place = route.endpoint + place
+        headers = {**headers, **_proxy_headers(route.proxy)}
+    connection.request("GET", place, headers=dict(headers))
+    return connection.getresponse()
+
+
+def _receive(
+    response: http.client.HTTPResponse,
+    sink: IO[bytes],
+    max_bytes: int | None,
+    left_s: Callable[[], float],
+) -> Answer:
+    import google_crc32c
+
+    status = response.status
+    if status not in (200, 206):
+        with _broken_connections():
+            message = response.read(_MESSAGE_BYTES)
+        return Answer(status, response.headers, message.decode(errors="replace"))
+    checksum = google_crc32c.Checksum()
+    while data := _read_some(response):
+        sink.write(data)
+        checksum.update(data)
+        if max_bytes is not None and sink.tell() > max_bytes:
+            return Answer(status, response.headers, is_whole=False)
+        if left_s() < 0:
+            raise TimeoutError(f"after {sink.tell():,} bytes")
+    if response.length:
+        raise ConnectionError(f"it ended {response.length:,} bytes too early")
+    response.read()  # nothing, but that ends the response, and the connection can be used again
+    return Answer(status, response.headers, crc32c=bytes(checksum.digest()))
+
+
+def _read_some(response: http.client.HTTPResponse) -> bytes:
+    """What has come, or the next that comes; nothing at the end."""
+    with _broken_connections():
+        return response.read1(_CHUNK_BYTES)
+
+
+def _take_connection(route: Route) -> http.client.HTTPConnection:
+    """A connection that is idle, or a new one, which connects with its first request."""
+    idle = _idle[os.getpid(), route]
+    with contextlib.suppress(IndexError):
+        while True:
+            connection = idle.pop()
+            if not _is_dropped(connection):
+                return connection
+            connection.close()
+    return _make_connection(route)
+
+
+def _is_dropped(connection: http.client.HTTPConnection) -> bool:
+    """True if the service has closed an idle connection: it has something to read, its end."""
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _make_connection(route: Route) -> http.client.HTTPConnection:
+    endpoint = urllib.parse.urlsplit(route.endpoint)
+    host = endpoint.hostname or ""
+    if not route.proxy:
+        return _connection_to(route, endpoint.scheme, host, endpoint.port)
+    proxy = urllib.parse.urlsplit(route.proxy)
+    if proxy.scheme != "http":
+        raise ConnectionError(f"the proxy {proxy.hostname} is reached by http:// only")
+    connection = _connection_to(route, endpoint.scheme, proxy.hostname or "", proxy.port or 80)
+    if endpoint.scheme == "https":
+        connection.set_tunnel(host, endpoint.port, headers=_proxy_headers(route.proxy))
+    return connection
+
+
+def _connection_to(
+    route: Route, scheme: str, host: str, port: int | None
+) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+    context = _tls_context(route.certificates)
+    return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=context)
+
+
+@functools.cache
+def _tls_context(certificates: str) -> ssl.SSLContext:
+    if os.path.isdir(certificates):
+        return ssl.create_default_context(capath=certificates)
+    return ssl.create_default_context(cafile=certificates)
+
+
+def _proxy_headers(proxy: str) -> dict[str, str]:
+    """The name and password of a proxy's URL, as its header."""
+    url = urllib.parse.urlsplit(proxy)
+    if url.username is None:
+        return {}
+    name = urllib.parse.unquote(url.username)
+    password = urllib.parse.unquote(url.password or "")
+    token = base64.b64encode(f"{name}:{password}".encode()).decode()
+    return {"Proxy-Authorization": f"Basic {token}"}

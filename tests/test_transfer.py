@@ -1,0 +1,193 @@
+"""GET requests: connections, certificates, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import certifi
+import google_crc32c
+import pytest
+
+from beam_tfr.storage import transfer
+from beam_tfr.storage.transfer import Answer, Route
+from tests.tls_proxy import tls_proxy
+
+DATA = os.urandom(300_000)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Counts its connections; /stall sends half of the data and then nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.num_connections = 0
+        self.requests = list[tuple[str, str | None]]()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.num_connections += 1
+
+    def do_GET(self) -> None:
+        self.server.requests.append((self.path, self.headers["Proxy-Authorization"]))
+        self.send_response(404 if self.path == "/none" else 200)
+        self.send_header("X-Twice", "a")
+        self.send_header("X-Twice", "b=c:d")
+        self.send_header("Content-Length", str(len(DATA)))
+        self.end_headers()
+        if self.path != "/stall":
+            self.wfile.write(DATA)
+            self.close_connection = self.path == "/close"
+            return
+        self.wfile.write(DATA[: len(DATA) // 2])
+        self.wfile.flush()
+        time.sleep(60)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with contextlib.closing(server.socket):
+        yield server
+        server.shutdown()
+
+
+def get(
+    endpoint: str,
+    sink: io.BytesIO,
+    place: str = "/",
+    *,
+    max_bytes: int | None = None,
+    proxy: str = "",
+    certificates: str = certifi.where(),
+) -> Answer:
+    route = Route(endpoint, proxy, certificates)
+    headers = {"Accept-Encoding": "gzip"}
+    return transfer.get(route, place, headers, sink, max_bytes=max_bytes, left_s=lambda: 30.0)
+
+
+def test_an_answer(server: Server) -> None:
+    sink = io.BytesIO(b"what an earlier attempt wrote" * 100_000)
+    answer = get(server.url, sink)
+    assert sink.getvalue() == DATA
+    assert (answer.status_code, answer.is_whole, answer.text) == (200, True, "")
+    assert int.from_bytes(answer.crc32c, "big") == google_crc32c.value(DATA)
+    assert answer.headers.get_all("x-twice") == ["a", "b=c:d"]
+
+
+def test_an_error_is_text_and_no_content(server: Server) -> None:
+    sink = io.BytesIO()
+    answer = get(server.url, sink, "/none")
+    assert (answer.status_code, sink.getvalue()) == (404, b"")
+    assert 0 < len(answer.text) <= 1 << 16
+
+
+def test_it_ends_after_max_bytes(server: Server) -> None:
+    sink = io.BytesIO()
+    answer = get(server.url, sink, "/stall", max_bytes=10_000)
+    assert not answer.is_whole
+    assert len(sink.getvalue()) > 10_000
+    assert DATA.startswith(sink.getvalue())
+
+
+def test_connections_are_used_again(server: Server) -> None:
+    for _ in range(5):
+        get(server.url, io.BytesIO())
+    assert server.num_connections == 1
+
+
+def test_a_connection_that_the_service_has_closed_is_replaced(server: Server) -> None:
+    get(server.url, io.BytesIO(), "/close")
+    time.sleep(0.1)
+    sink = io.BytesIO()
+    get(server.url, sink)
+    assert sink.getvalue() == DATA
+    assert server.num_connections == 2
+
+
+def test_a_forked_process_has_connections_of_its_own(server: Server) -> None:
+    get(server.url, io.BytesIO())
+    child = os.fork()
+    if not child:
+        sink = io.BytesIO()
+        get(server.url, sink)
+        os._exit(0 if sink.getvalue() == DATA else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert server.num_connections == 2
+    get(server.url, io.BytesIO())
+    assert server.num_connections == 2
+
+
+def test_a_full_disk_is_no_broken_connection(server: Server) -> None:
+    class Full(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        get(server.url, Full())
+    assert caught.value.errno == 28
+
+
+def test_a_service_that_is_not_there() -> None:
+    with pytest.raises(ConnectionError):
+        get("http://127.0.0.1:9", io.BytesIO())
+
+
+def test_only_trusted_certificates_through_a_proxy(server: Server, tmp_path: Path) -> None:
+    with tls_proxy(server.url, tmp_path) as environment:
+        proxy = environment["HTTPS_PROXY"]
+        service = "https://storage.googleapis.com"
+        for _ in range(2):
+            sink = io.BytesIO()
+            trusted = environment["CURL_CA_BUNDLE"]
+            answer = get(service, sink, "/x", proxy=proxy, certificates=trusted)
+            assert (answer.status_code, sink.getvalue()) == (200, DATA)
+        with pytest.raises(ConnectionError, match="certificate"):
+            get(service, io.BytesIO(), proxy=proxy)
+
+
+def test_a_proxy_of_http_gets_the_whole_url_and_its_password(server: Server) -> None:
+    proxy = server.url.replace("//", "//me:p%40ss@")
+    get("http://service.invalid:81", io.BytesIO(), "/x?y=1", proxy=proxy)
+    assert server.requests[-1] == ("http://service.invalid:81/x?y=1", "Basic bWU6cEBzcw==")
+
+
+def test_an_interrupt_does_not_wait_for_a_stall(server: Server) -> None:
+    program = f"""
+import io
+from beam_tfr.storage.transfer import Route, get
+print("begun", flush=True)
+try:
+    route = Route("{server.url}", "", "")
+    get(route, "/stall", {{}}, io.BytesIO(), max_bytes=None, left_s=lambda: 60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "begun\n"
+    while not server.num_connections:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == "interrupted\n"
+    assert time.monotonic() - begun < 10
