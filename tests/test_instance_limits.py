@@ -246,6 +246,14 @@ def test_exports_list_a_bounded_number_of_run_lengths(
     beam_tfr.export(folder, output=tmp_path / "t", format="tfds", progress=False)
 
 
+def test_exports_without_masks_decode_none(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_masks, "decode_mask", None)
+    for form in ("yolo", "voc"):
+        beam_tfr.export(folder, output=tmp_path / form, format=form, split="train", progress=False)
+
+
 def test_checks_decode_no_more_than_a_record_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = InstanceMasks(name="m", text="mask[box]")
     png = encode_mask(np.zeros((30, 40), np.uint8))

@@ -149,14 +149,17 @@ class ExportJob(NamedTuple):
         path = self.path(part)
         if storage.find(path):
             return
+        dataset = self.base.read_manifest()
+        left_out = EXPORT_FORMATS[self.form].list_left_out(dataset, self.keypoints)
         shard = ExportedShard(
-            self.base.read_manifest(),
+            dataset,
             part,
             self.where,
             self.output,
             report,
             self.keypoints,
             self.shared_stems,
+            frozenset(left_out),
         )
         storage.make_folder(path.rpartition("/")[0])
         with storage.create(path, scratch=storage.work_path(self.output, "")) as file:

@@ -43,7 +43,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     for key, png in sample.files.items():
         row[key] = f"{name}.{key}.png"
         files[row[key]] = png
-    return ImageFiles(files, [row, annotate_image(shard.dataset, sample, name)])
+    return ImageFiles(files, [row, annotate_image(shard, sample, name)])
 
 
 def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
@@ -80,7 +80,7 @@ def _read_annotations(parts: Iterable[str]) -> Iterator[dict[str, Any]]:
         yield annotated
 
 
-def annotate_image(dataset: Manifest, sample: ExportedSample, name: str) -> dict[str, Any]:
+def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> dict[str, Any]:
     """The image of a sample and its annotations, as in COCO's file, but without ids.
 
     Its `category_id` is the label. Besides, it has the ids of the source.
@@ -92,13 +92,16 @@ def annotate_image(dataset: Manifest, sample: ExportedSample, name: str) -> dict
         {"category_id": 0, "bbox": [], "area": 0.0, "iscrowd": 0}
         for _ in sample.about.get(BOXES_KEY, ())
     ]
-    for kind in dataset.feature_kinds.annotated:
+    features = shard.dataset.feature_kinds
+    for kind in features.annotated:
+        if kind.name in shard.left_out:
+            continue
         fields = kind.annotations(values, sample.about, (width, height))
         for annotation, fields_of_kind in zip(annotations, fields, strict=False):
             annotation |= fields_of_kind
-    _add_table_columns(annotations, dataset, values)
+    _add_table_columns(annotations, shard.dataset, values)
     source_id = values.get(_SOURCE_ID, [None])[0]
-    known = values[_CATEGORY_ID] if _CATEGORY_ID in dataset.feature_kinds.box_features else []
+    known = values[_CATEGORY_ID] if _CATEGORY_ID in features.box_features else []
     return {
         "image": {"file_name": name, "width": width, "height": height},
         "annotations": annotations,

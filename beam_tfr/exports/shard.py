@@ -1,7 +1,7 @@
 """A shard that is exported: its records, those that are wanted, and what they say."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -48,6 +48,7 @@ class ExportedShard:
         report: called with the number of bytes of some records that were read.
         keypoints: how many each object has, for formats that need to know.
         shared_stems: those of several keys, for formats that name files by their keys.
+        left_out: columns that the format has no place for, which are not even decoded.
         table: its contents.
         wanted: the numbers of the records that are exported, in order.
 
@@ -63,6 +64,7 @@ class ExportedShard:
     report: Callable[[int], object] = lambda _: None
     keypoints: int = 0
     shared_stems: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._lookup = RecordLookup(self.dataset, [self.part])
@@ -103,7 +105,7 @@ class ExportedShard:
         values = dict[str, list[Any]]()
         try:
             values = parse_example(record)
-            return sample_of(self.dataset, split, values)
+            return sample_of(self.dataset, split, values, self.left_out)
         except TooManyRunsError as error:
             key = values[FILENAME][0].decode("utf-8", "backslashreplace")
             raise DataError(
@@ -143,11 +145,16 @@ def parse_shard_names(path: str) -> ShardNames:
     return ShardNames(dataset, shard, shard.partition("-")[0])
 
 
-def sample_of(dataset: Manifest, split: str, values: dict[str, list[Any]]) -> ExportedSample:
-    """The sample of a parsed record."""
+def sample_of(
+    dataset: Manifest,
+    split: str,
+    values: dict[str, list[Any]],
+    left_out: Collection[str] = (),
+) -> ExportedSample:
+    """The sample of a parsed record, without some of its columns."""
     features = dataset.feature_kinds
     key = values[FILENAME][0].decode("utf-8", "backslashreplace")
-    about = {"key": key, "split": split, **features.export(values)}
+    about = {"key": key, "split": split, **features.export(values, left_out)}
     (image,) = values[ENCODED]
     (form,) = values[FORMAT]
     extension = EXTENSIONS[form.decode()][0]

@@ -90,7 +90,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """An image and its label file."""
     name = unique_file_name(shard, sample)
     path = f"images/{sample.about['split']}/{name}"
-    annotated = annotate_image(shard.dataset, sample, name)
+    annotated = annotate_image(shard, sample, name)
     size = (annotated["image"]["width"], annotated["image"]["height"])
     objects = annotated["annotations"]
     labels = sample.values.get(OBJECT_LABEL, [0] * len(objects))

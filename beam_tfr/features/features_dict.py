@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from beam_tfr.features.base import ColumnKind, FeatureKind, PixelMap, Stored, Values
@@ -206,11 +206,17 @@ class FeaturesDict:
         """All kinds, in the order in which an exported record has their values."""
         return sorted(self.kinds, key=lambda kind: (kind.export_order, kind.name))
 
-    def export(self, stored: Stored) -> dict[str, Any]:
-        """What an exported record says of its values: see `FeatureKind.export`."""
+    def export(self, stored: Stored, left_out: Collection[str] = ()) -> dict[str, Any]:
+        """What an exported record says of its values: see `FeatureKind.export`.
+
+        Args:
+            stored: the record.
+            left_out: the names of those of which it says nothing.
+        """
         exported = dict[str, Any]()
         for kind in self.exported:
-            exported |= kind.export(stored)
+            if kind.name not in left_out:
+                exported |= kind.export(stored)
         return exported
 
     def export_files(self, stored: Stored) -> dict[str, bytes]:
