@@ -81,6 +81,7 @@ def fork_workers(reports: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(reports, False)
     _import_needed()
+    _share_memory_budget()
     gc.freeze()  # a collection in a worker would write to, and so copy, all that they share
     signal.signal(signal.SIGCHLD, lambda *_: _report_ends(reports))
     for line in sys.stdin.buffer:
@@ -89,6 +90,13 @@ def fork_workers(reports: int) -> None:
         _report(reports, pid=_start_worker(environment))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     os._exit(0)
+
+
+def _share_memory_budget() -> None:
+    """Lets all workers together take for decoding what one process may take."""
+    from beam_tfr.images.limits import BUDGET
+
+    BUDGET.share()
 
 
 def _start_worker(environment: Mapping[str, str]) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import random
+import select
 import subprocess
 import sys
 import threading
@@ -407,6 +409,26 @@ def test_an_image_larger_than_the_limit_waits_for_the_others_and_no_longer() -> 
         order.append("small")
     thread.join(60)
     assert order == ["small", "large"]
+
+
+@pytest.mark.parametrize("needed", [50, 1000])
+def test_a_shared_budget_is_one_for_all_processes_forked_later(needed: int) -> None:
+    budget = MemoryBudget()
+    budget.share()
+    reports, report = os.pipe()
+    with budget.hold(60, 100):
+        pid = os.fork()
+        if not pid:
+            with budget.hold(needed, 100):
+                os.write(report, b".")
+            os._exit(0)
+        assert select.select([reports], [], [], 0.1)[0] == []  # it waits
+    assert os.waitpid(pid, 0) == (pid, 0)
+    assert os.read(reports, 1) == b"."
+    with budget.hold(100, 100):  # all is given back
+        pass
+    os.close(reports)
+    os.close(report)
 
 
 def test_an_error_while_waiting_leaves_the_queue_to_the_others() -> None:

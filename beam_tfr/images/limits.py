@@ -6,6 +6,7 @@ Also budgets memory for decoding.
 import contextlib
 import itertools
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -106,14 +107,49 @@ def _most_pixels(options: ImageOptions) -> int:
 PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
+class _SharedBudget:
+    """A budget of this process and all that are forked from it.
+
+    Its shares are bytes in a pipe, as those of make's job server: whoever decodes takes some out,
+    and puts them back. A process that dies keeps its shares, so its run must end.
+    """
+
+    SHARES = 1000  # a pipe holds more
+
+    def __init__(self) -> None:
+        self._take, self._give = os.pipe()
+        self._enter, self._leave = os.pipe()
+        os.write(self._give, bytes(self.SHARES))
+        os.write(self._leave, bytes(1))
+
+    @contextlib.contextmanager
+    def hold(self, needed: int, limit: int) -> Iterator[None]:
+        """Reserves the bytes of an image within the context; see `MemoryBudget.hold`."""
+        shares = min(self.SHARES, -(-self.SHARES * needed // limit))
+        taken = 0
+        try:
+            os.read(self._enter, 1)  # one after another: two that have half of theirs would wait
+            try:
+                while taken < shares:
+                    taken += len(os.read(self._take, shares - taken))
+            finally:
+                os.write(self._leave, bytes(1))
+            yield
+        finally:
+            os.write(self._give, bytes(taken))
+
+
 class MemoryBudget:
     """Limits the memory that all threads of this process take for decoding at once.
+
+    Those of the processes that are forked from it too, if it is shared.
 
     Threads start in the order in which they asked, so that a large image is not overtaken forever.
     """
 
     def __init__(self) -> None:
         self._reserve: Callable[[int, int], None] | None = None
+        self._shared: _SharedBudget | None = None
         self._changed = threading.Condition()
         # Bytes of those that decode or wait, in the order in which they asked.
         self._asked: dict[object, int] = {}
@@ -124,6 +160,10 @@ class MemoryBudget:
         A guarded process asks its parent.
         """
         self._reserve = reserve
+
+    def share(self) -> None:
+        """Shares it with the processes that are forked from now on."""
+        self._shared = _SharedBudget()
 
     @contextlib.contextmanager
     def hold(self, needed: int, limit: int) -> Iterator[None]:
@@ -137,6 +177,10 @@ class MemoryBudget:
         if self._reserve is not None:
             self._reserve(needed, limit)
             yield
+            return
+        if self._shared is not None:
+            with self._shared.hold(needed, limit):
+                yield
             return
         ticket = object()
         try:
