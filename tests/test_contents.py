@@ -234,6 +234,10 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "nothing": (b"", ""),
         "no footer": (data[:-9], ""),
         "half a footer": (data[: len(data) // 2] + data[-8:], ""),
+        "a long footer": (
+            data[:-8] + bytes(2_000_000) + (2_000_000).to_bytes(4, "little") + b"PAR1",
+            "its metadata have more bytes than those of",
+        ),
         "a footer longer than the file": (data[:-8] + b"\xff\xff\xff\x7fPAR1", ""),
     }
 

@@ -27,6 +27,7 @@ from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.items import Image, ImageRef
+from tests.cpu_limit import bounded_cpu
 from tests.fixtures import build_example
 
 IMAGE = Image(
@@ -308,6 +309,17 @@ def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(
         1,
         True,
     )
+
+
+def test_a_record_of_empty_messages_is_refused_in_bounded_memory() -> None:
+    """A list of them took 200 times the bytes of the record."""
+    record = b"\x0a\x00" * 10_000_000
+    tracemalloc.start()
+    with bounded_cpu(), pytest.raises(examples.TooManyValuesError, match="more than 1,000,000 fie"):
+        parse_example(record)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_the_garbage_collector_leaves_the_classes_of_nested_messages() -> None:

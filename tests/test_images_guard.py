@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from beam_tfr import guarded as guarded_processes
 from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError, RunError
@@ -134,12 +135,12 @@ def test_odd_names_and_all_options_arrive() -> None:
 
 def test_one_process_serves_all_images_of_a_thread() -> None:
     guarded(PHOTO)
-    first = own_process()._process.pid
+    first = own_process().process.pid
     for _ in range(5):
         guarded(PHOTO)
         with pytest.raises(RejectError, match="not-an-image"):
             guarded(b"nothing")
-    assert own_process()._process.pid == first
+    assert own_process().process.pid == first
 
 
 @contextlib.contextmanager
@@ -184,8 +185,8 @@ def test_an_image_whose_process_was_killed_once_is_no_reject() -> None:
 
 def test_a_crash_between_images_costs_no_image() -> None:
     guarded(PHOTO)
-    os.kill(own_process()._process.pid, signal.SIGKILL)
-    wait_until(lambda: own_process()._process.poll() is not None)
+    os.kill(own_process().process.pid, signal.SIGKILL)
+    wait_until(lambda: own_process().process.poll() is not None)
     assert guarded(PHOTO) == convert_image(PHOTO)
 
 
@@ -198,7 +199,7 @@ def test_threads_have_processes_of_their_own_that_end_with_them() -> None:
     def work(_: int) -> Image:
         together.wait(30)
         image = guarded(PHOTO)
-        seen.add(own_process()._process.pid)
+        seen.add(own_process().process.pid)
         return image
 
     with ThreadPoolExecutor(4) as pool:
@@ -248,7 +249,7 @@ from tests import test_images_guard as test
 
 guard._CHILD = guard._CHILD.replace("guard.serve", f"{test.NO_LIMIT}; guard.serve")
 test.guarded(test.PHOTO)
-print(guard._thread.process._process.pid, flush=True)
+print(guard._thread.process.process.pid, flush=True)
 if sys.argv[1] == "busy":
     test.guarded(test.SLOW)
 if sys.argv[1] == "idle":
@@ -309,7 +310,7 @@ def test_ctrl_c_reaches_the_parent_alone() -> None:
 @pytest.mark.slow
 def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
     guarded(PHOTO)
-    process = own_process()._process.pid
+    process = own_process().process.pid
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # where tests run in the background it is ignored
@@ -326,19 +327,19 @@ def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_a
 @pytest.mark.slow
 def test_a_process_that_was_forked_off_has_its_own() -> None:
     expected = guarded(PHOTO)
-    mine = own_process()._process.pid
+    mine = own_process().process.pid
     forked = os.fork()
     if not forked:
         status = 1
         try:
-            right = guarded(PHOTO) == expected and own_process()._process.pid != mine
+            right = guarded(PHOTO) == expected and own_process().process.pid != mine
             own_process()._end()
             status = 0 if right else 2
         finally:
             os._exit(status)
     assert os.waitpid(forked, 0)[1] == 0
     assert guarded(PHOTO) == expected
-    assert own_process()._process.pid == mine
+    assert own_process().process.pid == mine
 
 
 @pytest.mark.slow
@@ -389,7 +390,7 @@ def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guard, "_CHILD", "import time; time.sleep(100)")
-    monkeypatch.setattr(guard, "START_S", 0.2)
+    monkeypatch.setattr(guarded_processes, "START_S", 0.2)
     with pytest.raises(RunError, match=r"process did not start: it hangs for 0.2 s$"):
         guarded(PHOTO)
 
@@ -417,11 +418,11 @@ def starting_with(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_decoder_takes_beyond_its_header_is_bounded() -> None:
     convert_image(save(smooth(), "AVIF"))
-    first = own_process()._process.pid
+    first = own_process().process.pid
     detail = "the decoder takes more than --max_decode_bytes 400000000, whatever the header says"
     assert outcome(AVIF, ImageOptions(), "") == ("too-much-memory", detail, False)
     assert (
-        own_process()._process.pid != first
+        own_process().process.pid != first
     )  # the verdict is that of a new one, whose memory no other image has used
     assert convert_image(AVIF, max_decode_bytes=3_000_000_000).source_width == 64
 

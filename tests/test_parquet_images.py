@@ -104,11 +104,11 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(
 ) -> None:
     images = [JPEG + bytes([number]) for number in range(40)]
     table = write(tmp_path / "t.parquet", images, [0] * 40, row_group_size=10)
-    read: list[int | None] = []
+    read: list[int] = []
 
-    def spy(file: storage.Entry, column: str, row: int | None = None) -> Any:
-        read.append(row)
-        return read_images(file, column, row)
+    def spy(opened: Any, column: str, max_bytes: int, group: int, skip: int = 0) -> Any:
+        read.append(group)
+        return read_images(opened, column, max_bytes, group, skip)
 
     read_images = parquet._read_images
     monkeypatch.setattr(parquet, "_read_images", spy)
@@ -120,8 +120,7 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(
         sample_size=2,
         allow_empty=["dress", "unused"],
     )
-    assert len(read) == 4  # each group once, of which none is too large to be kept
-    assert None not in read
+    assert sorted(read) == [0, 1, 2, 3]  # each once: none is too large to be kept
     assert plan.listing.num_bytes == pytest.approx(40 * len(JPEG), rel=0.05)
     assert not (tmp_path / "d").exists()
 
@@ -352,9 +351,9 @@ def test_a_copy_is_made_once_and_again_if_it_is_gone(
     table, folder = write(tmp_path / "t.parquet", images, [0, 0, 0]), tmp_path / "work"
     folder.mkdir()
     assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
-    copy, begins = sorted(folder.iterdir())
+    copy, places = sorted(folder.iterdir())
     assert copy.read_bytes() == b"accc"
-    assert begins.name == f"{copy.name}.begins"
+    assert places.name == f"{copy.name}.places"
     assert read_image(entry(table, 0), read_embedded=copying(str(folder))) == b"a"
     with pytest.raises(RejectError, match="holds no bytes"):
         read_image(entry(table, 1), read_embedded=copying(str(folder)))
@@ -364,7 +363,7 @@ def test_a_copy_is_made_once_and_again_if_it_is_gone(
     parquet._find_copy.cache_clear()  # as another process
     monkeypatch.setattr(parquet, "_read_images", lambda *_: pytest.fail("it is read again"))
     assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
-    begins.unlink()  # as in a process that was killed
+    places.unlink()  # as in a process that was killed
     monkeypatch.undo()
     parquet._find_copy.cache_clear()
     assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
@@ -388,15 +387,10 @@ def test_a_run_resumes_with_the_copies_of_one_that_failed(
     assert run.code == 1
     assert "a passing failure" in run.err
     work = tmp_path / "d/.beam_tfr"
-    assert len([*work.glob("images-*.begins")]) == 2
+    assert len([*work.glob("images-*.places")]) == 2
     parquet._find_copy.cache_clear()  # as in another process
 
-    def spy(file: storage.Entry, column: str, row: int | None = None) -> Any:
-        assert row is not None, "it is copied again"
-        return images(file, column, row)
-
-    images = parquet._read_images
-    monkeypatch.setattr(parquet, "_read_images", spy)
+    monkeypatch.setattr(parquet, "_Copier", lambda *_: pytest.fail("it is copied again"))
     run = beam_tfr("convert", *flags, "--output", tmp_path / "d")
     assert run.code == 0, run.err
     assert images_of(tmp_path / "d") == images_of(unpacked)
@@ -541,7 +535,7 @@ def test_a_killed_run_resumes(beam_tfr: Convert, tmp_path: Path) -> None:
     ]
     command = [sys.executable, "-m", "beam_tfr", "convert", *flags, "--output", str(tmp_path / "d")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        wait_for(lambda: [*tmp_path.glob("d/.beam_tfr/images-*.begins")])
+        wait_for(lambda: [*tmp_path.glob("d/.beam_tfr/images-*.places")])
         process.kill()
     assert process.returncode == -signal.SIGKILL
     for name in ("d", "fresh"):

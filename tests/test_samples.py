@@ -15,17 +15,20 @@ import pytest
 
 import beam_tfr as package
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.features.cells import BadCell
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import may_hold_images
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
+from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import FORMATS, read_rows
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.samples import Samples
 from tests.archives import tarred
 from tests.conftest import few_at_once, files_of
+from tests.cpu_limit import bounded_cpu
 from tests.fake_gcs import FakeGcs
 from tests.image_tables import CLASSES, JPEG, Convert, example, images_of, photos
 from tests.table_rows import records_of
@@ -227,6 +230,26 @@ def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: 
         "t/5.jpg": ("not-an-image", "text"),
     }
     assert "skipped: 1 " in run.out  # 3.txt
+
+
+def test_an_image_among_many_texts_takes_linear_time(tmp_path: Path) -> None:
+    """Each text was searched for in the whole record: here for minutes."""
+    photo = JPEG + bytes(8 << 20)
+    values = [photo, *(b"text %06d" % number for number in range(100_000))]
+    record = examples.serialize({"image/encoded": ("bytes", values)})
+    (tmp_path / "t.tfrecord").write_bytes(frame(record))
+    table = str(tmp_path / "t.tfrecord")
+    with bounded_cpu():
+        ((_, (cell,)),) = read_rows(table, ["image/encoded"], images=["image/encoded"])
+    assert cell == BadCell("holds a list of 100001 values, and not the bytes of one image")
+
+
+def test_boxes_without_end_are_a_bad_cell(tmp_path: Path) -> None:
+    sides: dict[str, Any] = {name: ("float", [0.5]) for name in SIDES}
+    sides[SIDES[0]] = ("float", [0.0] * 1_000_000)
+    (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize(sides)))
+    ((_, (cell,)),) = read_rows(str(tmp_path / "t.tfrecord"), [BOXES])
+    assert cell == BadCell("has 1,000,000 boxes, more than 100,000")
 
 
 def rejects_of(folder: Path) -> dict[str, tuple[str, str]]:

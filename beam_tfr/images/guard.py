@@ -16,31 +16,24 @@ thread. They exchange:
 
 import contextlib
 import dataclasses
-import multiprocessing
 import os
 import signal
-import subprocess  # nosec B404  # starts this Python alone
-import sys
 import threading
 import traceback
-import weakref
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import Any
 
+from beam_tfr.guarded import GuardedProcess
 from beam_tfr.images import hard_limits, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.items import Image
 
-START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
 _CHILD = (
-    "import sys; sys.path[:] = sys.argv[4:]; from beam_tfr.images import convert, guard; "
-    "guard.serve(*map(int, sys.argv[1:4]), convert=convert.convert_image)"
+    "from beam_tfr.images import convert, guard; "
+    "guard.serve(*descriptors, convert=convert.convert_image)"
 )
-# So that glibc does not give the memory of each image back to the system, which takes a fifth of
-# the time.
-_MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
 _thread = threading.local()  # its `process`
 
 
@@ -78,7 +71,7 @@ def _process_of_thread() -> "_Process":
     return process
 
 
-class _Process:
+class _Process(GuardedProcess):
     """A guarded process, for one thread.
 
     Raises:
@@ -86,60 +79,23 @@ class _Process:
     """
 
     def __init__(self) -> None:
-        self._connection, child_end = multiprocessing.Pipe()
         messages, target = os.pipe()
-        self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end_process
-        with child_end, open(target, "wb"):
-            # In its own session, so that Ctrl-C does not reach it. It prints errors only until it
-            # is ready.
-            descriptors = (child_end.fileno(), messages, target)
-            self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # none of it is input
-                [sys.executable, "-c", _CHILD, *map(str, descriptors), *sys.path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=descriptors,
-                env=_MALLOC | os.environ,
-                start_new_session=True,
-            )
-        self._owner = os.getpid()
-        self._end = weakref.finalize(
-            self, _end_process, self._process, self._owner, self._connection, self._messages
-        )
-        self._wait_until_ready()
-
-    def _wait_until_ready(self) -> None:
-        try:
-            is_ready = self._connection.poll(START_S)
-            if is_ready:
-                self._connection.recv()
-        except (EOFError, OSError) as error:
-            self._end()
-            raise RunError(
-                f"the guarded process did not start: it {self._describe_end()}"
-            ) from error
-        if not is_ready:
-            self._end()
-            raise RunError(f"the guarded process did not start: it hangs for {START_S:g} s")
-
-    def is_usable(self) -> bool:
-        """Whether the process is alive and belongs to this one.
-
-        It may belong to one that this process was forked from.
-        """
-        return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
+        self._messages = open(messages, "rb")  # noqa: SIM115 - closed with the process
+        with open(target, "wb"):
+            super().__init__(_CHILD, descriptors=(messages, target), opened=[self._messages])
 
     def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
         """See `convert_guarded`. After a crash the process is gone."""
         try:
-            self._connection.send((options, name, statistics))
-            self._connection.send_bytes(data)
-            answer = self._connection.recv()
+            self.connection.send((options, name, statistics))
+            self.connection.send_bytes(data)
+            answer = self.connection.recv()
             while isinstance(answer, int):  # bytes needed
                 with limits.BUDGET.hold(answer, options.max_decode_bytes):
-                    self._connection.send(None)
-                    answer = self._connection.recv()
+                    self.connection.send(None)
+                    answer = self.connection.recv()
             if isinstance(answer, Image):
-                answer = dataclasses.replace(answer, encoded=self._connection.recv_bytes())
+                answer = dataclasses.replace(answer, encoded=self.connection.recv_bytes())
         except (OSError, EOFError):
             message = self._stop()
             raise self._to_reject(options, message) from None
@@ -155,12 +111,11 @@ class _Process:
 
     def _stop(self) -> str:
         """Ends the process; returns the last error that it printed."""
-        self._process.kill()
-        self._process.wait()
+        self.kill()
         try:
             return hard_limits.read_first_error(self._messages.fileno())
         finally:
-            self._end()
+            self.close()
 
     def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
         """The reject of the image whose decoder ended the process.
@@ -169,7 +124,7 @@ class _Process:
             options: options of the conversion.
             message: what the decoder printed before.
         """
-        status = self._process.returncode
+        status = self.process.returncode
         if status == -signal.SIGXCPU:
             return _EndedError(
                 "decode-timeout", f"took more than {hard_limits.MOST_CPU_S} s of a processor"
@@ -181,24 +136,7 @@ class _Process:
                 "the decoder takes more than "
                 f"--max_decode_bytes {options.max_decode_bytes}, whatever the header says",
             )
-        return _EndedError("crashed-decoder", f"the guarded process {self._describe_end()}")
-
-    def _describe_end(self) -> str:
-        status = self._process.returncode
-        if status < 0:
-            return f"died of {signal.Signals(-status).name}"
-        return f"ended with status {status}"
-
-
-def _end_process(
-    process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]
-) -> None:
-    """Closes what is open to a process, and ends it if it belongs to this one."""
-    for file in opened:
-        file.close()
-    if owner == os.getpid():
-        process.kill()
-        process.wait()
+        return _EndedError("crashed-decoder", f"the guarded process {self.describe_end()}")
 
 
 def serve(descriptor: int, messages: int, target: int, *, convert: Callable[..., Image]) -> None:

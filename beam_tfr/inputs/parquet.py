@@ -11,28 +11,30 @@ The place of such an image: the extension of the file, the length of the image's
 generation and the size of the file, the number of the row, from 0, and the column.
 """
 
-import array
-import contextlib
 import functools
 import re
+import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.archives import RangeReader, archive_of
+from beam_tfr.inputs.archives import archive_of
+from beam_tfr.inputs.parquet_file import ParquetFile
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
 
 KEPT_BYTES = 128 << 20  # 128 MiB of images, in each process
-BATCH_ROWS = 1024
-_BATCH_BYTES = 4 << 20  # 4 MiB of rows
-_READ_BYTES = 8 << 20  # 8 MiB of a column
+# A copy may take so much more than the file states: a file of some bytes cannot fill a disk.
+_MOST_EXCESS = 4
+_FREE_EXCESS_BYTES = 1 << 30
+_IN_COPY = struct.Struct("<QQ")  # of an image: where it begins, and its size
 # As pyarrow names types.
 _BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")
 _STRUCT = re.compile(r"struct<(?:.*, )?bytes: (?:large_)?binary")
 _LOCK = threading.Lock()  # a process copies or reads one column at a time, and each once
-_kept: dict[tuple[storage.Entry, str, int], bytes] = {}  # file, column and row -> image
+# File, column, limit of bytes and row -> image.
+_kept: dict[tuple[storage.Entry, str, int, int], bytes] = {}
 
 
 def image_column(field: Any, image: str) -> str:
@@ -63,78 +65,6 @@ def is_in_parquet(place: str) -> bool:
     return place[:9].lower() == ".parquet:"
 
 
-def open_parquet(file: storage.Entry) -> Any:
-    """Opens a file as a `pyarrow.parquet.ParquetFile`.
-
-    Raises a DataError if it is none.
-    """
-    from pyarrow import parquet
-
-    with _naming_errors(file.path, "is not a Parquet file"):
-        return parquet.ParquetFile(RangeReader(file), buffer_size=_READ_BYTES)
-
-
-def read_batches(
-    path: str, opened: Any, columns: Sequence[str], row: int | None = None
-) -> Iterator[tuple[int, int, Any]]:
-    """Yields each batch of rows.
-
-    That is the number of its first row, from 0, the mean size of a row, and the
-    `pyarrow.RecordBatch`.
-
-    Args:
-        path, opened: the file.
-        columns: the columns to read.
-        row: a row, of which only the group is read; None for all rows.
-
-    Raises:
-        DataError: the file is damaged.
-        OSError: it cannot be read, or was changed.
-    """
-    first = 0
-    for group in range(opened.num_row_groups):
-        end = first + opened.metadata.row_group(group).num_rows
-        if row is None or first <= row < end:
-            yield from _read_group(path, opened, columns, group, first)
-        first = end
-
-
-def _read_group(
-    path: str, opened: Any, columns: Sequence[str], group: int, first: int
-) -> Iterator[tuple[int, int, Any]]:
-    """Yields the batches of a group of rows.
-
-    `first` is the number of its first row.
-    """
-    about = opened.metadata.row_group(group)
-    mean_bytes = about.total_byte_size // max(1, about.num_rows)
-    rows = max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
-    batches = opened.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
-    number = first
-    while number < first + about.num_rows:
-        place = f"{path}, row {number + 1}"
-        with _naming_errors(place, f"this or one of the next {rows} rows is damaged"):
-            batch = next(batches)
-        yield number, mean_bytes, batch
-        number += batch.num_rows
-
-
-@contextlib.contextmanager
-def _naming_errors(place: str, problem: str) -> Iterator[None]:
-    """Turns an error of pyarrow in the block into a DataError."""
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of reading
-            raise
-        cause = str(error).strip().partition("\n")[0][:300].rstrip(".") or "values are missing"
-        raise DataError(
-            f"{problem}: {cause}; write the file again", option="table", value=place
-        ) from None
-
-
 def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
     """Reads an image in a Parquet file.
 
@@ -145,15 +75,15 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
     Raises:
         RejectError: the row has no image.
-        DataError, OSError: see `read_batches`.
+        DataError, OSError: see `ParquetFile`.
     """
     generation, size, number, column = image.place.split(":", 5)[2:]
     file = storage.Entry(archive_of(image.path, image.place), int(size), int(generation))
     row = int(number)
     if copies:
-        data = _read_copy(file, column, row, max_bytes + 1, copies)
+        data = _read_copy(file, column, row, max_bytes, copies)
     else:
-        data = _read_kept(file, column, row)
+        data = _read_kept(file, column, row, max_bytes)
     if not data:
         raise RejectError(
             "bad-value", f"{file.name}, row {row + 1}: column {column!r} holds no bytes"
@@ -161,73 +91,162 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
     return data
 
 
-def _read_images(
-    file: storage.Entry, column: str, row: int | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """Yields rows and images of a column, or of the group with a row.
+class _RowImage(NamedTuple):
+    """The image of a row; empty where there is none.
 
-    An image is empty where there is none.
+    Attributes:
+        row: number of the row, from 0.
+        data: its bytes.
+        value: what it has in common with equal images of its group of rows; None if nothing is
+            known of that.
     """
-    for first, _, batch in read_batches(file.path, open_parquet(file), [column], row):
-        (images,) = batch.columns
-        if images.type.num_fields:  # structs, of which only the bytes are read
-            (images,) = images.flatten()
-        for number, image in enumerate(images, first):
-            yield number, image.as_py() or b""
+
+    row: int
+    data: bytes
+    value: int | None
 
 
-def _read_kept(file: storage.Entry, column: str, row: int) -> bytes:
+def _read_images(
+    opened: ParquetFile, column: str, max_bytes: int, group: int, skip: int = 0
+) -> Iterator[_RowImage]:
+    """Yields the images of a group of rows; see `ParquetFile.read_images`."""
+    for first, stored in opened.read_images(column, max_bytes, group, skip):
+        for row, position in enumerate(stored.positions, first):
+            if position < 0:
+                yield _RowImage(row, b"", None)
+                continue
+            value = stored.numbers[position] if stored.numbers else None
+            yield _RowImage(row, stored.values[position], value)
+
+
+def _read_kept(file: storage.Entry, column: str, row: int, max_bytes: int) -> bytes:
     """The image in a row, whose neighbors are kept; when they fill the room, all go."""
     with _LOCK:
-        if (file, column, row) in _kept:
-            return _kept[file, column, row]
-        image = b""
-        room = KEPT_BYTES - sum(map(len, _kept.values()))
-        for number, data in _read_images(file, column, row):
-            if number == row:
-                image = data
+        if (file, column, max_bytes, row) not in _kept:
+            with ParquetFile(file) as opened:
+                _keep_images(opened, file, column, row, max_bytes)
+        return _kept[file, column, max_bytes, row]
+
+
+def _keep_images(
+    opened: ParquetFile, file: storage.Entry, column: str, row: int, max_bytes: int
+) -> None:
+    """Keeps the image in a row, and those of its group, while there is room for all."""
+    group = opened.find_group(row)
+    skip = 0
+    if opened.groups[group].num_bytes > KEPT_BYTES:
+        skip = row - opened.first_row(group)  # most of the others would not be kept
+    values = dict[int, bytes]()
+    room = KEPT_BYTES - sum(map(len, _kept.values()))
+    for image in _read_images(opened, column, max_bytes, group, skip):
+        data = image.data
+        if image.value in values:
+            data = values[image.value]
+        else:
             room -= len(data)
-            if room < 0:
-                _kept.clear()
-                room = KEPT_BYTES - len(data)
-            _kept[file, column, number] = data
-        return image
+        if room < 0:
+            if image.row > row:
+                return
+            _kept.clear()
+            values.clear()
+            room = KEPT_BYTES - len(data)
+        if image.value is not None:
+            values[image.value] = data
+        _kept[file, column, max_bytes, image.row] = data
 
 
 class _Copy(NamedTuple):
-    """A copy of a column: its images one after another.
+    """A copy of a column: its images one after another, equal ones once as far as that is known.
 
-    Where each begins, and the end.
+    Attributes:
+        path: of the copy.
+        places: an `_IN_COPY` for each row.
     """
 
     path: str
-    begins: "array.array[int]"
+    places: bytes
+
+    def place(self, row: int) -> tuple[int, int]:
+        """Where the image of a row begins, and its size."""
+        begin, size = _IN_COPY.unpack_from(self.places, row * _IN_COPY.size)
+        return begin, size
 
 
 def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folder: str) -> bytes:
     with _LOCK:
-        copy = _find_copy(file, column, folder)
-    begin = copy.begins[row]
-    num_bytes = min(copy.begins[row + 1] - begin, max_bytes)
+        copy = _find_copy(file, column, max_bytes, folder)
+    begin, size = copy.place(row)
+    if size > max_bytes:
+        raise RejectError("file-too-large", f"more than {max_bytes} bytes")
     try:
-        return storage.read_part(copy.path, begin, num_bytes)
+        return storage.read_part(copy.path, begin, size)
     except FileNotFoundError:  # it was made by an earlier run in this process
         _find_copy.cache_clear()
         return _read_copy(file, column, row, max_bytes, folder)
 
 
 @functools.lru_cache(maxsize=256)
-def _find_copy(file: storage.Entry, column: str, folder: str) -> _Copy:
+def _find_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
     """The copy of a column, made if it is not there."""
-    path = storage.join(folder, f"images-{sha256_hex(repr((*file, column)).encode())[:16]}")
-    begins = array.array("Q", storage.read_existing(f"{path}.begins") or b"")
-    if begins and storage.find(path):
-        return _Copy(path, begins)
-    begins = array.array("Q", [0])
-    with storage.create(path, scratch=folder) as copied:
-        for _, image in _read_images(file, column):
-            copied.write(image)
-            begins.append(begins[-1] + len(image))
+    name = sha256_hex(repr((*file, column, max_bytes)).encode())[:16]
+    path = storage.join(folder, f"images-{name}")
+    places = storage.read_existing(f"{path}.places")
+    if places and storage.find(path):
+        return _Copy(path, places)
+    with ParquetFile(file) as opened, storage.create(path, scratch=folder) as copied:
+        copier = _Copier(file, copied, opened)
+        for group in range(len(opened.groups)):
+            copier.copy_group(_read_images(opened, column, max_bytes, group), max_bytes)
         copied.commit()
-    storage.write_bytes(f"{path}.begins", begins.tobytes(), scratch=folder)
-    return _Copy(path, begins)
+    places = bytes(copier.places)
+    storage.write_bytes(f"{path}.places", places, scratch=folder)
+    return _Copy(path, places)
+
+
+class _Copier:
+    """Copies the images of a file.
+
+    Args:
+        file, opened: the file.
+        copied: the copy.
+
+    Attributes:
+        places: an `_IN_COPY` for each row.
+    """
+
+    def __init__(self, file: storage.Entry, copied: Any, opened: ParquetFile) -> None:
+        self._file = file
+        self._copied = copied
+        self._num_bytes = 0
+        self._stated_bytes = sum(max(0, group.num_bytes) for group in opened.groups)
+        self._most_bytes = _MOST_EXCESS * self._stated_bytes + _FREE_EXCESS_BYTES
+        self.places = bytearray()
+
+    def copy_group(self, images: Iterable[_RowImage], max_bytes: int) -> None:
+        """Copies the images of a group of rows, but those that are too large.
+
+        Raises:
+            DataError: they take much more room than the file states.
+        """
+        begins = dict[int, int]()  # value -> where it is in the copy
+        for image in images:
+            size = len(image.data)
+            begin = begins.get(-1 if image.value is None else image.value)
+            if begin is None:
+                begin = self._num_bytes
+                if size <= max_bytes:
+                    self._write(image)
+            if image.value is not None:
+                begins[image.value] = begin
+            self.places += _IN_COPY.pack(begin, size)
+
+    def _write(self, image: _RowImage) -> None:
+        self._num_bytes += len(image.data)
+        if self._num_bytes > self._most_bytes:
+            raise DataError(
+                f"its images take more than {self._num_bytes:,} bytes, though its footer states "
+                f"{self._stated_bytes:,}; write the file again",
+                option="table",
+                value=f"{self._file.path}, row {image.row + 1}",
+            )
+        self._copied.write(image.data)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from beam_tfr.dataset.split_notes import (
     describe_overlaps,
     find_overlaps,
 )
-from beam_tfr.inputs.parquet import open_parquet, read_batches
+from beam_tfr.inputs.archives import RangeReader
+from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
@@ -59,10 +61,28 @@ def _read_hashes(dataset: Manifest, shard: ShardEntry) -> bytes:
     if file is None:
         raise DataError(f"{path} is missing")
     parts = []
-    for _, _, batch in read_batches(path, open_parquet(file), [_COLUMN]):
+    for batch in _read_batches(file):
         column = batch.column(0).fill_null(bytes(_SHA256_BYTES))
         _, data = column.buffers()
         digests = np.frombuffer(data, np.uint8).reshape(-1, _SHA256_BYTES)
         begin = column.offset
         parts.append(digests[begin : begin + len(column), :HASH_BYTES].tobytes())
     return b"".join(parts)
+
+
+def _read_batches(file: storage.Entry) -> Iterator[Any]:
+    """Yields batches of the column of SHA-256, of contents that this run has written or checked.
+
+    Of a file on gs://, it reads no other column.
+
+    Raises:
+        DataError: they are damaged meanwhile.
+    """
+    pa = need_pyarrow()
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(RangeReader(file), pre_buffer=False) as opened:
+            yield from opened.iter_batches(columns=[_COLUMN], use_threads=False)
+    except pa.ArrowException as error:
+        raise DataError(f"{file.path} is damaged: {error}") from None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr.records.contents import MAX_LIST, MAX_TEXT, need_pyarrow
-from beam_tfr.records.parquet_layout import count_values
+from beam_tfr.records.parquet_layout import check_metadata_bytes, count_values
 from beam_tfr.schema.errors import DataError
 
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
@@ -85,6 +85,7 @@ def _open_file(data: bytes, schema: Any) -> Any:
     pa = need_pyarrow()
     from pyarrow import parquet
 
+    check_metadata_bytes(data, len(schema))
     stated = parquet.read_schema(pa.BufferReader(data))
     if not stated.equals(schema):
         names = ", ".join(stated.names)[:200]

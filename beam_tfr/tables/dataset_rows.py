@@ -12,7 +12,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.inputs.parquet import BATCH_ROWS
+from beam_tfr.inputs.parquet_process import BATCH_ROWS
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.feature_names import ENCODED, RAW, TEXT

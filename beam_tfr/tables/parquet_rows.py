@@ -11,8 +11,10 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
-from beam_tfr.inputs.parquet import image_column, image_entry, open_parquet, read_batches
+from beam_tfr.inputs.parquet import image_column, image_entry
+from beam_tfr.inputs.parquet_file import ParquetFile
 from beam_tfr.tables.base import (
     ColumnSelection,
     Row,
@@ -23,6 +25,8 @@ from beam_tfr.tables.base import (
     table_error,
 )
 
+_MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata: a class takes 20 bytes
+_OTHER_METADATA = (LookupError, TypeError, ValueError, RecursionError)  # what reading them raises
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
@@ -33,47 +37,56 @@ class Parquet(TableFormat):
     may_have_box_rows = True
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
-        names = open_parquet(find_table(path)).schema_arrow.names
+        with ParquetFile(find_table(path)) as opened:
+            names = opened.schema.names
         return [*names, *_find_partition(path, names)]
 
     def list_fields(self, path: str, most_rows: int) -> list[str]:
-        return [*_list_fields(open_parquet(find_table(path)).schema_arrow)]
+        with ParquetFile(find_table(path)) as opened:
+            return [*_list_fields(opened.schema)]
 
     def read_class_names(self, path: str, column: str) -> list[str]:
-        return _find_class_names(path, open_parquet(find_table(path)).schema_arrow, column)
+        with ParquetFile(find_table(path)) as opened:
+            return _find_class_names(path, opened.schema, column)
 
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         file = find_table(path)
-        opened = open_parquet(file)
-        schema = opened.schema_arrow
-        columns = selection.columns
-        partition = _find_partition(path, schema.names)
-        present = [*schema.names, *partition]
-        fields = [name for name in columns if name not in present and "." in name]
-        if fields:
-            check_columns(path, [*present, *_list_fields(schema)], fields)
-        wanted = [name for name in columns if name not in fields]
-        check_columns(path, present, wanted, selection.known_columns)
-        stored = [name for name in wanted if name not in partition]
-        images = _find_images(path, schema, stored, "".join(selection.images[:1]))
-        values = [name for name in stored if name not in images]
-        with_fields = {name.partition(".")[0] for name in fields}
-        class_names = _find_class_names(path, schema, selection.label)
-        for first, mean_bytes, batch in read_batches(path, opened, [*{*values, *with_fields}]):
-            rows = range(first, first + batch.num_rows)
-            cells = {name: batch.column(name).to_pylist() for name in {*values, *with_fields}}
-            for name in fields:
-                column, _, field = name.partition(".")
-                cells[name] = [read_member(cell, field) for cell in cells[column]]
-            for name, value in partition.items():
-                cells[name] = [value] * batch.num_rows
-            for name, leaf in images.items():
-                cells[name] = [image_entry(file, leaf, row, mean_bytes) for row in rows]
-            if class_names:
-                cells[selection.label] = _name_classes(cells[selection.label], class_names)
-            numbers = range(first + 1, first + 1 + batch.num_rows)
-            ordered = [cells[name] for name in columns]
-            yield from zip(numbers, zip(*ordered, strict=True), strict=True)
+        with ParquetFile(file) as opened:
+            yield from _read_rows(path, file, opened, selection)
+
+
+def _read_rows(
+    path: str, file: storage.Entry, opened: ParquetFile, selection: ColumnSelection
+) -> Iterator[Row]:
+    schema = opened.schema
+    columns = selection.columns
+    partition = _find_partition(path, schema.names)
+    present = [*schema.names, *partition]
+    fields = [name for name in columns if name not in present and "." in name]
+    if fields:
+        check_columns(path, [*present, *_list_fields(schema)], fields)
+    wanted = [name for name in columns if name not in fields]
+    check_columns(path, present, wanted, selection.known_columns)
+    stored = [name for name in wanted if name not in partition]
+    images = _find_images(path, schema, stored, "".join(selection.images[:1]))
+    values = [name for name in stored if name not in images]
+    with_fields = [name.partition(".")[0] for name in fields]
+    class_names = _find_class_names(path, schema, selection.label)
+    for batch in opened.read_rows([*dict.fromkeys([*values, *with_fields])]):
+        rows = range(batch.first, batch.first + batch.num_rows)
+        cells = batch.cells
+        for name in fields:
+            column, _, field = name.partition(".")
+            cells[name] = [read_member(cell, field) for cell in cells[column]]
+        for name, value in partition.items():
+            cells[name] = [value] * batch.num_rows
+        for name, leaf in images.items():
+            cells[name] = [image_entry(file, leaf, row, batch.mean_bytes) for row in rows]
+        if class_names:
+            cells[selection.label] = _name_classes(cells[selection.label], class_names)
+        numbers = range(batch.first + 1, batch.first + 1 + batch.num_rows)
+        ordered = [cells[name] for name in columns]
+        yield from zip(numbers, zip(*ordered, strict=True), strict=True)
 
 
 def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
@@ -140,8 +153,15 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
         UsageError: two have the same name.
     """
     names = list[str]()
-    with contextlib.suppress(LookupError, TypeError, ValueError):  # of any other metadata
-        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+    text = (schema.metadata or {}).get(b"huggingface", b"")
+    if len(text) > _MOST_JSON_BYTES:
+        raise table_error(
+            path,
+            f"its metadata of Hugging Face have more than {_MOST_JSON_BYTES >> 20} MiB; write the "
+            "file without them",
+        )
+    with contextlib.suppress(*_OTHER_METADATA):
+        features = json.loads(text)["info"]["features"]
         path_in_file = [column] if column in features else column.split(".")
         feature = features
         for name in [*path_in_file, "names"]:

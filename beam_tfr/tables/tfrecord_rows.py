@@ -18,6 +18,7 @@ from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
+_MOST_BOXES = 100_000  # of an image, which take 20 MB
 # How the files of images begin: JPEG, PNG, GIF, WebP, TIFF.
 _ENCODED = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|RIFF|II[*+]|MM\0[*+]")
 # What features are called that say of how many rows and columns raw pixels are.
@@ -52,14 +53,13 @@ class TfRecord(Samples):
             features = parse_example(record)
             check_example(record, features)
             for feature, values in features.items():
+                cells: Sequence[Any] = values
                 if values and isinstance(values[0], bytes):
-                    if feature in images.names:
-                        values = [
-                            _find_file(listed, name, value, record, begin) for value in values
-                        ]
-                    else:
-                        values = list(map(decode_text, values))
-                row[feature] = values[0] if len(values) == 1 else values
+                    if feature not in images.names:
+                        cells = list(map(decode_text, values))
+                    elif len(values) == 1:  # each search reads the whole record
+                        cells = [_find_file(listed, name, values[0], record, begin)]
+                row[feature] = cells[0] if len(cells) == 1 else cells
             if row.keys() >= {*SIDES}:
                 row[BOXES] = _join_sides(row)
             pixels = _describe_pixels(row, features.get(images.main, ()))
@@ -101,10 +101,13 @@ def _find_file(
     return member.to_entry(listed, name)
 
 
-def _join_sides(row: Mapping[str, Any]) -> list[list[Any]]:
+def _join_sides(row: Mapping[str, Any]) -> list[list[Any]] | BadCell:
     """The boxes whose sides are features; None for a side that is missing."""
     sides = []
     for name in SIDES:
         side = row[name]
         sides.append(side if isinstance(side, list) else [side])
+    longest = max(map(len, sides))
+    if longest > _MOST_BOXES:
+        return BadCell(f"has {longest:,} boxes, more than {_MOST_BOXES:,}")
     return [list(box) for box in itertools.zip_longest(*sides)]

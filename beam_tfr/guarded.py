@@ -1,0 +1,110 @@
+"""Processes of this Python that may crash, or be ended by limits that the kernel enforces.
+
+What bounds neither its memory nor its time by what it says of itself is read in one of them.
+"""
+
+import multiprocessing
+import os
+import signal
+import subprocess  # nosec B404  # starts this Python alone
+import sys
+import weakref
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import IO
+
+from beam_tfr.schema.errors import RunError
+
+START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
+# Of every program: `descriptors` are that of its end of the connection, and those it inherits.
+_BEGIN = "import sys; sys.path[:] = sys.argv[2:]; descriptors = map(int, sys.argv[1].split(',')); "
+# So that glibc does not give the memory of each image back to the system, which takes a fifth of
+# the time.
+_MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
+
+
+class GuardedProcess:
+    """A guarded process, for one thread at a time.
+
+    Args:
+        program: its code, which takes `descriptors`, and sends None once it is ready.
+        descriptors: other descriptors that it inherits.
+        opened: what is closed when it ends.
+
+    Attributes:
+        connection: this end of the connection.
+
+    Raises:
+        RunError: it does not start.
+    """
+
+    def __init__(
+        self, program: str, *, descriptors: Sequence[int] = (), opened: Sequence[IO[bytes]] = ()
+    ) -> None:
+        self.connection, child_end = multiprocessing.Pipe()
+        with child_end:
+            # In its own session, so that Ctrl-C does not reach it. It prints errors only until it
+            # is ready.
+            inherited = (child_end.fileno(), *descriptors)
+            numbers = ",".join(map(str, inherited))
+            self.process = subprocess.Popen(  # noqa: S603  # nosec B603  # none of it is input
+                [sys.executable, "-c", _BEGIN + program, numbers, *sys.path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=inherited,
+                env=_MALLOC | os.environ,
+                start_new_session=True,
+            )
+        self._owner = os.getpid()
+        self._end = weakref.finalize(
+            self, _end_process, self.process, self._owner, self.connection, *opened
+        )
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        try:
+            is_ready = self.connection.poll(START_S)
+            if is_ready:
+                self.connection.recv()
+        except (EOFError, OSError) as error:
+            self._end()
+            raise RunError(
+                f"the guarded process did not start: it {self.describe_end()}"
+            ) from error
+        if not is_ready:
+            self._end()
+            raise RunError(f"the guarded process did not start: it hangs for {START_S:g} s")
+
+    def is_usable(self) -> bool:
+        """Whether the process is alive and belongs to this one.
+
+        It may belong to one that this process was forked from.
+        """
+        return self._end.alive and self._owner == os.getpid() and self.process.poll() is None
+
+    def kill(self) -> None:
+        """Ends the process; what is open to it stays so until `close`."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Ends the process, and closes what is open to it."""
+        self._end()
+
+    def describe_end(self) -> str:
+        """How the process ended."""
+        status = self.process.returncode
+        if status < 0:
+            return f"died of {signal.Signals(-status).name}"
+        return f"ended with status {status}"
+
+
+def _end_process(
+    process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]
+) -> None:
+    """Closes what is open to a process, and ends it if it belongs to this one."""
+    for file in opened:
+        file.close()
+    if owner == os.getpid():
+        process.kill()
+        process.wait()

@@ -1,0 +1,339 @@
+"""Reads Parquet files, whatever they hold: in bounded memory, or with an error that says why not.
+
+A guarded process decodes them, see `inputs.parquet_process`. It starts with the first file, takes
+0.3 s and 80 MB, and serves the next one.
+"""
+
+import collections
+import contextlib
+import itertools
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.guarded import GuardedProcess
+from beam_tfr.inputs.archives import RangeReader
+from beam_tfr.inputs.parquet_process import (
+    BATCH_ROWS,
+    MOST_CPU_S,
+    MOST_MEMORY,
+    OUT_OF_MEMORY,
+    Failure,
+    NextBatch,
+    OpenedFile,
+    OpenFile,
+    ReadImages,
+    ReadRows,
+    RowGroup,
+    Span,
+    StoredImages,
+    StoredRows,
+)
+from beam_tfr.schema.errors import DataError
+
+_CHILD = "from beam_tfr.inputs import parquet_process; parquet_process.serve(*descriptors)"
+# Columns whose rows are all alike take almost no bytes, but a table has a key, or an image.
+_MOST_ROWS = 1_000_000
+_MOST_ROWS_A_BYTE = 1_000
+_WRITE_AGAIN = "write the file again"
+_WRITE_SMALLER = f"{_WRITE_AGAIN} with fewer rows in a group"
+_idle = collections.deque["_Process"]()  # processes that no file uses
+_Answer = StoredRows | StoredImages
+
+
+class RowBatch(NamedTuple):
+    """Rows that follow each other.
+
+    Attributes:
+        first: number of the first one, from 0.
+        num_rows: how many there are.
+        mean_bytes: of a row of their group.
+        cells: column -> its cells.
+    """
+
+    first: int
+    num_rows: int
+    mean_bytes: int
+    cells: dict[str, list[Any]]
+
+
+class _EndedError(Exception):
+    """The guarded process ended, and how."""
+
+
+class _TooSlowError(_EndedError):
+    """It took more than `MOST_CPU_S` of a processor."""
+
+
+class _Process(GuardedProcess):
+    """A guarded process, for one file at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(_CHILD)
+
+    def ask(self, request: Any, file: RangeReader) -> Any:
+        """What it answers to a request, given the file that it reads meanwhile.
+
+        Raises:
+            _EndedError: it ended.
+            OSError: the file cannot be read.
+        """
+        unreadable: OSError | None = None
+        try:
+            self.connection.send(request)
+            answer = self.connection.recv()
+            while isinstance(answer, Span):
+                data = b""
+                try:
+                    data = _read_span(file, answer)
+                except OSError as error:
+                    unreadable = error
+                self.connection.send_bytes(data)
+                answer = self.connection.recv()
+        except (OSError, EOFError):
+            self.process.wait()
+            raise self._ended() from None
+        except BaseException:  # Ctrl-C: its answer would be taken for that of the next request
+            self.close()
+            raise
+        if unreadable is not None:
+            raise unreadable
+        return answer
+
+    def _ended(self) -> _EndedError:
+        status = self.process.returncode
+        self.close()
+        if status == -signal.SIGXCPU:
+            return _TooSlowError(f"takes more than {MOST_CPU_S} s of a processor")
+        if status in (OUT_OF_MEMORY, -signal.SIGABRT):
+            return _EndedError(f"takes more than {MOST_MEMORY >> 30} GiB of memory")
+        return _EndedError(f"crashes its reader, which {self.describe_end()}")
+
+
+def _read_span(file: RangeReader, span: Span) -> bytes:
+    file.seek(span.begin)
+    return file.read(span.num_bytes)
+
+
+def _take_process() -> _Process:
+    """A process that no other file uses until it is given back."""
+    with contextlib.suppress(IndexError):
+        while True:
+            process = _idle.pop()
+            if process.is_usable():
+                return process
+            process.close()
+    return _Process()
+
+
+class ParquetFile:
+    """A Parquet file. To be used in a `with` statement, by one thread.
+
+    Args:
+        file: as listed.
+
+    Attributes:
+        schema: its `pyarrow.Schema`.
+        groups: its groups of rows.
+
+    Raises:
+        DataError: it is none.
+        OSError: it cannot be read, or was changed.
+    """
+
+    def __init__(self, file: storage.Entry) -> None:
+        from pyarrow import BufferReader, ipc
+
+        self._file = file
+        self._source = RangeReader(file)
+        self._process: _Process | None = None
+        try:
+            opened = self._open_twice()
+            self._check_rows(opened.groups)
+        except BaseException:
+            self.close()
+            raise
+        self.schema: Any = ipc.read_schema(BufferReader(opened.schema))
+        self.groups = opened.groups
+        num_rows = [group.num_rows for group in opened.groups]
+        self._firsts = [*itertools.accumulate(num_rows, initial=0)]
+
+    def __enter__(self) -> "ParquetFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the process to the next file."""
+        if self._process is None:
+            return
+        _idle.append(self._process)
+        self._process = None
+
+    def read_rows(self, columns: Sequence[str]) -> Iterator[RowBatch]:
+        """Yields all rows in batches, with some columns.
+
+        Raises:
+            DataError: the file is damaged, or takes too much memory or time.
+            OSError: it cannot be read, or was changed.
+        """
+        for number, group in enumerate(self.groups):
+            if not columns:
+                yield from self._count_rows(number)
+                continue
+
+            def request(skip: int, careful: bool, number: int = number) -> ReadRows:
+                return ReadRows(number, columns, skip, careful)
+
+            for first, stored in self._read_group(number, 0, request):
+                cells = self._parse_cells(stored, columns, first)
+                yield RowBatch(first, stored.num_rows, group.mean_bytes, cells)
+
+    def _parse_cells(
+        self, stored: StoredRows, columns: Sequence[str], first: int
+    ) -> dict[str, list[Any]]:
+        """The cells of rows of which the first has a number: column -> its cells."""
+        batch = _parse_stream(stored.stream)
+        cells = dict[str, list[Any]]()
+        for name in columns:
+            try:
+                cells[name] = batch.column(name).to_pylist()
+            except (ValueError, ArithmeticError) as error:  # texts that are none; dates, times
+                problem = f"this or a following row has a value of {name!r:.100} that is none"
+                raise self._error(first, f"{problem}: {str(error)[:200]}") from None
+        return cells
+
+    def _count_rows(self, number: int) -> Iterator[RowBatch]:
+        """Yields the rows of a group without any column."""
+        group = self.groups[number]
+        for row in range(0, group.num_rows, BATCH_ROWS):
+            num_rows = min(BATCH_ROWS, group.num_rows - row)
+            yield RowBatch(self._firsts[number] + row, num_rows, group.mean_bytes, {})
+
+    def read_images(
+        self, column: str, max_bytes: int, group: int, skip: int = 0
+    ) -> Iterator[tuple[int, StoredImages]]:
+        """Yields the images of a group of rows: the number of the first row of each batch, and it.
+
+        Args:
+            column: that of their bytes.
+            max_bytes: of a longer image, one byte more is enough.
+            group: number of the group.
+            skip: how many of its rows to leave out.
+
+        Raises as `read_rows`.
+        """
+
+        def request(skip: int, careful: bool) -> ReadImages:
+            return ReadImages(group, column, max_bytes, skip, careful)
+
+        return self._read_group(group, skip, request)
+
+    def find_group(self, row: int) -> int:
+        """The number of the group that has a row."""
+        for group, end in enumerate(self._firsts[1:]):
+            if row < end:
+                return group
+        raise self._error(row, "there is no such row")
+
+    def first_row(self, group: int) -> int:
+        """The number of the first row of a group."""
+        return self._firsts[group]
+
+    def _read_group(
+        self, group: int, skip: int, request: Callable[[int, bool], ReadRows | ReadImages]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yields the number of the first row of each batch of a group, and the batch.
+
+        A process that ends is followed by another that decodes row by row: values that are stored
+        once may take a thousand times the room in a batch of rows.
+
+        Args:
+            group: its number.
+            skip: how many of its rows to leave out.
+            request: the request, given how many rows to leave out, and whether to be careful.
+        """
+        first = self._firsts[group]
+        number = first + skip
+        for careful in (False, True):
+            try:
+                for batch in self._ask_all(request(number - first, careful), number):
+                    yield number, batch
+                    number += batch.num_rows
+                break
+            except _EndedError as error:
+                if careful or isinstance(error, _TooSlowError):
+                    raise self._error(
+                        number, f"this or the next row {error}", _WRITE_SMALLER
+                    ) from None
+        if number != self._firsts[group + 1]:
+            raise self._error(number, "values are missing")
+
+    def _ask_all(self, request: ReadRows | ReadImages, number: int) -> Iterator[Any]:
+        """Yields the answers to a request for rows from a number on."""
+        answer = self._ask(request)
+        while answer is not None:
+            if isinstance(answer, Failure):
+                problem = answer.problem or "values are missing"
+                raise self._error(
+                    number, f"this or one of the next {BATCH_ROWS} rows is damaged: {problem}"
+                )
+            yield answer
+            number += answer.num_rows
+            answer = self._ask(NextBatch())
+
+    def _ask(self, request: Any) -> Any:
+        if self._process is None:
+            self._process = _take_process()
+            if not isinstance(request, OpenFile):
+                self._process.ask(OpenFile(self._file.size_bytes), self._source)
+        process = self._process
+        try:
+            return process.ask(request, self._source)
+        except BaseException:
+            if not process.is_usable():
+                self._process = None
+            raise
+
+    def _open_twice(self) -> OpenedFile:
+        """Opens the file, with another process if the first one ends."""
+        try:
+            answer = self._ask(OpenFile(self._file.size_bytes))
+        except _EndedError:
+            answer = self._open_again()
+        if isinstance(answer, Failure):
+            raise self._error(None, f"is not a Parquet file: {answer.problem}")
+        opened: OpenedFile = answer
+        return opened
+
+    def _open_again(self) -> Any:
+        try:
+            return self._ask(OpenFile(self._file.size_bytes))
+        except _EndedError as error:
+            raise self._error(None, f"its footer {error}", _WRITE_SMALLER) from None
+
+    def _check_rows(self, groups: Sequence[RowGroup]) -> None:
+        num_rows = sum(group.num_rows for group in groups)
+        if min((group.num_rows for group in groups), default=0) < 0:
+            raise self._error(None, "its footer states groups of less than no rows")
+        if num_rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * self._file.size_bytes:
+            raise self._error(
+                None,
+                f"its footer states {num_rows:,} rows, more than its {self._file.size_bytes:,} "
+                "bytes can hold",
+            )
+
+    def _error(self, row: int | None, problem: str, cure: str = _WRITE_AGAIN) -> DataError:
+        """The error for the file, or for one of its rows, from 0."""
+        place = self._file.path if row is None else f"{self._file.path}, row {row + 1}"
+        return DataError(f"{problem}; {cure}", option="table", value=place)
+
+
+def _parse_stream(stream: bytes) -> Any:
+    """The one `pyarrow.RecordBatch` of a stream that the guarded process has made."""
+    from pyarrow import BufferReader, ipc
+
+    with ipc.open_stream(BufferReader(stream)) as reader:
+        return reader.read_next_batch()

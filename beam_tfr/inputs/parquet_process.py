@@ -1,0 +1,407 @@
+"""The guarded process that decodes a Parquet file, and what it is asked.
+
+Nothing in the file bounds what decoding it takes: a page of 30 bytes may hold 2^31 values, another
+may be compressed a thousandfold, one value may be that of every row, and pyarrow's access to
+damaged metadata may crash. So all of it happens here, in memory and time that the kernel limits.
+This process opens nothing: it asks for bytes of the file, and answers in batches.
+
+    ParquetFile ── OpenFile, ReadRows, ReadImages or NextBatch ──▶ serve
+    ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
+    ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
+"""
+
+import contextlib
+import io
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MOST_MEMORY = 1 << 30  # 1 GiB, beside what the process takes at its start
+MOST_CPU_S = 60  # for a batch, of which the largest page takes a few
+OUT_OF_MEMORY = 90  # exit status
+BATCH_ROWS = 1024
+MOST_ROW_BYTES = 128 << 20  # of the cells of a row, as Python has them
+_BATCH_BYTES = 4 << 20  # 4 MiB of rows
+_READ_BYTES = 8 << 20  # 8 MiB of a column
+_MOST_SCHEMA_BYTES = 32 << 20
+_DEEPEST = 64  # lists and structs within each other
+_VALUE_BYTES = 40  # of a value in Python, beside its own bytes
+
+
+class Span(NamedTuple):
+    """Bytes of the file, which the process asks for."""
+
+    begin: int
+    num_bytes: int
+
+
+class OpenFile(NamedTuple):
+    """Opens another file, of this size; the answer is an `OpenedFile`."""
+
+    num_bytes: int
+
+
+class ReadRows(NamedTuple):
+    """Reads a group of rows; the answers are `StoredRows`, and None at their end.
+
+    Attributes:
+        group: its number.
+        columns: those to read.
+        skip: how many of its rows to leave out.
+        careful: whether each row is decoded by itself.
+    """
+
+    group: int
+    columns: Sequence[str]
+    skip: int
+    careful: bool
+
+
+class ReadImages(NamedTuple):
+    """Reads the images of a group of rows; the answers are `StoredImages`, and None at their end.
+
+    Attributes:
+        group, skip, careful: see `ReadRows`.
+        column: that of their bytes.
+        max_bytes: of a longer image, one byte more is enough.
+    """
+
+    group: int
+    column: str
+    max_bytes: int
+    skip: int
+    careful: bool
+
+
+class NextBatch(NamedTuple):
+    """Asks for the next answer to `ReadRows` or `ReadImages`."""
+
+
+class RowGroup(NamedTuple):
+    """A group of rows, as the metadata state it; bytes are those before compression."""
+
+    num_rows: int
+    num_bytes: int
+
+    @property
+    def mean_bytes(self) -> int:
+        """The mean size of a row."""
+        return self.num_bytes // max(1, self.num_rows)
+
+
+class OpenedFile(NamedTuple):
+    """What the metadata of a file say; `schema` is a serialized `pyarrow.Schema`."""
+
+    schema: bytes
+    groups: Sequence[RowGroup]
+
+
+class StoredRows(NamedTuple):
+    """Rows that follow each other, as a stream of Arrow's IPC format with one batch."""
+
+    num_rows: int
+    stream: bytes
+
+
+class StoredImages(NamedTuple):
+    """The images of rows that follow each other.
+
+    Attributes:
+        values: images, each once.
+        positions: of the image of each row among them; -1 where there is none.
+        numbers: for each of `values` a number, which images that are stored once have in common;
+            empty where nothing is known of that.
+    """
+
+    values: Sequence[bytes]
+    positions: Sequence[int]
+    numbers: Sequence[int] = ()
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.positions)
+
+
+class Failure(NamedTuple):
+    """Why there is no other answer."""
+
+    problem: str
+
+
+def serve(descriptor: int) -> None:
+    """Answers requests, in the guarded process, until the other end closes."""
+    # The memory of a file goes back to the system with it.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    from pyarrow import parquet  # noqa: F401  # its memory is not that of a file
+
+    connection = Connection(descriptor)
+    server = _Server(connection)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[5])
+        _limit(resource.RLIMIT_DATA, pages * resource.getpagesize() + MOST_MEMORY)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    connection.send(None)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            request = connection.recv()
+            _limit(resource.RLIMIT_CPU, int(time.process_time()) + MOST_CPU_S)
+            connection.send(server.answer(request))
+
+
+def _limit(kind: int, value: int) -> None:
+    """Sets a limit of this process, unless a lower one holds already."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, hard))
+
+
+class _AskedFile(io.RawIOBase):
+    """A file whose bytes are those that the other end of a connection sends."""
+
+    def __init__(self, connection: Connection, num_bytes: int) -> None:
+        self._connection = connection
+        self._num_bytes = num_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._num_bytes}
+        self._position = starts[whence] + offset
+        return self._position
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        size = min(len(view), self._num_bytes - self._position)
+        if size <= 0:
+            return 0
+        self._connection.send(Span(self._position, size))
+        data = self._connection.recv_bytes()
+        if not data:
+            raise OSError("the file ends too early, or cannot be read")
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+class _Server:
+    """What a guarded process knows: the file that is open, and the batches that follow."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._source: Any = None
+        self._file: Any = None
+        self._batches: Iterator[Any] = iter(())
+
+    def answer(self, request: Any) -> Any:
+        """Answers a request; ends the process if there is no memory."""
+        try:
+            match request:
+                case OpenFile():
+                    return self._open(request)
+                case ReadRows():
+                    self._batches = self._read_rows(request)
+                case ReadImages():
+                    self._batches = self._read_images(request)
+            return next(self._batches, None)
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+        except Exception as error:  # noqa: BLE001 - pyarrow raises any, whatever the file holds
+            return Failure(str(error).strip().partition("\n")[0][:300].rstrip("."))
+
+    def _open(self, request: OpenFile) -> OpenedFile | Failure:
+        self._batches = iter(())
+        self._file = None
+        self._source = _AskedFile(self._connection, request.num_bytes)
+        self._file = self._open_with()
+        metadata = self._file.metadata
+        groups = []
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            groups.append(RowGroup(group.num_rows, group.total_byte_size))
+        schema = self._file.schema_arrow
+        if _nests_deeply(schema):
+            return Failure(f"its columns nest lists and structs more than {_DEEPEST} deep")
+        serialized = schema.serialize().to_pybytes()
+        if len(serialized) > _MOST_SCHEMA_BYTES:
+            return Failure(f"its schema has more than {_MOST_SCHEMA_BYTES >> 20} MiB")
+        return OpenedFile(serialized, groups)
+
+    def _open_with(self, **how: Any) -> Any:
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(self._source, buffer_size=_READ_BYTES, pre_buffer=False, **how)
+
+    def _read_rows(self, request: ReadRows) -> Iterator[StoredRows]:
+        rows = self._rows_at_once(request.group, careful=request.careful)
+        for batch in _iterate(self._file, rows, request.group, request.columns, request.skip):
+            for part in _divide(batch, _count_bytes):
+                if _count_bytes(part) > MOST_ROW_BYTES:
+                    raise ValueError(f"a row takes more than {MOST_ROW_BYTES >> 20} MiB of memory")
+                yield StoredRows(len(part), _to_stream(part))
+
+    def _rows_at_once(self, group: int, *, careful: bool) -> int:
+        """How many rows to decode at a time."""
+        if careful:
+            return 1
+        about = self._file.metadata.row_group(group)
+        mean_bytes = RowGroup(about.num_rows, about.total_byte_size).mean_bytes
+        return max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
+
+    def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
+        """Yields images, those that are stored once as such for as long as it goes."""
+        rows = request.skip
+        if not request.careful and self._has_dictionary(request.group, request.column):
+            rows = yield from self._read_shared_images(request)
+        if rows == self._file.metadata.row_group(request.group).num_rows:
+            return
+        rows_at_once = self._rows_at_once(request.group, careful=request.careful)
+        batches = _iterate(self._file, rows_at_once, request.group, [request.column], rows)
+        for batch in batches:
+            for part in _divide(_bytes_column(batch), _size_of):
+                images = [image and image[: request.max_bytes + 1] for image in part.to_pylist()]
+                positions = [row if image else -1 for row, image in enumerate(images)]
+                yield StoredImages([image or b"" for image in images], positions)
+
+    def _has_dictionary(self, group: int, column: str) -> bool:
+        about = self._file.metadata.row_group(group)
+        for number in range(about.num_columns):
+            chunk = about.column(number)
+            if chunk.path_in_schema == column:
+                return bool(chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY")
+        return False
+
+    def _read_shared_images(self, request: ReadImages) -> Generator[StoredImages, None, int]:
+        """Yields the images that are in the dictionary of a column.
+
+        Ends before the first that is not: pyarrow would add it to the dictionary, and give more and
+        more of them with each batch.
+
+        Returns:
+            Where that is: a number of rows.
+        """
+        file = self._open_with(metadata=self._file.metadata, read_dictionary=[request.column])
+        rows = request.skip
+        size = -1
+        for batch in _iterate(file, BATCH_ROWS, request.group, [request.column], rows):
+            images = _bytes_column(batch, decode=False)
+            if size not in (-1, len(images.dictionary)):
+                break
+            size = len(images.dictionary)
+            yield from _share_images(images, request.max_bytes)
+            rows += len(batch)
+        return rows
+
+
+def _nests_deeply(schema: Any) -> bool:
+    """Whether lists and structs are within each other more often than messages can show."""
+    waiting = [(field.type, 1) for field in schema]
+    while waiting:
+        kind, depth = waiting.pop()
+        if depth > _DEEPEST:
+            return True
+        waiting += [(kind.field(number).type, depth + 1) for number in range(kind.num_fields)]
+    return False
+
+
+def _iterate(file: Any, rows: int, group: int, columns: Sequence[str], skip: int) -> Iterator[Any]:
+    """Yields batches of a group of rows, without its first rows."""
+    for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
+        if skip < len(batch):
+            yield batch.slice(skip)
+        skip = max(0, skip - len(batch))
+
+
+def _divide(rows: Any, count_bytes: Callable[[Any], int]) -> Iterator[Any]:
+    """Yields rows in parts of `_BATCH_BYTES`, or of one row."""
+    if len(rows) <= 1 or count_bytes(rows) <= _BATCH_BYTES:
+        yield rows
+        return
+    half = len(rows) // 2
+    yield from _divide(rows.slice(0, half), count_bytes)
+    yield from _divide(rows.slice(half), count_bytes)
+
+
+def _size_of(array: Any) -> int:
+    return int(array.nbytes)
+
+
+def _count_bytes(rows: Any) -> int:
+    """About how many bytes rows take in Python."""
+    return sum(map(_count_array, rows.columns))
+
+
+def _count_array(array: Any) -> int:
+    """About how many bytes the values of an array take in Python, with those in lists."""
+    from pyarrow import types
+
+    kind = array.type
+    if types.is_dictionary(kind):
+        array = array.dictionary_decode()
+    num_bytes = _VALUE_BYTES * len(array)
+    if types.is_struct(kind):
+        return num_bytes + sum(map(_count_array, array.flatten()))
+    if types.is_nested(kind) and hasattr(array, "flatten"):
+        return num_bytes + _count_array(array.flatten())
+    return num_bytes + int(array.nbytes)
+
+
+def _to_stream(rows: Any) -> bytes:
+    from pyarrow import ipc
+
+    sink = io.BytesIO()
+    with ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()
+
+
+def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
+    """The array of bytes in a batch of one column, which may have structs with them."""
+    from pyarrow import types
+
+    (array,) = batch.columns
+    if types.is_struct(array.type):
+        (array,) = array.flatten()
+    if decode and types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array
+
+
+def _share_images(images: Any, max_bytes: int) -> Iterator[StoredImages]:
+    """Yields the images of a dictionary array, each value once in a batch."""
+    from pyarrow import compute
+
+    sizes = compute.fill_null(compute.binary_length(images.dictionary), 0)
+
+    def count_bytes(part: Any) -> int:
+        used = part.indices.unique().drop_null()
+        if len(used) == 1:  # to divide the rows would send it again
+            return 0
+        return compute.sum(sizes.take(used)).as_py() or 0
+
+    for part in _divide(images, count_bytes):
+        numbers = part.indices.unique().drop_null()
+        values = [
+            (image or b"")[: max_bytes + 1] for image in images.dictionary.take(numbers).to_pylist()
+        ]
+        places = {number: place for place, number in enumerate(numbers.to_pylist())}
+        positions = [places.get(number, -1) for number in part.indices.to_pylist()]
+        yield StoredImages(values, positions, numbers.to_pylist())
