@@ -29,8 +29,9 @@ from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.layouts.folders import (
     check_split_folders,
+    describe_ignored_split,
     describe_last_folders,
-    describe_only_split,
+    describe_mask_folders,
     find_deep_folders,
 )
 from beam_tfr.layouts.parsing import Layout
@@ -316,6 +317,8 @@ class _DraftFromSample:
         if self.has_default_layout:
             check_split_folders(survey.folders, self.splits)
             _count_doubts(survey.folders)
+        if not self.settings.labelled and describe_mask_folders(survey.folders):
+            count("mask-folders", survey.folders.total())
         if isinstance(self.origin, Tables):
             ignored_splits = self.origin.find_ignored_splits(survey.split_folders)
             count("split-folders", sum(ignored_splits.values()))
@@ -352,8 +355,8 @@ def _count_doubts(folders: Mapping[str, int]) -> None:
     images = sum(folders.values())
     if describe_last_folders(folders):
         count("last-folders", images)
-    if describe_only_split(folders):
-        count("only-split", images)
+    if describe_ignored_split(folders):
+        count("ignored-split", images)
 
 
 class Repair(Convert):

@@ -37,7 +37,11 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
 )
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
-from beam_tfr.layouts.folders import describe_last_folders, describe_only_split
+from beam_tfr.layouts.folders import (
+    describe_ignored_split,
+    describe_last_folders,
+    describe_mask_folders,
+)
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
@@ -270,12 +274,14 @@ def early_warnings(source: Input) -> Iterator[str]:
         return  # the summary reports missed images
     exclude = compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude)
-    paths = [*itertools.islice(_list_first(source, skipped), MOST_LOOKED_AT)]
-    _refuse_records(source.plan.options["encoding"], paths)
-    keys = [path.removeprefix(source.root) for path in paths]
+    first_files = _list_first(source, skipped)
+    _refuse_records(source.plan.options["encoding"], first_files.paths)
+    keys = [path.removeprefix(source.root) for path in first_files.paths]
     masks = MaskNames()
     masks.look_at(keys)
-    folders = collections.Counter(os.path.dirname(key) for key in keys if "/" in key)
+    folders = collections.Counter[str]()
+    if first_files.are_all:
+        folders.update(filter(None, map(os.path.dirname, keys)))
     warnings = (
         describe_missed(skipped.kinds, source.root),
         source.layout.describe_ambiguity(keys),
@@ -288,17 +294,19 @@ def early_warnings(source: Input) -> Iterator[str]:
 
 
 def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:
-    """Yields messages about folders that the default layout may take for something else.
+    """Yields messages about folders that a layout may take for something else.
 
     They may be empty.
 
     Args:
         source: the input.
-        folders: folder of images, whose last part is their class -> number of images.
+        folders: folder of images -> number of images.
     """
     if source.has_default_layout:
         yield describe_last_folders(folders)
-        yield describe_only_split(folders)
+        yield describe_ignored_split(folders)
+    if not source.plan.labelled:
+        yield describe_mask_folders(folders)
 
 
 def describe_strays(source: Input) -> Iterator[str]:
@@ -308,13 +316,13 @@ def describe_strays(source: Input) -> Iterator[str]:
     """
     features = FeaturesDict.from_options(source.plan.options)
     companions = [companion for companion in features.companions if companion.path]
-    is_known = not (source.has_archives or source.has_list or storage.is_gcs(source.root))
-    if not companions or not is_known:
+    if not companions or storage.is_gcs(source.root):
         return
-    paths = [*itertools.islice(_list_first(source, UNCOUNTED), MOST_LOOKED_AT)]
-    if len(paths) == MOST_LOOKED_AT:
+    first_files = _list_first(source, UNCOUNTED)
+    if not first_files.are_all:
         return
-    refs = [ImageRef(path.removeprefix(source.root), 0, 0, NO_SPLIT) for path in paths]
+    keys = [path.removeprefix(source.root) for path in first_files.paths]
+    refs = [ImageRef(key, 0, 0, NO_SPLIT) for key in keys]
     for companion in companions:
         files = {file_of(ref, root=source.root, companion=companion).path for ref in refs}
         strays = sorted(set(_list_companions(source, companion)) - files)
@@ -336,8 +344,20 @@ def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
             yield entry.path
 
 
-def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:
-    """Yields the paths of the first files that the patterns of an input match.
+class FirstFiles(NamedTuple):
+    """The first files of an input.
+
+    Attributes:
+        paths: their paths.
+        are_all: whether there are no more.
+    """
+
+    paths: list[str]
+    are_all: bool
+
+
+def _list_first(source: Input, skipped: SkippedFiles) -> FirstFiles:
+    """Lists the first files that the patterns of an input match.
 
     Args:
         source: the input.
@@ -346,9 +366,11 @@ def _list_first(source: Input, skipped: SkippedFiles) -> Iterator[str]:
     exclude = compile_exclusion(source.exclude, source.root)
     parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
     batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
-    for entry in itertools.chain.from_iterable(batches):
-        if isinstance(entry, storage.Entry):
-            yield entry.path
+    listed = itertools.chain.from_iterable(batches)
+    entries = [*itertools.islice(listed, MOST_LOOKED_AT)]
+    paths = [entry.path for entry in entries if isinstance(entry, storage.Entry)]
+    are_all = len(paths) == len(entries) < MOST_LOOKED_AT and not source.has_list
+    return FirstFiles(paths, are_all)
 
 
 def _refuse_records(encoding: str, paths: Iterable[str]) -> None:

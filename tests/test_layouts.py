@@ -15,9 +15,9 @@ import beam_tfr
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.layouts.folders import (
     check_split_folders,
+    describe_ignored_split,
     describe_last_folders,
-    describe_mask_folders,
-    describe_only_split,
+    describe_mask_classes,
     find_deep_folders,
 )
 from beam_tfr.layouts.parsing import parse_layout
@@ -274,7 +274,7 @@ def test_flat_folders_get_an_example_of_a_layout(
 def test_folders_of_images_and_masks_are_told_from_classes(
     classes: list[str], is_told: bool
 ) -> None:
-    text = describe_mask_folders(classes)
+    text = describe_mask_classes(classes)
     assert bool(text) == is_told
     if is_told:
         assert f"pair=mask='../{classes[1]}/{{stem}}.png'" in text
@@ -311,12 +311,14 @@ def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) 
         (["train/1", "train/2"], "{split}/*"),  # else train is their class
         (["dog/test/1", "cat/test/1"], "{label}/{split}/*"),
         (["train/dog/1", "train/cat/1"], ""),
-        (["test/dog/1", "more/cat/1"], ""),
+        (["test/dog/1", "more/cat/1"], "{split}/{label}/*"),
+        (["train/dog/1", "more/cat/1"], ""),
+        (["test/1", "cat/1"], ""),  # classes
         (["dog/1", "cat/1"], ""),
     ],
 )
-def test_a_split_above_all_images_is_told(keys: Sequence[str], layout: str) -> None:
-    text = describe_only_split(folders(*keys))
+def test_one_split_above_images_is_told(keys: Sequence[str], layout: str) -> None:
+    text = describe_ignored_split(folders(*keys))
     assert (f"`layout='{layout}'`" in text) if layout else not text
 
 

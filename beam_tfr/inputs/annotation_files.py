@@ -7,13 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 
 from beam_tfr import storage
+from beam_tfr.schema.extensions import FORMAT_OF
 
 MOST_LOOKED_INTO = 5  # files of each extension
+_FIRST_LINES = 10  # of it, if it has lines
 _BEGIN_BYTES = 64 << 10  # of a file that is looked into
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
-_EXTENSIONS = (".xml", ".json", ".yaml", ".yml")
+_YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+[0-9.eE+-]+){4,}\s*")
+_NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
+_TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
+_EXTENSIONS = (".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS)
 
 
 def annotation_extension(path: str) -> str:
@@ -44,15 +49,28 @@ def _find_table(extension: str, paths: Sequence[str]) -> str:
         with contextlib.suppress(OSError):
             begin = storage.read_part(path, 0, _BEGIN_BYTES)
             if _holds_annotations(extension, begin):
-                if extension != ".xml":  # which has many images
-                    return f"{path} is a `table=`"
-                folder, name = posixpath.split(path)
-                return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
+                return _name_table(extension, path)
     return ""
 
 
+def _name_table(extension: str, path: str) -> str:
+    """Says what table a file of annotations is part of."""
+    folder, name = posixpath.split(path)
+    if extension == ".xml":  # of one image
+        return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
+    if extension == ".txt":
+        return f"{folder}/*.txt belong to a data.yaml of YOLO, which is a `table=`"
+    return f"{path} is a `table=`"
+
+
 def _holds_annotations(extension: str, begin: bytes) -> bool:
-    """Whether a file that begins so is one of Pascal VOC, COCO, Create ML or YOLO."""
+    """Whether a file that begins so is one of Pascal VOC, COCO, Create ML or YOLO, or a table."""
+    if extension == ".txt":
+        lines = begin.splitlines()[:_FIRST_LINES]
+        return bool(lines) and all(map(_YOLO_LINE.fullmatch, lines))
+    if extension in _TEXTS:
+        rows = begin.splitlines()[1:_FIRST_LINES]
+        return bool(rows) and all(map(_NAME_OF_IMAGE.search, rows))
     if extension == ".xml":
         return _VOC.search(begin) is not None
     if extension == ".json":

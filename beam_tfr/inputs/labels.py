@@ -15,13 +15,12 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import ARCHIVE, read_lines
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
-from beam_tfr.layouts.split_names import split_around
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import find_two_spellings
 
-DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
 _BACKSLASH = "has a backslash, which separates folders on Windows only"
 _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other

@@ -22,7 +22,7 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
-from beam_tfr.layouts.folders import describe_mask_folders
+from beam_tfr.layouts.folders import describe_mask_classes
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -40,9 +40,10 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "repeated_folders": "repeated-folders",
     "nested": "nested",
     "last_folders": "last-folders",
-    "only_split": "only-split",
+    "ignored_split": "ignored-split",
     "split_folders": "split-folders",
     "mask_names": "mask-names",
+    "mask_folders": "mask-folders",
     "resumed": "resumed-images",
     "left_out": "left-out",
     "rewritten_shards": "rewritten-shards",
@@ -60,9 +61,9 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "classes are folders with the same names below each of several others, or those of all "
         "images: `layout='{deep_layout}'` takes the first folders, see `beam-tfr plan`"
     ),
-    "only_split": (
-        "all images are in folders called like one split, which the layout does not take for it: "
-        "see `beam-tfr plan`"
+    "ignored_split": (
+        "images are in folders called like a split, which the layout does not take for it: see "
+        "`beam-tfr plan`"
     ),
     "split_folders": (
         "{images} in folders that are named like splits, but all rows go to train: add a column "
@@ -72,6 +73,10 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "mask_names": (
         "{number:,} files named like masks of those beside them are converted as images: `pair=` "
         "puts each into the record of its image, see `beam-tfr plan`"
+    ),
+    "mask_folders": (
+        "images are in folders named like images and like the masks beside them: `pair=` puts a "
+        "mask into the record of its image, see `beam-tfr plan`"
     ),
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
     "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
@@ -98,9 +103,10 @@ class Result(Printable):
             the skipped files that are archives; "repeated_folders", links to folders that are
             listed by other paths; "nested", images in deeper folders than those of other classes;
             "last_folders", those whose classes hardly are classes, see `layouts.folders`;
-            "only_split", those below folders called like one split; "split_folders", images of
-            tables in folders called like splits, which no option takes; "mask_names", files named
-            like masks of those beside them; "left_out", images that removed.txt keeps out.
+            "ignored_split", all if some are in folders called like one split; "split_folders",
+            images of tables in folders called like splits, which no option takes; "mask_names",
+            files named like masks of those beside them; "mask_folders", all if they are in folders
+            of images and of masks, without classes; "left_out", images that removed.txt keeps out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
@@ -273,7 +279,7 @@ class Result(Printable):
         if self.new_ids:
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
-        mask_folders = describe_mask_folders(self.class_names)
+        mask_folders = describe_mask_classes(self.class_names)
         if mask_folders:
             yield f"note:    {mask_folders}"
         deep_layout = f"{self.manifest.options.get('layout', '').removesuffix('*')}**"

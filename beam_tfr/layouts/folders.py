@@ -7,12 +7,12 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
-from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_of_folder
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
@@ -140,26 +140,26 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     return "{split}/*"  # test/1.jpg
 
 
-def describe_only_split(folders: Mapping[str, int]) -> str:
-    """A message about a split that is a folder above all images; empty without one.
+def describe_ignored_split(folders: Mapping[str, int]) -> str:
+    """A message about folders of one split, which the default layout ignores; empty without any.
 
-    The default layout ignores it, unless it takes it for a class.
+    Or which it takes for classes, if all images are in them.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
     """
     total = sum(folders.values())
     for layout, images in _count_split_names(folders):
-        names = sorted(images)
-        is_class = "{label}" not in layout
-        is_default = split_of_folder(names[0]) == "train" and not is_class
-        if is_default or sum(images.values()) < total:
-            continue
-        if len({name.lower() for name in names}) == 1:
-            taken = "are their class" if is_class else "are ignored"
+        name = min(images)
+        number = sum(images.values())
+        if "{label}" not in layout:
+            if number == total:
+                return f"{name} is the class of all images: `layout='{layout}'` takes it as split"
+        elif split_of_folder(name) != DEFAULT_SPLIT:
+            which = "all images" if number == total else counted(number, "image")
             return (
-                f"all images are in folders called {names[0]}, which {taken}: `layout='{layout}'` "
-                "takes them as splits"
+                f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
+                f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
             )
     return ""
 
@@ -272,14 +272,32 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
     )
 
 
-def describe_mask_folders(classes: Sequence[str]) -> str:
+def describe_mask_classes(classes: Sequence[str]) -> str:
     """Says so if classes look like images and the masks beside them; empty if none do."""
-    images = [name for name in classes if _IMAGES.fullmatch(name)]
-    masks = [name for name in classes if _MASKS.fullmatch(name)]
+    return _describe_masks(classes, "classes")
+
+
+def describe_mask_folders(folders: Iterable[str]) -> str:
+    """Says so if folders look like images and the masks beside them; empty if none do.
+
+    For images without classes.
+    """
+    names_in = collections.defaultdict[str, list[str]](list)  # folder -> the folders in it
+    for folder in sorted(folders):
+        parent, _, name = folder.rpartition("/")
+        names_in[parent].append(name)
+    texts = (_describe_masks(names, "folders") for names in names_in.values())
+    return next(filter(None, texts), "")
+
+
+def _describe_masks(names: Sequence[str], noun: str) -> str:
+    """Says so if some names look like images and the masks beside them; empty if none do."""
+    images = [name for name in names if _IMAGES.fullmatch(name)]
+    masks = [name for name in names if _MASKS.fullmatch(name)]
     if not images or not masks:
         return ""
     pair = f"mask='../{masks[0]}/{{stem}}.png'"
     return (
-        f"the classes {images[0]} and {masks[0]} look like images and the masks beside them: "
+        f"the {noun} {images[0]} and {masks[0]} look like images and the masks beside them: "
         f"`input=DIR/{images[0]}` `pair={pair}` `layout='*'` converts them together"
     )

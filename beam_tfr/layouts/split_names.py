@@ -3,6 +3,7 @@
 import functools
 import re
 
+DEFAULT_SPLIT = "train"
 _WORD = "(train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?|holdout)"
 _SPLIT = re.compile(_WORD, re.IGNORECASE)
 _FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)

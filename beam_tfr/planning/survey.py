@@ -107,7 +107,7 @@ class Survey:
             on their order.
         generations: the same sum with generations.
         first_unfit: the smallest key that has no split, or empty; unfit_detail: why it has none.
-        folders: folder -> labelled images in it, of the first `MAX_FOLDERS`; of a table, none.
+        folders: folder -> images in it, of the first `MAX_FOLDERS`; of a table, none.
         split_folders: of a table: split that a folder above images is named like, or empty ->
             images.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded
@@ -157,7 +157,7 @@ class Survey:
                 folder = ref.key.rpartition(b"/")[0]
                 if columns is not None:
                     table_folders[folder] += 1
-                elif ref.labels:
+                else:
                     folders[folder] += 1
         self.digest %= MODULUS
         self.generations %= MODULUS

@@ -22,7 +22,7 @@ from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.folders import (
     check_split_folders,
     describe_deep_folders,
-    describe_mask_folders,
+    describe_mask_classes,
     find_deep_folders,
 )
 from beam_tfr.layouts.mask_names import MaskNames
@@ -259,7 +259,7 @@ def _find_warnings(
         listing.repeats.describe(),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
-        describe_mask_folders(class_names),
+        describe_mask_classes(class_names),
         describe_palettes(sample.palettes),
         listing.masks.describe(in_archives=source.has_archives),
         *describe_folders(source, survey.folders),

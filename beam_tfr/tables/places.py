@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.inputs.labels import DEFAULT_SPLIT
 from beam_tfr.layouts.split_names import (
+    DEFAULT_SPLIT,
     seeming_split,
     split_around,
     split_of_folder,

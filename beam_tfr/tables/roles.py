@@ -15,8 +15,9 @@ from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind, Values
 from beam_tfr.features.boxes import Boxes, BoxPolicy
 from beam_tfr.features.cells import split_text
-from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, choose_split
+from beam_tfr.inputs.labels import LABEL_RULE, choose_split
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.differences import join_texts
