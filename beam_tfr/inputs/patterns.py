@@ -25,6 +25,7 @@ OPTIONS_OF_IMAGES = ("input", "sources")  # whose patterns may be folders and ar
 NOTHING = re.compile("(?!)")
 EVERYTHING = re.compile(".*", re.DOTALL)
 MAX_LIST_BYTES = 256 << 20  # 256 MiB, of a file with a name, a path or a pattern in each line
+MAX_LINES = 5_000_000  # of such a file
 WILDCARD = re.compile(r"[*?\[{]")
 # What the pattern of archives ends in.
 ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")
@@ -313,8 +314,8 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         raise UsageError(f"{problem}; give {needs}", option=option, value=path) from error
-    if len(data) > MAX_LIST_BYTES:
-        problem = f"has more than {MAX_LIST_BYTES >> 20} MiB"
+    if len(data) > MAX_LIST_BYTES or data.count(b"\n") > MAX_LINES:
+        problem = f"has more than {MAX_LIST_BYTES >> 20} MiB, or {MAX_LINES:,} lines"
         raise UsageError(f"{problem}; give {needs}", option=option, value=path)
     if b"\0" in data:
         raise UsageError(f"is not UTF-8 text; give {needs}", option=option, value=path)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from beam_tfr import storage
 
+MAX_PATH_LENGTH = 4_096  # characters; neither disks nor buckets have longer paths
 # file:/1.jpg, file:///1.jpg, file://localhost/1.jpg
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?P<path>/(?!/).*)", re.DOTALL | re.IGNORECASE)
 _DATA = re.compile(r"data:[\w/+.-]*[;,]", re.IGNORECASE)

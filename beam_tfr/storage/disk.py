@@ -204,6 +204,10 @@ def _folder_identity(folder: str) -> tuple[int, int] | None:
         status = os.stat(folder)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # no folder has such a name
+            return None
+        raise
     return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.spellings import change_slashes
+from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, change_slashes
 from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
 _MOST_TRIED = 16  # of the first paths, evenly spread
+_MOST_FOLDERS = 32  # at the beginning of paths, that may be left out
 
 
 class ForeignPaths(NamedTuple):
@@ -75,7 +76,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
     """Yields the texts that are paths on a disk."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
-        if is_plain and uri and "://" not in uri:
+        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and "://" not in uri:
             yield uri
 
 
@@ -83,7 +84,7 @@ def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
     """Yields the folders at the beginning of all paths, the fewest first, with trailing slashes."""
     folders = [path.split("/")[:-1] for path in paths]
     shared = os.path.commonprefix(folders)  # noqa: RUF071  # of names, not of characters
-    for number in range(1, len(shared) + 1):
+    for number in range(1, min(len(shared), _MOST_FOLDERS) + 1):
         yield "/".join(shared[:number]) + "/"
 
 

@@ -22,6 +22,8 @@ from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.paths import list_other_paths, resolve_path
 
 _MOST_NAMES = 500_000  # held at a time, about 300 bytes each
+_NAMES_OF_FOLDER = 10  # which a folder counts as, besides its own
+_MOST_FOLDERS = 32  # of a path on another machine, that are tried here
 _NO_FOLDERS = ("", ".", "..")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -69,6 +71,7 @@ class ImageFinder:
         self._prefix = prefix
         self._ignores_case = ignores_case
         self._folders = dict[str, _Folder]()
+        self._num_names = 0  # in `_folders`
         self._names = dict[str, Mapping[str, list[str]]]()
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[()]]:
@@ -207,9 +210,11 @@ class ImageFinder:
                 pass  # reading a file in it says so
             except OSError as error:
                 raise UsageError(f"{folder} cannot be listed: {error.strerror}") from error
-            if sum(known.num_names for known in self._folders.values()) > _MOST_NAMES:
+            if self._num_names > _MOST_NAMES:
                 self._folders.clear()
+                self._num_names = 0
             self._folders[folder] = _Folder(names)
+            self._num_names += len(names) + _NAMES_OF_FOLDER
         return self._folders[folder]
 
 
@@ -218,7 +223,7 @@ def _list_places(name: ImageName, base: str) -> Iterator[str]:
     parts = [part for part in re.split(r"[/\\]", name) if part not in _NO_FOLDERS]
     if parts and _DRIVE.fullmatch(parts[0]):
         del parts[0]
-    for begin in range(len(parts)):
+    for begin in range(max(0, len(parts) - _MOST_FOLDERS), len(parts)):
         yield base + "/".join(parts[begin:])
     if name.folder and parts:
         yield resolve_path(f"{name.folder}/{parts[-1]}", base)
@@ -228,7 +233,6 @@ class _Folder:
     """The files in a folder, by their stems in lower case."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.num_names = len(names)
         self._by_stem = defaultdict[str, list[str]](list)
         for name in names:
             self._by_stem[_stem_of(fold_name(name))].append(name)

@@ -21,6 +21,7 @@ _FOLDERS = ("ImageSets/Main", "ImageSets")
 _BOTH = "trainval"  # the list of train and val together
 _OTHER_OF = {"train": "val", "val": "train"}
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
+_MOST_LINES = 2_000_000
 _CLASS_FLAGS = ("-1", "0", "1")  # behind names: whether an image shows a class
 
 
@@ -162,8 +163,11 @@ def _read_names(path: str) -> Iterator[str]:
         UsageError: it is too long.
     """
     data = storage.read_bytes(path, max_bytes=_MAX_LIST_BYTES)
-    if len(data) > _MAX_LIST_BYTES:
-        problem = f"has more than {_MAX_LIST_BYTES >> 20} MiB; `splits=train=1` ignores such lists"
+    if len(data) > _MAX_LIST_BYTES or data.count(b"\n") > _MOST_LINES:
+        problem = (
+            f"has more than {_MAX_LIST_BYTES >> 20} MiB, or {_MOST_LINES:,} lines; "
+            "`splits=train=1` ignores such lists"
+        )
         raise UsageError(problem, option="table", value=path)
     text = data.decode("utf-8-sig", "surrogateescape")
     lines = [line.strip() for line in text.split("\n")]

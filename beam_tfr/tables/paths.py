@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.features.cells import check_cell, is_missing
-from beam_tfr.inputs.spellings import list_spellings, read_address
+from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, list_spellings, read_address
 
 _HOME = re.compile(r"~[^/]*/")
 
@@ -40,6 +40,8 @@ def read_path(cell: Any) -> str:
         ValueError: the cell is not a path.
     """
     path = read_text(cell)
+    if len(path) > MAX_PATH_LENGTH:
+        raise ValueError(f"{path!r:.60} has more than {MAX_PATH_LENGTH:,} characters")
     if ":" in path:
         return read_address(path)
     return os.path.expanduser(path) if _HOME.match(path) else path

@@ -373,6 +373,23 @@ HURTING_TABLES: dict[str, Callable[[], bytes]] = {
         )
         + b"names: *z\n"
     ),
+    "folders.json": lambda: (
+        b'{"images": [{"id": 1, "file_name": "'
+        + b"a/" * 500_000
+        + b'"}], "annotations": [], "categories": []}'
+    ),
+    "many-folders.json": lambda: json.dumps(
+        {
+            "images": [
+                {"id": number, "file_name": f"{number}" + "/a" * 2_000 + ".jpg"}
+                for number in range(2_000)
+            ],
+            "annotations": [],
+            "categories": [],
+        }
+    ).encode(),
+    "folders.xml": lambda: voc("a/" * 250_000).encode(),
+    "folders.images.csv": lambda: b"path,class\n" + b"a/" * 500_000 + b"b.jpg,cat\n",
     "elements.xml": lambda: b"<annotation>" + b"<a/>" * 260_000 + b"</annotation>",
     "objects.xml": lambda: b"<annotation>" + b"<object/>" * 116_000 + b"</annotation>",
     "deep.xml": lambda: b"<a>" * 170_000 + b"</a>" * 130_000,

@@ -16,7 +16,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
 from beam_tfr.inputs.skipped import FoundFolders
-from beam_tfr.inputs.spellings import choose_spelling
+from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, choose_spelling
 from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
@@ -24,6 +24,8 @@ from beam_tfr.tables.annotations.yolo_files import YoloImage
 from beam_tfr.tables.shared_images import SplitList, separate_lists
 
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
+_MOST_LINES = 2_000_000  # of a list of images
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # for `str.splitlines`
 _MOST_FOLDERS = 100  # of images, beside which others are looked for
 _MOST_LISTED = 1_000  # files of such a folder
 _SPLIT_FOLDERS = ("train", "val", "valid", "validation", "test")
@@ -216,8 +218,14 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no list of images: it is not UTF-8") from None
+    if sum(map(text.count, _LINE_ENDS)) > 2 * _MOST_LINES:  # two each, \r\n
+        raise ValueError(f"{path} has more than {_MOST_LINES:,} lines")
     lines = [line.strip() for line in text.splitlines()]
     names = [line for line in lines if line]
+    if max(map(len, names), default=0) > MAX_PATH_LENGTH:
+        raise ValueError(
+            f"{path} is no list of images: it has lines of more than {MAX_PATH_LENGTH:,} characters"
+        )
     return _resolve_lines(path, names, base, say)
 
 
