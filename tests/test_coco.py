@@ -24,6 +24,7 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES
 from beam_tfr.tables import unlabelled
+from beam_tfr.tables.annotations import coco as coco_rows
 from beam_tfr.tables.annotations import read_annotations
 from tests.fake_gcs import FakeGcs
 from tests.voc_files import write_picture
@@ -433,3 +434,21 @@ def test_create_ml_is_read_in_either_spelling() -> None:
     assert [row["file"] for row in found[:2]] == ["1.png", "2.png"]
     assert [row["box"] for row in found[:2]] == [[BOX], [BOX]]
     assert "`annotations` - at `$[2]`" in found[2]["file"].problem
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [("MOST_OBJECTS", "2 annotations, more than 1"), ("MOST_SHAPE_BYTES", "masks and keypoints")],
+)
+def test_an_image_with_too_much_is_a_reject_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, limit: str, message: str
+) -> None:
+    content = coco("1.png", segmentation=POLYGON)
+    content["images"].append({"id": 99, "file_name": "2.png"})
+    content["annotations"].append(content["annotations"][0] | {"id": 12})
+    monkeypatch.setattr(coco_rows, limit, 1)
+    first, second = rows(content)
+    assert first["file"] == "1.png"
+    assert message in first["box"].problem
+    assert "the image 1 " in first["box"].problem
+    assert second["box"] == []

@@ -33,6 +33,8 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.reader import decode, load
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.feature_names import HEIGHT, OBJECT_MASK, WIDTH
+from beam_tfr.tables.image_names import ImageFinder
+from beam_tfr.tables.roles import TableRow
 from beam_tfr.torch import ImageDataset
 from tests.instances import paint, runs_of, write_instances
 from tests.reader_fixtures import edit_records
@@ -164,6 +166,14 @@ def test_the_bytes_of_all_masks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(RejectError, match="as PNGs") as caught:
         place([DOT, ALL], (100, 100))
     assert caught.value.reason == "masks-too-large"
+
+
+def test_the_values_of_all_boxes_are_bounded() -> None:
+    row = TableRow("t.jsonl", "t.jsonl", 1, {}, "", ImageFinder(), room=7)
+    row.add_box_values({"a": ("float", [1.0] * 4)})
+    with pytest.raises(ValueError, match=r"more than 1,000,000 values"):
+        row.add_box_values({"b": ("float", [1.0] * 2), "c": ("int64", [1, 2])})
+    assert row.values.keys() == {"a"}
 
 
 def test_masks_that_take_too_much_are_one_reject(

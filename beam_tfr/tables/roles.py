@@ -34,6 +34,8 @@ from beam_tfr.tables.places import split_of_place
 _is_class_name = functools.lru_cache(is_class_name)  # rows of a class are many
 _is_split_name = functools.lru_cache(is_split_name)
 
+MOST_BOX_VALUES = 1_000_000  # of an image: sides, points and all else that is said of its boxes
+
 
 @dataclasses.dataclass(slots=True)
 class TableRow:
@@ -50,6 +52,7 @@ class TableRow:
             dropped.
         counts: column -> number of values, where there is one for each box.
         values: features of the reference.
+        room: how many more values its boxes may have.
     """
 
     path: str
@@ -61,6 +64,7 @@ class TableRow:
     bad_boxes: Sequence[str] = ()
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     values: Values = dataclasses.field(default_factory=dict)
+    room: int = MOST_BOX_VALUES
 
     def describe(self, problem: str) -> str:
         """A problem, with its row."""
@@ -78,6 +82,20 @@ class TableRow:
             raise ValueError(f"has {len(parts)} values for {len(self.bad_boxes)} boxes")
         pairs = zip(parts, self.bad_boxes, strict=True)
         return [part for part, problem in pairs if not problem]
+
+    def add_box_values(self, values: Values) -> None:
+        """Adds features with values of each box.
+
+        Raises:
+            ValueError: all boxes have too many values.
+        """
+        self.room -= sum(len(members) for _, members in values.values())
+        if self.room < 0:
+            raise ValueError(
+                f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, with their "
+                "points and all other columns"
+            )
+        self.values.update(values)
 
     def find_file(self, cell: Any) -> storage.Entry:
         """The file that a cell names or holds.
@@ -334,7 +352,7 @@ class BoxFeatureRole(FeatureRole):
             cell = row.without_bad(self.feature.split(cell))
         values = self.feature.parse(cell)
         row.counts[self.column] = len(values)
-        row.values.update(self.feature.encode(values))
+        row.add_box_values(self.feature.encode(values))
         return ref
 
 

@@ -23,7 +23,7 @@ from beam_tfr.tables.image_names import ImageName
 _EMPTY = msgspec.Raw(b"[]")
 _NULL = msgspec.Raw(b"null")
 _LONGEST_ID = 20  # digits of a number of 64 bits
-MOST_OBJECTS = 500_000  # of an image
+MOST_OBJECTS = 250_000  # of an image, whose boxes have `roles.MOST_BOX_VALUES` then
 MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON, of all masks and keypoints of an image
 
 
@@ -136,7 +136,8 @@ def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[
         members = annotations.pop(image_id, [])
         problem = _find_excess(members)
         if problem:
-            yield {"file": BadCell(f"the image {image_id!r:.60} has {problem}")}
+            bad = BadCell(f"the image {image_id!r:.60} has {problem}")
+            yield {**make_row(image, [], []), "class": bad, "box": bad}
             continue
         classes = [obj.class_name(categories) for obj in members]
         yield make_row(image, members, classes)
