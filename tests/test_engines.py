@@ -24,9 +24,18 @@ from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
 from beam_tfr.engine.processes import ForkServer, StartedWorker
 from beam_tfr.inputs.archives import DamagedArchiveError
-from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+from beam_tfr.launch.flags import (
+    LONG_RUN,
+    LONG_RUN_OF_MANY_CORES,
+    choose_runner,
+    fit_workers,
+    parse_beam_flags,
+)
+from beam_tfr.launch.workload import has_many_images
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import BeamTfrError, DataError, InterruptedRunError, RunError
+from beam_tfr.sources import open_source
 from beam_tfr.tables.base import DamagedTableError
 from tests.commands import finish, start
 from tests.conftest import Run, files_of, wait_for
@@ -148,6 +157,62 @@ def test_up_to_four_cores_have_threads_and_more_have_processes(
     choose_runner(options, flags)
     direct = options.view_as(DirectOptions)
     assert (direct.direct_running_mode, direct.direct_num_workers) == expected
+
+
+THREADED = "multi_threading"
+FORKED = "multi_processing"
+
+
+@pytest.mark.parametrize(
+    ("cores", "flags", "images", "expected"),
+    [
+        (1, [], LONG_RUN, (THREADED, 1)),
+        (2, [], LONG_RUN - 1, (THREADED, 2)),
+        (2, [], LONG_RUN, (FORKED, 2)),
+        (16, [], LONG_RUN_OF_MANY_CORES - 1, (THREADED, 4)),
+        (16, [], LONG_RUN_OF_MANY_CORES, (FORKED, 16)),
+        (16, ["--direct_num_workers=3"], LONG_RUN - 1, (THREADED, 3)),
+        (16, ["--direct_num_workers=3"], LONG_RUN, (FORKED, 3)),
+        (2, ["--direct_num_workers=8"], 1, (FORKED, 8)),
+        (2, ["--direct_running_mode=multi_threading"], LONG_RUN, (THREADED, 2)),
+        (16, ["--direct_running_mode=multi_processing"], 1, (FORKED, 16)),
+        (16, ["--direct_running_mode=in_memory"], LONG_RUN, ("in_memory", 1)),
+    ],
+)
+def test_long_runs_have_processes_and_short_ones_threads(
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    flags: list[str],
+    images: int,
+    expected: tuple[str, int],
+) -> None:
+    monkeypatch.setattr("beam_tfr.launch.flags.default_threads", lambda: cores)
+    monkeypatch.setattr("beam_tfr.launch.flags.FORKS", True)
+    options = parse_beam_flags(flags)
+    choose_runner(options, flags)
+    fit_workers(options, flags, lambda number: images >= number)
+    direct = options.view_as(DirectOptions)
+    assert (direct.direct_running_mode, direct.direct_num_workers) == expected
+
+
+def test_the_images_of_an_input_are_counted_as_far_as_it_matters(
+    photos: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,label\n" + "images/1.jpg,cat\n" * 1000)
+    archive = tmp_path / "a.zip"
+    archive.write_bytes(bytes(3_000_000))  # 100 photos
+
+    def count(least: int, most: int, **values: Any) -> None:
+        options = from_values({"output": "/o", "layout": "{label}/*", **values}, ConvertOptions)
+        source = open_source(options)
+        assert has_many_images(source, options, least)
+        assert not has_many_images(source, options, most)
+
+    count(25, 26, input=f"{photos}/**/*.jpg")
+    count(7, 8, input=f"{photos}/**/*.jpg", limit=7)
+    count(90, 200, input=str(archive))
+    count(30, 3000, table=str(table), encoding="row", layout="")
 
 
 @pytest.mark.slow

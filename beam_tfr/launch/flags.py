@@ -3,7 +3,7 @@
 import contextlib
 import importlib
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from apache_beam.options import pipeline_options as beams
@@ -14,6 +14,7 @@ from apache_beam.transforms.ptransform import PTransform
 from beam_tfr import storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
+from beam_tfr.engine.processes import FORKS
 from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build_pipeline
 from beam_tfr.options import ConvertOptions, default_threads, suggest_name
 from beam_tfr.options.table import options_of
@@ -22,6 +23,10 @@ from beam_tfr.schema.errors import UsageError
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as
 # one, and 16 only 1.8.
 MAX_THREADS = 4
+# Images from which on forked processes end earlier than two to four threads, and than four threads
+# where there are more cores; see docs/performance.md.
+LONG_RUN = 5_000
+LONG_RUN_OF_MANY_CORES = 1_000
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 _LONG_FLAGS = {"-i": "--input", "-o": "--output", "-t": "--table"}  # short ones there are none
@@ -156,6 +161,47 @@ def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
     if not has_mode:
         are_few = direct.direct_num_workers <= MAX_THREADS
         direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
+
+
+def fit_workers(
+    beam_options: PipelineOptions, flags: Sequence[str], is_long: Callable[[int], bool]
+) -> None:
+    """Lets long local runs have processes, and short ones threads, unless flags say otherwise.
+
+    Where processes are not forked, their start takes too long for that.
+
+    Args:
+        beam_options: Beam's options, with those of `choose_runner`.
+        flags: Beam's own options, as on a command line.
+        is_long: whether the run has at least so many images.
+    """
+    direct = beam_options.view_as(beams.DirectOptions)
+    names = {flag.partition("=")[0] for flag in flags}
+    if not FORKS or "--direct_running_mode" in names or direct.direct_num_workers < 2:
+        return
+    has_many = direct.direct_num_workers > MAX_THREADS
+    if is_long(LONG_RUN_OF_MANY_CORES if has_many else LONG_RUN):
+        direct.direct_running_mode = "multi_processing"
+    elif "--direct_num_workers" not in names:
+        direct.direct_running_mode = "multi_threading"
+        direct.direct_num_workers = min(direct.direct_num_workers, MAX_THREADS)
+
+
+@contextlib.contextmanager
+def ready_workers(runner: PipelineRunner | None, beam_options: PipelineOptions) -> Iterator[None]:
+    """Starts what forks the workers of a local run, and ends it after the block.
+
+    It imports what they need while this process prepares the run.
+    """
+    mode = beam_options.view_as(beams.DirectOptions).direct_running_mode
+    if not isinstance(runner, LocalRunner) or mode != "multi_processing":
+        yield
+        return
+    try:
+        runner.prepare_workers()
+        yield
+    finally:
+        runner.end_workers()
 
 
 def choose_dataset_runner(

@@ -18,11 +18,19 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.engine import cloud
+from beam_tfr.engine.beam_internals import LocalRunner
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
-from beam_tfr.launch.flags import choose_runner, make_run, parse_beam_flags
+from beam_tfr.launch.flags import (
+    choose_runner,
+    fit_workers,
+    make_run,
+    parse_beam_flags,
+    ready_workers,
+)
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Result, read_replaced, read_result
+from beam_tfr.launch.workload import has_many_images
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import attempts, lock
 from beam_tfr.pipeline import Convert
@@ -143,13 +151,19 @@ def start(
         )
     for warning in early_warnings(source):
         say(warning)
+    if isinstance(runner, LocalRunner):
+        fit_workers(beam_options, beam_flags, functools.partial(has_many_images, source, options))
     build_step = choose_step(options, source)
     replaced = read_replaced(options.output)
     started = time.monotonic()
     run_id = uuid.uuid4().hex
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might
     # be swallowed.
-    with handling_interrupts(), _hold_output(options, run_id, beam_options, say) as held_lock:
+    with (
+        handling_interrupts(),
+        ready_workers(runner, beam_options),
+        _hold_output(options, run_id, beam_options, say) as held_lock,
+    ):
         step = build_step(
             run_id=run_id,
             removed=read_removed(options.output),

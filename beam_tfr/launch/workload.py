@@ -1,0 +1,76 @@
+"""Estimates whether a conversion is long enough for worker processes, before it is listed."""
+
+import itertools
+from collections.abc import Iterator
+
+from beam_tfr import storage
+from beam_tfr.inputs.listing import PatternPart, list_parts
+from beam_tfr.inputs.patterns import compile_exclusion, order_patterns
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import may_hold_images
+from beam_tfr.sources import Input
+from beam_tfr.tables.rows import Tables
+
+MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
+MOST_TABLES = 100  # whose sizes are looked at
+# Of a small image in an archive or a table, and of a row of a table without any.
+_IMAGE_BYTES = 30_000
+_ROW_BYTES = 300
+_PATH_BYTES = 80  # in a list of patterns
+
+
+def has_many_images(source: Input, options: ConvertOptions, number: int) -> bool:
+    """Whether a conversion has at least so many images, as far as a short look shows.
+
+    The images of a dataset do not count: most are copied.
+
+    Raises:
+        InputNotFoundError: a pattern matches nothing.
+        UsageError: one cannot be listed.
+    """
+    if options.limit is not None and options.limit < number:
+        return False
+    if isinstance(source.origin, Tables):
+        return _estimate_rows(source.origin) >= number
+    total = _estimate_list(options.input_list)
+    for images in _count_images(source):
+        total += images
+        if total >= number:
+            return True
+    return False
+
+
+def _count_images(source: Input) -> Iterator[float]:
+    """Yields how many images each listed file of an input holds, about."""
+    exclude = compile_exclusion(source.exclude, source.root)
+    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
+    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES)
+    for listed in itertools.chain.from_iterable(batches):
+        if isinstance(listed, storage.Entry):
+            yield 1
+        elif listed.archive:
+            yield storage.Entry(*listed.archive).size_bytes / _IMAGE_BYTES
+        else:  # the rest of a pattern on gs://
+            yield float("inf")
+
+
+def _estimate_list(path: str | None) -> float:
+    """The patterns in a file by its size, about; 0 if there is none."""
+    entry = storage.find(path) if path else None
+    return entry.size_bytes / _PATH_BYTES if entry else 0
+
+
+def _estimate_rows(tables: Tables) -> float:
+    """The rows of some tables by their sizes, about."""
+    if tables.one_row_each:
+        return len(tables.files)
+    looked_at = tables.files[:MOST_TABLES]
+    rows = sum(map(_estimate_rows_of, looked_at))
+    return rows * len(tables.files) / len(looked_at)
+
+
+def _estimate_rows_of(path: str) -> float:
+    entry = storage.find(path)
+    if entry is None:
+        return 0
+    return entry.size_bytes / (_IMAGE_BYTES if may_hold_images(path) else _ROW_BYTES)
