@@ -1,19 +1,22 @@
 """The console script `beam-tfr`, and `python -m beam_tfr`."""
 
-import os
-import sys
 from typing import NoReturn
+
+from beam_tfr.console import signals
 
 
 def run() -> NoReturn:
-    """Runs the command line; Ctrl-C ends it quietly even during imports."""
+    """Runs the command line; Ctrl-C and SIGTERM end it with a line, even during imports."""
+    signals.raise_interrupts()
     try:
         from beam_tfr import cli
 
         cli.run()
-    except KeyboardInterrupt:  # before the command has begun
-        print("beam-tfr: interrupted: run the same command again", file=sys.stderr, flush=True)
-        os._exit(130)
+    except BaseException as error:
+        # Whatever the interrupt of an import or of an exit has become.
+        if signals.arrived.is_set() or isinstance(error, KeyboardInterrupt):
+            signals.exit_interrupted()
+        raise
 
 
 if __name__ == "__main__":

@@ -8,16 +8,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress, on_stderr
+from beam_tfr.dataset.conditions import Where, parse_conditions
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.run import DisplayOptions, UpdateOptions
 from beam_tfr.options.table import options_of
+from beam_tfr.schema.arguments import public
 from beam_tfr.schema.encodings import noun_of
-from beam_tfr.schema.errors import UsageError, without_traceback
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result
@@ -29,7 +30,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 ShowProgress = bool | Callable[[Progress], object]
 
 
-@without_traceback
+@public
 def convert(
     *,
     output: str | os.PathLike[str],
@@ -77,7 +78,7 @@ def convert(
         return launch.convert(checked, flags, progress=listener.report, say=listener.say)
 
 
-@without_traceback
+@public
 def update(
     folder: str | os.PathLike[str],
     *,
@@ -120,7 +121,7 @@ def update(
 
         return launch.update(
             os.fspath(folder),
-            {"input": _as_texts(input, option="input"), **options},
+            {"input": _as_texts(input), **options},
             update_options,
             flags,
             progress=listener.report,
@@ -128,13 +129,13 @@ def update(
         )
 
 
-@without_traceback
+@public
 def remove(
     folder: str | os.PathLike[str],
     *,
     keys: str | Sequence[str] = (),
     sha256: str | Sequence[str] = (),
-    where: str | Mapping[str, object] | None = None,
+    where: Where = None,
     allow_missing: bool = False,
     runner: str | None = None,
     beam_flags: Sequence[str] = (),
@@ -163,12 +164,11 @@ def remove(
         RunError, InterruptedRunError: as for `update`.
     """
     from beam_tfr import launch
-    from beam_tfr.dataset.conditions import parse_conditions
     from beam_tfr.output.removed import select_images
 
     selection = select_images(
-        _as_texts(keys, option="keys"),
-        _as_texts(sha256, option="sha256"),
+        _as_texts(keys),
+        _as_texts(sha256),
         parse_conditions(where),
     )
     flags = _beam_flags(runner, beam_flags)
@@ -183,7 +183,7 @@ def remove(
         )
 
 
-@without_traceback
+@public
 def plan(
     *,
     input: Paths = (),  # noqa: A002 - the name on the command line
@@ -227,14 +227,14 @@ def plan(
         )
 
 
-@without_traceback
+@public
 def verify(
     folder: str | os.PathLike[str],
     *,
     sources: Paths = (),
     exclude: Paths = (),
+    threads: int | None = None,
     progress: ShowProgress = True,
-    **options: Any,
 ) -> Report:
     """Checks a dataset against its manifest: checksums, records, labels, counts.
 
@@ -243,9 +243,9 @@ def verify(
         sources: the `input` or `table` that the dataset was made from; compares each record with
             its source by SHA-256.
         exclude: patterns of files that are not sources.
+        threads: number of threads that read shards; None for one per core.
         progress: whether to print progress, or a function that is called about twice a second with
             a `Progress`, which counts records; see `convert`.
-        options: further arguments of `beam_tfr.verification.verify`, such as `threads`.
 
     Returns:
         A report: `ok`, and the first `problems`, each with `file`, `record` and `message`.
@@ -260,21 +260,21 @@ def verify(
     with _listening("verify", progress, noun="records") as listener:
         return verification.verify(
             storage.check_path(folder, option="folder"),
-            sources=_as_texts(sources, option="sources"),
-            exclude=_as_texts(exclude, option="exclude"),
+            sources=_as_texts(sources),
+            exclude=_as_texts(exclude),
+            threads=threads,
             progress=listener.report,
-            **options,
         )
 
 
-@without_traceback
+@public
 def export(
     folder: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
     format: str,  # noqa: A002 - the name on the command line
     split: str | None = None,
-    where: str | Mapping[str, object] | None = None,
+    where: Where = None,
     runner: str | None = None,
     beam_flags: Sequence[str] = (),
     progress: ShowProgress = True,
@@ -359,27 +359,11 @@ def _listening(
 
 
 def _beam_flags(runner: str | None, flags: Sequence[str]) -> list[str]:
-    """Beam's flags with that of the runner.
-
-    Raises:
-        UsageError: they are no list of texts.
-    """
-    is_list = isinstance(flags, (list, tuple))
-    if not is_list or not all(isinstance(flag, str) for flag in flags):
-        message = 'must be a list of texts, such as ["--project=p"]'
-        raise UsageError(message, option="beam_flags", value=flags)
-    return [f"--runner={runner}", *flags] if runner else list(flags)
+    """Beam's flags with that of the runner."""
+    return [f"--runner={runner}", *flags] if runner else [*flags]
 
 
-def _as_texts(paths: Paths, *, option: str) -> list[str]:
-    """One path or several as a list of texts.
-
-    Raises:
-        UsageError: they are neither.
-    """
+def _as_texts(paths: Paths) -> list[str]:
+    """One path or several, which `public` has made texts, as a list."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    try:
-        return [os.fspath(path) for path in several]
-    except TypeError:
-        message = "must be a path or pattern, or a list of them"
-        raise UsageError(message, option=option, value=repr(paths)) from None
+    return [os.fspath(path) for path in several]

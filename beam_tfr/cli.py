@@ -22,9 +22,18 @@ from beam_tfr.commands import (
     verify,
 )
 from beam_tfr.commands.calls import refuse_arguments
+from beam_tfr.console import signals
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, print_message
 from beam_tfr.options import suggest_name
-from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, spell_as_flags
+from beam_tfr.schema.errors import (
+    TRACEBACK_VARIABLE,
+    BeamTfrError,
+    UsageError,
+    check_text,
+    describe_os_error,
+    spell_as_flags,
+)
+from beam_tfr.schema.untrusted import quote
 from beam_tfr.version import __version__
 
 MODULES = {
@@ -85,15 +94,19 @@ def run() -> NoReturn:
     open_standard_streams()
     # Google's libraries warn about every Python but the newest, several times a run.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
-    code = main()
-    # threads of the engine that failed or was interrupted would keep the process alive, print, or
-    # abort it
-    if code:
-        sys.stdout.flush()
-        if code != 130:
-            atexit._run_exitfuncs()  # which end an engine that was started
+    try:
+        code = main()
+    except SystemExit as ended:  # by --help or --version
+        code = int(ended.code or 0)
+    signals.end_at_once()
+    sys.stdout.flush()
+    if code == signals.INTERRUPTED:
         os._exit(code)
-    sys.exit(code)
+    if signals.arrived.is_set():  # and its exception was lost
+        signals.exit_interrupted()
+    atexit._run_exitfuncs()  # which end an engine that was started
+    # Threads of an engine that failed would keep the process alive, print, or abort it.
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,15 +126,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_message(f"{program}: {spell_as_flags(str(error))}")
         return error.exit_code
     except KeyboardInterrupt:
-        print_message(f"{program}: interrupted: run the same command again")
-        return 130
+        print_message(f"{program}: {signals.ADVICE}")
+        return signals.INTERRUPTED
     except BrokenPipeError:  # the reader of standard output has seen enough
         discard_stdout()
         return 1
-    except OSError as error:  # standard output takes no more: the disk is full
+    except OSError as error:  # such as of a full disk, to which standard output is redirected
         discard_stdout()
-        print_message(f"{program}: {error}")
+        print_message(f"{program}: {describe_os_error(error)}")
         return 1
+
+
+def _check_argument(argument: str) -> None:
+    """Checks an argument, whatever it is for.
+
+    Raises:
+        UsageError: no path can be in it.
+    """
+    try:
+        check_text(argument)
+    except ValueError as error:
+        raise UsageError(f"{quote(argument)}: {error}") from None
 
 
 def _run_command(arguments: Sequence[str], program: str) -> int:
@@ -131,6 +156,8 @@ def _run_command(arguments: Sequence[str], program: str) -> int:
         if not hint:
             hint = f"the commands are: {', '.join(MODULES)}"
         raise UsageError(f"{name}: unknown command; {hint}")
+    for argument in arguments:
+        _check_argument(argument)
     parsed, others = make_parser().parse_known_args(arguments)
     if others and parsed.command not in TAKE_BEAM_FLAGS:
         refuse_arguments(parsed, others, program)

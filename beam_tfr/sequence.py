@@ -36,10 +36,12 @@ from beam_tfr.dataset.reader_arguments import OUTPUTS, check_choice, check_folde
 from beam_tfr.dataset.splits import ShardPart, choose_splits, select_examples
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.examples import parse_example
+from beam_tfr.schema.arguments import public
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.untrusted import quote
 
 _CONTENTS_THREADS = 8  # that read contents of shards
 
@@ -167,7 +169,7 @@ class Records(Sequence[Any]):
         from pyarrow import compute
 
         if not isinstance(condition, compute.Expression):
-            raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
+            raise UsageError(f"where: must be a pyarrow.compute.Expression, got {quote(condition)}")
         with ThreadPoolExecutor(_CONTENTS_THREADS) as pool:
             match_rows = functools.partial(self._match_rows, condition)
             fits = np.concatenate([*pool.map(match_rows, self._lookup.parts)])
@@ -212,7 +214,7 @@ class Records(Sequence[Any]):
         return self._decoder.element(self._decoder.parts(image, features))
 
 
-@without_traceback
+@public
 def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     """The table of contents of a dataset: a `pyarrow.dataset.Dataset`.
 

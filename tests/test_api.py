@@ -138,12 +138,12 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(
             "`dry_run=`: unknown option; docs/options.md lists all; Beam's own go into "
             "`beam_flags=`",
         ),
-        ({"output": None}, "`output=` is required: "),
+        ({"output": None}, "`output=`: must be a path"),
         (
             {"splits": "train=x"},
             "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8",
         ),
-        ({"input": 5}, "`input=5`: must be a tuple of texts"),
+        ({"input": 5}, "`input=5`: must be a path or a list of paths"),
         ({"quality": 0}, "`quality=0`: must be a whole number from 1 to 100"),
         ({"beam_flags": "--project=p"}, "`beam_flags=--project=p`: must be a list"),
         (
@@ -170,7 +170,7 @@ def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> N
         ),
         (
             lambda folder: beam_tfr.verify(folder, sources=3),
-            "`sources=3`: must be a path or pattern, or a list",
+            "`sources=3`: must be a path or a list of paths",
         ),
         (
             lambda folder: beam_tfr.verify(folder, sources=""),

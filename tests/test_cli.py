@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import __version__, cli
+from beam_tfr.console import signals
 from beam_tfr.console.terminal import counted
 from beam_tfr.output import claim
 from tests.commands import ENVIRONMENT, REPOSITORY, finish, start
@@ -675,7 +676,7 @@ def test_ctrl_c_during_imports() -> None:
     )
 
 
-def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
+def test_ctrl_c_while_the_dataset_is_published_comes_too_late_and_is_told(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish_claim = claim.remove_work_folder
@@ -689,8 +690,45 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
     run = beam_tfr(
         "convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*"
     )
-    assert (run.code, run.err) == (0, "")
+    assert (run.code, run.out) == (130, "")
+    assert run.err == (
+        "beam-tfr convert: interrupted when all was done: run the same command again to see the "
+        "result\n"
+    )
     assert (tmp_path / "o" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("number", signals.NUMBERS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "beam_tfr.cli.make_parser = interrupt",  # before the engine
+        "beam_tfr.cli._run_command = interrupt_lost",
+        "beam_tfr.cli._run_command = lambda *_: 0; atexit.register(interrupt)",
+        "beam_tfr.cli.open_standard_streams = interrupt_lost",
+    ],
+)
+def test_a_signal_at_any_moment_is_told(moment: str, number: int) -> None:
+    program = (
+        "import atexit, os, sys\n"
+        "import beam_tfr.cli\n"
+        "from beam_tfr.__main__ import run\n"
+        f"def interrupt(*_): os.kill(os.getpid(), {number})\n"
+        "class Lost:\n"
+        "    def __del__(self): interrupt()\n"
+        "def interrupt_lost(*_):\n"
+        "    Lost()\n"
+        "    return 0\n"
+        f"{moment}\n"
+        "sys.argv[1:] = ['inspect', '/nowhere']\n"
+        "run()\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout) == (130, "")
+    told = r"beam-tfr(?: inspect)?: interrupted: run the same command again"
+    assert re.fullmatch(told, done.stderr.splitlines()[-1])
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

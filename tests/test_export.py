@@ -5,6 +5,7 @@ The bytes of its image are as they were. It is resumed and refused, on every eng
 
 import io
 import json
+import os
 import re
 import shutil
 import signal
@@ -23,17 +24,17 @@ import beam_tfr as package
 from beam_tfr import Records, storage
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.manifest import read_manifest
-from beam_tfr.dataset.splits import select_examples
 from beam_tfr.engine import interrupt
-from beam_tfr.exports import export_formats
-from beam_tfr.exports.image_files import file_name
-from beam_tfr.exports.shard import ExportedShard, sample_of
+from beam_tfr.exports import export_formats, image_names
+from beam_tfr.exports.image_names import NameCheck, NamedImage, file_name, unique_file_name
+from beam_tfr.exports.shard import sample_of
 from beam_tfr.output import lock
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
 from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.feature_names import FILENAME, MASK, OBJECT_LABEL, OBJECT_MASK, SIDES
+from beam_tfr.storage.names import REFUSED_BY_WINDOWS, NameRules, rules_of_gcs
 from beam_tfr.transforms.shards import ExportShards
 from tests import instances, points
 from tests.box_fixtures import some_images, write_boxes
@@ -589,17 +590,127 @@ def test_a_damaged_shard_is_no_export(boxes: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [b"../../x.png", b"/x.png", b"a/../../x", b"a//x.png", b"./x.png", b".beam_tfr/x.png"]
+    "key", ["../../x.png", "/x.png", "a/../../x", "a//x.png", "./x.png", ".beam_tfr/x.png", "\0"]
 )
-def test_a_key_that_is_no_name_is_refused(boxes: Path, key: bytes) -> None:
-    values = parse_example(Records(boxes, split="train", output="raw_record")[0])
-    dataset = read_manifest(str(boxes))
-    shard = ExportedShard(dataset, select_examples(dataset, "train").parts[0], {})
-    sample = sample_of(dataset, "train", values | {FILENAME: [key]})
-    with pytest.raises(
-        DataError, match=re.escape(f"the key {key.decode()!r} cannot be the name of a file")
-    ):
-        file_name(shard, sample)
+def test_a_key_that_is_no_name_is_refused(key: str) -> None:
+    with pytest.raises(DataError, match=re.escape(f"the key {key!r} cannot be the name of a file")):
+        file_name(NamedImage(key, "train", "png"))
+
+
+@pytest.mark.parametrize(
+    ("key", "form", "shares_stem", "name", "unique_name"),
+    [
+        ("1.png", "jpeg", False, "1.jpg", "1.jpg"),
+        ("1.png", "jpeg", True, "1.png.jpg", "1_png.jpg"),
+        ("1.jpeg", "jpeg", True, "1.jpeg", "1_jpeg.jpeg"),
+        ("a/1.x", "webp", False, "a/1.x.webp", "a/1.x.webp"),
+        ("a/.png", "jpeg", False, "a/.png.jpg", "a/.png.jpg"),
+    ],
+)
+def test_a_key_gives_a_name(
+    key: str, form: str, shares_stem: bool, name: str, unique_name: str
+) -> None:
+    image = NamedImage(key, "train", form, shares_stem)
+    assert (file_name(image), unique_file_name(image)) == (name, unique_name)
+
+
+OWN_FILES = ["metadata.jsonl", "ImageSets/Main/train.txt"]
+DISK = NameRules(name_bytes=255, path_bytes=4095)
+BUCKET = rules_of_gcs("b")
+OF_WINDOWS = DISK._replace(
+    refused=REFUSED_BY_WINDOWS, takes_any_bytes=False, ignores_case=True, ignores_form=True
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "names", "problem"),
+    [
+        (DISK, ["a", "A", "b/a", "\u00e9", "e\u0301", "\udcff", 'a"\n:', "n" * 255], ""),
+        (DISK, ["a/" * 1000 + "x"], ""),
+        (DISK, ["a", "a"], "two images would have this name"),
+        (DISK, ["n" * 256], "a name has 256 bytes, and 255 are possible there"),
+        (DISK, ["\u00e9" * 128], "a name has 256 bytes"),
+        (DISK, ["a/" * 2048 + "x"], "the path has 4,100 bytes, and 4,095 are possible"),
+        (DISK, ["a.jpg", "a.jpg/b/c.jpg"], "'a.jpg' would be a file, and a folder of others"),
+        (DISK, ["a.jpg/b/c.jpg", "a.jpg"], "it would be a file, and a folder of others"),
+        (DISK, ["metadata.jsonl"], "a file about all images has this name"),
+        (DISK, ["export.json/a.jpg"], "export.json has the name of a file about all images"),
+        (DISK, ["metadata.jsonl/a/b.jpg"], "metadata.jsonl has the name of a file"),
+        (DISK, ["ImageSets/Main/train.txt/b.jpg"], "ImageSets/Main/train.txt has the name of"),
+        (DISK, ["ImageSets/Main"], "it would be a file, and a folder of others"),
+        (BUCKET, ["a.jpg", "a.jpg/b.jpg", "n" * 1022], ""),
+        (BUCKET, ["n" * 1023], "the path has 1,032 bytes, and 1,031 are possible"),
+        (BUCKET, ["a\nb"], r"names cannot contain '\n' there"),
+        (BUCKET, ["\udcff"], "names must be UTF-8 there"),
+        (OF_WINDOWS, ["a", "A"], "case and Unicode form make no difference there"),
+        (OF_WINDOWS, ["\u00e9", "e\u0301"], "two images would have this name"),
+        (OF_WINDOWS, ["A", "a/b"], "'a' would be a file, and a folder of others"),
+        (OF_WINDOWS, ["METADATA.jsonl/a.jpg"], "metadata.jsonl has the name of a file"),
+        (OF_WINDOWS, ["a:b"], "names cannot contain ':' there"),
+        (OF_WINDOWS, ["a./b"], "names cannot contain '.' there"),
+    ],
+)
+def test_files_that_cannot_be_beside_each_other(
+    rules: NameRules, names: list[str], problem: str
+) -> None:
+    check = NameCheck("gs://b/o" if rules is BUCKET else "/o", rules, OWN_FILES)
+    if not problem:
+        for name in names:
+            check.add(name)
+        return
+    for name in names[:-1]:
+        check.add(name)
+    with pytest.raises(DataError, match=re.escape(problem)) as caught:
+        check.add(names[-1])
+    assert "`format=webdataset` and `format=parquet`" in str(caught.value)
+
+
+def test_what_names_a_disk_takes(tmp_path: Path) -> None:
+    rules = storage.name_rules(str(tmp_path))
+    longest = tmp_path / ("n" * rules.name_bytes)
+    longest.touch()
+    with pytest.raises(OSError, match="too long"):
+        (tmp_path / ("n" * (rules.name_bytes + 1))).touch()
+    assert rules.ignores_case == (tmp_path / longest.name.upper()).exists()
+    assert [*tmp_path.iterdir()] == [longest]
+
+
+@pytest.mark.parametrize("form", ["folder", "yolo", "voc"])
+@pytest.mark.parametrize("key", ["n" * 255, "long", "\u00e9.png"])
+def test_an_export_that_cannot_be_complete_writes_nothing(
+    form: str, key: str, boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [NamedImage(name, "train", "png") for name in (key, "e\u0301.png", "long/a.png")]
+    if key == "long":
+        images[0] = NamedImage("long/a.png/b.png", "train", "png")
+    rules = DISK._replace(ignores_form=True)
+    monkeypatch.setattr(storage, "name_rules", lambda _: rules)
+    monkeypatch.setattr(image_names, "read_images", lambda *_: iter(images))
+    if form == "voc" and key == "long":
+        return  # its names are flat
+    with pytest.raises(DataError, match=r"`format=webdataset`"):
+        export(boxes, tmp_path / "out", form)
+    assert not (tmp_path / "out").exists()
+
+
+def test_long_keys_and_those_of_any_bytes_are_read_from_records(tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "/".join(["d" * 200] * 6)
+    folder.mkdir(parents=True)
+    for name in (b"long.png", b"caf\xe9.png", b"caf\xe9.jpg"):
+        PIL.Image.new("RGB", (9, 9)).save(os.fsencode(folder) + b"/" + name, "png")
+    (tmp_path / "in/a.png").write_bytes((folder / "long.png").read_bytes())
+    package.convert(
+        input=tmp_path / "in",
+        output=tmp_path / "d",
+        layout="**",
+        encoding="png",
+        resize="none",
+        progress=False,
+    )
+    assert export(tmp_path / "d", tmp_path / "out", "folder") == 4
+    below = tmp_path / "out" / folder.relative_to(tmp_path / "in")
+    names = {os.fsencode(path.name) for path in below.iterdir()}
+    assert names == {b"long.png", b"caf\xe9.png", b"caf\xe9.jpg.png"}
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["of the same bytes", "of others"])
@@ -624,7 +735,7 @@ def test_two_images_of_one_name_are_refused(same: bool, tmp_path: Path) -> None:
         DataError, match=r"a\.jpg\.png: two images would have this name.*`format=webdataset`"
     ):
         export(tmp_path / "d", tmp_path / "out", "folder")
-    assert not (tmp_path / "out" / "metadata.jsonl").exists()
+    assert not (tmp_path / "out").exists()
     assert export(tmp_path / "d", tmp_path / "tars", "webdataset") == 4
 
 

@@ -148,7 +148,7 @@ def test_a_file_that_grows_is_read_as_it_is(folder: Path) -> None:
     [
         ([], "`paths=`: is empty; give one or more files or patterns"),
         ("", "`paths=''`: must be files or patterns"),
-        ([3], "`paths=3`: must be a path"),
+        ([3], "must be a path or a list of paths"),
         ("/nowhere/*.gz", r"`paths=/nowhere/\*\.gz`: matches no file; there is no folder /nowhere"),
         ("s3://bucket/a", "`paths=s3://bucket/a`: only local paths and gs:// are supported"),
     ],

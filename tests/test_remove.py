@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,10 @@ from typing import Any
 import pytest
 
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.inputs import key_lists, patterns
+from beam_tfr.inputs.key_lists import KeyList, read_keys
 from beam_tfr.output import removed
+from beam_tfr.schema.errors import UsageError
 from tests.conftest import Run
 from tests.converted import once
 from tests.living_photos import files_of
@@ -207,6 +213,63 @@ def test_wrong_calls(
     assert message in done.err
     assert "Traceback" not in done.err
     assert files_of(place / "d") == before
+
+
+@pytest.mark.parametrize("command", ["remove", "verify"])
+def test_a_key_with_a_line_break_is_named_in_json_lines(
+    place: Path, beam_tfr: Command, command: str
+) -> None:
+    paint(place / "photos" / "dog" / "a\nb.jpg", 66)
+    update(place / "d", input=f"{place}/photos/**")
+    lines = write_lines(place / "keys.txt", "dog/a", "b.jpg")
+    flag = "--keys" if command == "remove" else "--absent"
+    refused = beam_tfr(command, place / "d", flag, lines)
+    assert refused.code == 2
+    assert "the key 'dog/a\\nb.jpg', which has a line break" in refused.err
+    assert "JSON Lines" in refused.err
+    listed = write_lines(place / "keys.jsonl", json.dumps({"key": "dog/a\nb.jpg"}))
+    found = beam_tfr("verify", place / "d", "--absent", listed)
+    assert (found.code, "dog/a\\nb.jpg" in found.err) == (1, True)
+    if command == "remove":
+        assert "removed: 1 record;" in beam_tfr("remove", place / "d", "--keys", listed).out
+        assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"a\r\n\nb\n", KeyList(["a", "b"], are_lines=True)),
+        (b'"a"\n"b\\nc"\n', KeyList(["a", "b\nc"])),
+        (b'{"key": "a", "reason": "x"}\n\n"b"', KeyList(["a", "b"])),
+        (b'{"key": "\\udcff"}', KeyList(["\udcff"])),
+        (b'"a"\nb', KeyList(['"a"', "b"], are_lines=True)),
+        (b'{"key": 1}', KeyList(['{"key": 1}'], are_lines=True)),
+        (b'"\\ud800"', KeyList(['"\\ud800"'], are_lines=True)),
+        (b"\xff", KeyList(["\udcff"], are_lines=True)),
+    ],
+)
+@pytest.mark.parametrize("way", ["file", "pipe", "-"])
+def test_lists_of_keys(
+    data: bytes, keys: KeyList, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "list")
+    if way == "pipe":
+        os.mkfifo(path)
+        threading.Thread(target=Path(path).write_bytes, args=[data]).start()
+    elif way == "-":
+        path = "-"
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    else:
+        Path(path).write_bytes(data)
+    assert read_keys(path, option="keys", needs="a key per line") == keys
+
+
+def test_a_pipe_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (key_lists, patterns):
+        monkeypatch.setattr(module, "MAX_LIST_BYTES", 100)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n" * 60)))
+    with pytest.raises(UsageError, match=r"`keys=-`: has more than"):
+        read_keys("-", option="keys", needs="a key per line")
 
 
 def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> None:

@@ -6,6 +6,7 @@ update.
 examples:
   beam-tfr remove /data/photos --keys takedown.txt
       takedown.txt has a key per line, as contents and rejects.jsonl show them: cat/1.jpg
+  jq -c .key rejects.jsonl | beam-tfr remove /data/photos --keys -
   beam-tfr remove /data/photos --sha256 hashes.txt
   beam-tfr remove /data/photos --where class=cat
   beam-tfr remove /data/photos --keys all.txt --allow_missing
@@ -18,18 +19,15 @@ folder leave them out. Source files are not touched.
 """
 
 import argparse
-import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import add_dataset, add_where, print_json, print_lines, show_run
 from beam_tfr.console.terminal import counted
-from beam_tfr.inputs.patterns import read_lines
+from beam_tfr.inputs.key_lists import read_hashes, read_keys
 from beam_tfr.schema.dataset import REMOVED_FILE
-from beam_tfr.schema.errors import UsageError
 
 HELP = "take images down: from records, contents, rejects and all else"
-SHA256_LINE = re.compile(r"^([0-9a-fA-F]{64})(?:\s|$)", re.MULTILINE)  # as `sha256sum` writes it
 _ON_GCS = (
     "note:    versions and soft-deleted objects may still hold what was removed; "
     "these commands list them:\n"
@@ -41,9 +39,16 @@ _ON_GCS = (
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
     chosen.add_argument(
-        "--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex"
+        "--keys",
+        metavar="FILE",
+        help="file with a key per line, or JSON Lines of keys or of objects with a key, as in "
+        "rejects.jsonl; - for standard input",
+    )
+    chosen.add_argument(
+        "--sha256",
+        metavar="FILE",
+        help="file with the SHA-256 of a source file per line, in hex; - for standard input",
     )
     add_where(chosen, "column of the contents and its value: class=cat")
     parser.add_argument(
@@ -61,11 +66,12 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr.dataset.conditions import parse_conditions
         from beam_tfr.output.removed import ImageSelection
 
-        selection = ImageSelection(
-            read_filled_lines(parsed.keys, option="keys", needs="a key per line"),
-            _read_hashes(parsed.sha256),
-            parse_conditions(parsed.where),
-        )
+        selection = ImageSelection(where=parse_conditions(parsed.where))
+        if parsed.keys is not None:
+            listed = read_keys(parsed.keys, option="keys", needs="a key per line")
+            selection = ImageSelection(listed.keys, keys_are_lines=listed.are_lines)
+        if parsed.sha256 is not None:
+            selection = ImageSelection(sources=read_hashes(parsed.sha256, option="sha256"))
         result = launch.remove(
             parsed.folder,
             selection,
@@ -86,21 +92,3 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         lines.append(_ON_GCS.format(result.folder.rstrip("/")))
     print_lines(lines)
     return 0
-
-
-def read_filled_lines(path: str | None, *, option: str, needs: str) -> list[str]:
-    """The lines of a file that are not empty; none without a file. See `read_lines`."""
-    return [line for line in read_lines(path, option=option, needs=needs) if line]
-
-
-def _read_hashes(path: str | None) -> list[str]:
-    """The hashes in a file, also as `sha256sum` writes it."""
-    lines = read_filled_lines(path, option="sha256", needs="a SHA-256 per line")
-    for line in lines:
-        if not SHA256_LINE.match(line):
-            raise UsageError(
-                f"{line!r:.100} is no SHA-256: each line begins with one, of 64 hex digits",
-                option="sha256",
-                value=path,
-            )
-    return SHA256_LINE.findall("\n".join(lines))

@@ -28,8 +28,8 @@ from beam_tfr.commands.calls import (
     show_progress,
     show_run,
 )
-from beam_tfr.commands.remove import SHA256_LINE, read_filled_lines
 from beam_tfr.console.terminal import counted, print_message
+from beam_tfr.inputs.key_lists import find_hash, read_keys
 from beam_tfr.schema.errors import NotInstalledError, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--absent",
         metavar="FILE",
         help="also check that nothing is left of these images: a key, or the SHA-256 of a source "
-        "file in hex, per line",
+        "file in hex, per line; or keys as JSON Lines; - for standard input",
     )
 
 
@@ -70,7 +70,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     traces = _find_traces(parsed.folder, parsed.absent)
     print_report(report, as_json=parsed.json, traces=traces)
     for trace in traces[:_TRACES]:
-        print_message(f"not removed: {trace}")
+        name = trace.replace("\n", "\\n")
+        print_message(f"not removed: {name}")
     if not parsed.json:
         print(f"absent:  {counted(len(traces), 'trace')} of what {parsed.absent} lists")
     is_clean = report.ok and not traces
@@ -112,9 +113,10 @@ def _find_traces(folder: str, path: str) -> list[str]:
         raise NotInstalledError(
             f"`absent=` needs {error.name}: pip install 'beam_tfr[convert]'"
         ) from error
-    lines = read_filled_lines(path, option="absent", needs="a key or SHA-256 per line")
-    hashes = SHA256_LINE.findall("\n".join(lines))
-    return list(find_traces(read_manifest(folder), ImageSelection(lines, hashes)))
+    listed = read_keys(path, option="absent", needs="a key or SHA-256 per line")
+    hashes = [*filter(None, map(find_hash, listed.keys))]
+    selection = ImageSelection(listed.keys, hashes, keys_are_lines=listed.are_lines)
+    return list(find_traces(read_manifest(folder), selection))
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:

@@ -20,9 +20,9 @@ from beam_tfr.comparison.compared_contents import TABLE_PREFIX, read_compared_co
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.manifest import Manifest, read_manifest
-from beam_tfr.dataset.reader_arguments import check_choice
+from beam_tfr.dataset.reader_arguments import check_choice, check_integer
+from beam_tfr.schema.arguments import public
 from beam_tfr.schema.differences import describe_change, describe_changes, describe_id_changes
-from beam_tfr.schema.errors import without_traceback
 
 _SLICE = 1 << 12  # rows that are Python objects at a time
 _COMPARED_COLUMNS = {
@@ -87,6 +87,8 @@ class Difference(Printable):
             UsageError: there is no such kind.
         """
         check_choice("kind", kind, [*DifferenceKind])
+        if most is not None:
+            check_integer("most", most, 0)
         if self._contents is None:
             return
         names = self._compared_columns(DifferenceKind(kind), self._contents)
@@ -109,6 +111,7 @@ class Difference(Printable):
 
         Has at most `most` records of each kind.
         """
+        check_integer("most", most, 0)
         differing = [self.records(kind, most) for kind in DifferenceKind]
         return {
             "old": self.old.folder,
@@ -121,6 +124,7 @@ class Difference(Printable):
 
     def lines(self, most: int = 10) -> Iterator[str]:
         """Yields the lines of the text, with at most so many records of a kind."""
+        check_integer("most", most, 0)
         yield _headline("old", self.old)
         yield _headline("new", self.new)
         if self.equal:
@@ -148,7 +152,7 @@ class Difference(Printable):
             yield f"  and {number - most:,} more"
 
 
-@without_traceback
+@public
 def diff(
     old: str | os.PathLike[str],
     new: str | os.PathLike[str],

@@ -2,15 +2,20 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import quote
 
+Where = Annotated[
+    str | Sequence[str] | Mapping[str, object] | None,
+    'a dict such as {"label": "hat"}, or text: "label=hat"',
+]
 _CONDITION = re.compile("([^=]+)=(.*)", re.DOTALL)
 
 
-def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> dict[str, str]:
+def parse_conditions(where: Where) -> dict[str, str]:
     """Name -> value of the conditions in `where=`.
 
     Args:
@@ -24,9 +29,9 @@ def parse_conditions(where: str | list[str] | Mapping[str, object] | None) -> di
         return {name: str(value) for name, value in where.items()}
     if isinstance(where, str):
         where = [where]
-    if not isinstance(where, list | None):
+    if not isinstance(where, list | tuple | None):
         raise UsageError(
-            'must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where)
+            'must be a dict such as {"label": "hat"}, or text', option="where", value=quote(where)
         )
     conditions: dict[str, str] = {}
     for text in where or ():

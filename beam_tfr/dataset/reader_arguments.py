@@ -9,6 +9,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.box_formats import BOX_FORMATS
 from beam_tfr.schema.errors import UsageError, check_whole_number
 from beam_tfr.schema.feature_names import LABEL
+from beam_tfr.schema.untrusted import quote
 
 STREAMS = 8  # by default
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`
@@ -25,7 +26,7 @@ def check_integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> in
     try:
         return check_whole_number(value, at_least, (1 << bits) - 1)
     except ValueError as error:
-        raise UsageError(str(error), option=name, value=repr(value)) from None
+        raise UsageError(str(error), option=name, value=quote(value)) from None
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
@@ -34,9 +35,10 @@ def check_choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     Raises:
         UsageError: it is none of those allowed.
     """
-    if value not in allowed:
+    is_text = value is None or isinstance(value, str)
+    if not is_text or value not in allowed:
         *others, last = ("None" if text is None else f'"{text}"' for text in allowed)
-        raise UsageError(f"must be {', '.join(others)} or {last}", option=name, value=repr(value))
+        raise UsageError(f"must be {', '.join(others)} or {last}", option=name, value=quote(value))
     return value
 
 
@@ -62,7 +64,7 @@ def check_targets(
         UsageError: one of them is wrong, has no effect, or does not fit the dataset.
     """
     if not isinstance(multi_hot, bool):
-        raise UsageError("must be True or False", option="multi_hot", value=repr(multi_hot))
+        raise UsageError("must be True or False", option="multi_hot", value=quote(multi_hot))
     check_choice("boxes", boxes, (None, *BOX_FORMATS))
     if max_boxes is not None:
         check_integer("max_boxes", max_boxes, 1)
@@ -88,7 +90,7 @@ def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) 
         target: the column.
         others: whether another argument says what takes their place.
     """
-    fail = functools.partial(UsageError, option="target", value=repr(target))
+    fail = functools.partial(UsageError, option="target", value=quote(target))
     columns = [column.name for column in dataset.feature_kinds.columns if column.is_plain]
     if target not in columns:
         raise fail(f"must be a column of numbers or texts: {', '.join(columns) or 'there is none'}")
@@ -139,7 +141,7 @@ def check_shuffle(shuffle: Any, seed: Any) -> int | None:
             "must be True or False: there is no shuffle buffer, and only `ImageDataset` takes "
             f'"{GLOBAL}"',
             option="shuffle",
-            value=repr(shuffle),
+            value=quote(shuffle),
         )
     return seed if shuffle else None
 
@@ -156,7 +158,7 @@ def check_global_shuffle(seed: Any, streams: Any) -> int:
             f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave '
             "it out",
             option="streams",
-            value=repr(streams),
+            value=quote(streams),
         )
     return checked
 

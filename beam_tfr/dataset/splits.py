@@ -13,6 +13,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, Split
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import quote
 
 _TERM = re.compile(
     r"""(?P<name> [^\[\]+]+? ) \s*
@@ -94,7 +95,7 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
         UsageError: a split does not exist, or a slice is malformed, empty or overlaps another.
     """
     if not isinstance(text, str):
-        raise UsageError(f"must be text: {_HELP}", option="split", value=repr(text))
+        raise UsageError(f"must be text: {_HELP}", option="split", value=quote(text))
     try:
         slices = [_parse_slice(dataset, term.strip()) for term in text.split("+")]
         _check_overlaps(slices)

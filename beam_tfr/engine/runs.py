@@ -16,10 +16,17 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
+from beam_tfr.console import signals
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.engine import beam_internals, interrupt
 from beam_tfr.engine.failures import Outcome, is_starved, translate_error
-from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
+from beam_tfr.schema.errors import (
+    TRACEBACK_VARIABLE,
+    BeamTfrError,
+    EngineError,
+    InterruptedRunError,
+    UsageError,
+)
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to end
@@ -284,19 +291,46 @@ def _starved_threads() -> Iterator[list[BaseException]]:
 
 @contextlib.contextmanager
 def handling_interrupts() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM stop the stages and `follow_run`, in the main thread."""
+    """Lets Ctrl-C and SIGTERM stop the stages and `follow_run`, in the main thread.
+
+    Raises:
+        InterruptedRunError: one came, even if it was too late to stop anything.
+    """
     interrupt.requested.clear()
+    arrived = threading.Event()
     try:
-        with contextlib.ExitStack() as stack:
-            if threading.current_thread() is threading.main_thread():
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    previous = signal.signal(number, lambda *_: interrupt.requested.set())
-                    stack.callback(signal.signal, number, previous)
+        with _noting_signals(arrived):
             yield
+    except InterruptedRunError:
+        raise
+    except BeamTfrError as error:
+        if arrived.is_set():
+            raise InterruptedRunError(f"interrupted: {error}") from error
+        raise
     finally:
         if _THREAD not in [thread.name for thread in threading.enumerate()]:
             # or a later pipeline of this process would end at its first image
             interrupt.requested.clear()
+    if arrived.is_set():
+        raise InterruptedRunError(
+            "interrupted when all was done: run the same command again to see the result"
+        )
+
+
+@contextlib.contextmanager
+def _noting_signals(arrived: threading.Event) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM in the main thread only request an interrupt."""
+
+    def request(*_: object) -> None:
+        arrived.set()
+        interrupt.requested.set()
+
+    with contextlib.ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            for number in signals.NUMBERS:
+                previous = signal.signal(number, request)
+                stack.callback(signal.signal, number, previous)
+        yield
 
 
 @contextlib.contextmanager

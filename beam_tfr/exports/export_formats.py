@@ -11,7 +11,8 @@ from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.exports import folder, image_files, shard_files, voc, yolo
+from beam_tfr.exports import folder, image_files, image_names, shard_files, voc, yolo
+from beam_tfr.exports.image_names import NameFiles
 from beam_tfr.exports.shard import ExportedShard, parse_shard_names
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
@@ -23,6 +24,11 @@ def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int])
 
 def _leave_out_nothing(dataset: Manifest, keypoints: int) -> list[str]:
     """The format has a place for all columns."""
+    return []
+
+
+def _list_no_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
+    """The format has no files about all images."""
     return []
 
 
@@ -43,7 +49,9 @@ class ExportFormat(NamedTuple):
         needs_images: False if it can hold records of any encoding.
         needs_boxes: whether it is for images with boxes only.
         needs_keypoints: whether a shard has to know the number of keypoints of all objects.
-        names_images: whether an image is a file that is named by its key.
+        name_files: the paths of the files of an image, which its key names; None if the images of a
+            shard are in one file.
+        list_own_files: the paths of the files about all images, given their splits.
         check_splits: raises a UsageError if it has no place for some splits.
         list_left_out: the columns that it has no place for, given that number.
     """
@@ -55,7 +63,8 @@ class ExportFormat(NamedTuple):
     needs_images: bool = True
     needs_boxes: bool = False
     needs_keypoints: bool = False
-    names_images: bool = False
+    name_files: NameFiles | None = None
+    list_own_files: Callable[[Manifest, Collection[str]], list[str]] = _list_no_files
     check_splits: Callable[[Collection[str]], None] = _take_any_splits
     list_left_out: Callable[[Manifest, int], list[str]] = _leave_out_nothing
 
@@ -66,7 +75,8 @@ EXPORT_FORMATS = {
         place=image_files.PLACE,
         load="datasets.load_dataset('imagefolder', data_files={output!r} + '/**')",
         complete=folder.complete_folder,
-        names_images=True,
+        name_files=folder.name_files,
+        list_own_files=folder.list_own_files,
     ),
     "yolo": ExportFormat(
         write=functools.partial(image_files.write_files, describe=yolo.describe_image),
@@ -74,7 +84,8 @@ EXPORT_FORMATS = {
         load="ultralytics.YOLO('yolo11n.pt').train(data={output!r} + '/data.yaml')",
         complete=yolo.complete_yolo,
         needs_boxes=True,
-        names_images=True,
+        name_files=yolo.name_files,
+        list_own_files=yolo.list_own_files,
         needs_keypoints=True,
         check_splits=yolo.check_splits,
         list_left_out=yolo.list_left_out,
@@ -86,7 +97,8 @@ EXPORT_FORMATS = {
         "data_path={output!r} + '/JPEGImages', labels_path={output!r} + '/Annotations')",
         complete=voc.complete_voc,
         needs_boxes=True,
-        names_images=True,
+        name_files=voc.name_files,
+        list_own_files=voc.list_own_files,
         list_left_out=voc.list_left_out,
     ),
     "webdataset": ExportFormat(
@@ -174,9 +186,32 @@ def count_keypoints(dataset: Manifest, form: str, parts: Sequence[ShardPart]) ->
 
 def find_shared_stems(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> frozenset[str]:
     """The stems that several keys have; none if the format does not name files by them."""
-    if not EXPORT_FORMATS[form].names_images:
+    if EXPORT_FORMATS[form].name_files is None:
         return frozenset()
-    return image_files.find_shared_stems(dataset, parts)
+    return image_names.find_shared_stems(dataset, parts)
+
+
+def check_names(job: ExportJob, dataset: Manifest, parts: Sequence[ShardPart]) -> None:
+    """Checks that the files of all images can be beside each other in the output.
+
+    Args:
+        job: the export, whose output has its work folder.
+        dataset: its dataset.
+        parts: the shards that are exported.
+
+    Raises:
+        DataError: they cannot.
+    """
+    export_format = EXPORT_FORMATS[job.form]
+    if export_format.name_files is None:
+        return
+    splits = {parse_shard_names(part.file).split for part in parts}
+    rules = storage.name_rules(storage.work_path(job.output, ""))
+    check = image_names.NameCheck(job.output, rules, export_format.list_own_files(dataset, splits))
+    for image in image_names.read_images(dataset, parts, job.where):
+        shares_stem = image_names.stem_of(image.key) in job.shared_stems
+        for name in export_format.name_files(image._replace(shares_stem=shares_stem)):
+            check.add(name)
 
 
 def check_format(dataset: Manifest, form: str) -> None:

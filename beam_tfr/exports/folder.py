@@ -4,19 +4,19 @@ Those are `metadata.jsonl`, and annotations of objects as COCO's.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.exports.coco_ids import choose_category_ids, choose_image_ids
 from beam_tfr.exports.image_files import (
     ImageFiles,
-    file_name,
     group_parts,
     read_checked_parts,
     read_parts,
     write_text,
 )
+from beam_tfr.exports.image_names import NamedImage, file_name, image_of
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.boxes import BOXES_KEY
 from beam_tfr.schema.feature_names import (
@@ -34,15 +34,32 @@ _SOURCE_ID = "image/source_id"
 _CATEGORY_ID = "image/object/category_id"  # in the source
 
 
+_METADATA = "metadata.jsonl"
+_ANNOTATIONS = "instances_{split}.json"
+
+
+def list_own_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
+    """The files about all images, `metadata.jsonl` first."""
+    if dataset.feature_kinds.boxes is None:
+        return [_METADATA]
+    return [_METADATA, *(_ANNOTATIONS.format(split=split) for split in splits)]
+
+
+def name_files(image: NamedImage) -> list[str]:
+    """The file of an image, and those of its masks."""
+    name = file_name(image)
+    return [name, *(f"{name}.{key}.png" for key in image.beside)]
+
+
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """The files of an image, with its line of `metadata.jsonl` and its annotations."""
-    name = file_name(shard, sample)
+    name, *beside = name_files(image_of(shard, sample))
     row = {"file_name": name, **sample.about}
     del row["key"]
     files = {name: sample.image}
-    for key, png in sample.files.items():
-        row[key] = f"{name}.{key}.png"
-        files[row[key]] = png
+    for path, (key, png) in zip(beside, sample.files.items(), strict=True):
+        row[key] = path
+        files[path] = png
     return ImageFiles(files, [row, annotate_image(shard, sample, name)])
 
 
@@ -54,7 +71,7 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
     Raises:
         DataError: see `read_checked_parts`.
     """
-    write_text(output, "metadata.jsonl", _metadata_lines(output, counts))
+    write_text(output, _METADATA, _metadata_lines(output, counts))
     if dataset.feature_kinds.boxes is None:
         return
     has_classes = OBJECT_LABEL in dataset.features
@@ -65,7 +82,8 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
         for category_id, name in zip(category_ids, classes, strict=True)
     ]
     for split, parts in group_parts(counts).items():
-        write_text(output, f"instances_{split}.json", _coco_document(categories, parts))
+        path = _ANNOTATIONS.format(split=split)
+        write_text(output, path, _coco_document(categories, parts))
 
 
 def _metadata_lines(output: str, parts: Iterable[str]) -> Iterator[str]:

@@ -4,25 +4,19 @@ Each shard leaves a part in the work folder, from which the files about all imag
 end: a line of JSON for each image, with the names of its files, and what the format says of it.
 """
 
-import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import RecordLookup
-from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import ShardPart
+from beam_tfr.exports.image_names import CURE
 from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.extensions import FORMAT_OF
-from beam_tfr.schema.feature_names import FILENAME, FORMAT
 
 PLACE = f"{WORK_FOLDER}/{{name}}-{{shard}}.jsonl"  # of a part
-_CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
 
 
 class ImageFiles(NamedTuple):
@@ -68,75 +62,6 @@ def _write_file(output: str, path: str, data: bytes) -> None:
     storage.write_bytes(place, data, scratch=storage.work_path(output, ""))
 
 
-def file_name(shard: ExportedShard, sample: ExportedSample) -> str:
-    """The name of an image: its key, with the extension of its format.
-
-    `1.png` as a JPEG is `1.jpg`; or `1.png.jpg` if another key has that stem.
-
-    Raises:
-        DataError: it would be outside of the folder, or where unfinished files are.
-    """
-    key = _key_of(sample)
-    parts = key.split("/")
-    leaves_folder = bool({"", ".", ".."} & {*parts})
-    if leaves_folder or parts[0] == WORK_FOLDER or "\0" in key:
-        raise DataError(f"the key {key!r} cannot be the name of a file in the folder; {_CURE}")
-    extension = key.rpartition(".")[2].lower()
-    if FORMAT_OF.get(extension) == sample.values[FORMAT][0].decode():
-        return key
-    stem = _stem_of(key)
-    return f"{key if stem in shard.shared_stems else stem}.{sample.extension}"
-
-
-def unique_file_name(shard: ExportedShard, sample: ExportedSample) -> str:
-    """The name of an image, of which no other one has the stem; raises as `file_name` does.
-
-    `1.png` as a JPEG is `1.jpg`; or `1_png.jpg` if another key has that stem.
-    """
-    name = file_name(shard, sample)
-    key = _key_of(sample)
-    stem = _stem_of(key)
-    if stem not in shard.shared_stems:
-        return name
-    extension = name.rpartition(".")[2]
-    extension_of_key = key[len(stem) :].replace(".", "_")
-    return f"{stem}{extension_of_key}.{extension}"
-
-
-def _key_of(sample: ExportedSample) -> str:
-    key: str = sample.values[FILENAME][0].decode("utf-8", "surrogateescape")
-    return key
-
-
-def _stem_of(key: str) -> str:
-    """A key without the extension of an image, if it has one."""
-    stem, _, extension = key.rpartition(".")
-    has_name = bool(stem.rpartition("/")[2])
-    return stem if has_name and extension.lower() in FORMAT_OF else key
-
-
-def find_shared_stems(dataset: Manifest, parts: Sequence[ShardPart]) -> frozenset[str]:
-    """The stems that several keys of a dataset have, by the contents of its shards.
-
-    Holds all stems in memory, about 100 bytes each.
-    """
-
-    def read_keys(part: ShardPart) -> list[str]:
-        table = RecordLookup(dataset, [part]).read_contents(part, ["key"])
-        keys: list[str] = table.column("key").to_pylist()
-        return keys
-
-    stems = set[str]()
-    shared = set[str]()
-    with ThreadPoolExecutor(storage.READ_AHEAD) as pool:
-        for key in itertools.chain.from_iterable(pool.map(read_keys, parts)):
-            stem = _stem_of(key)
-            if stem in stems:
-                shared.add(stem)
-            stems.add(stem)
-    return frozenset(shared)
-
-
 def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
     """Split -> its parts."""
     parts_of = dict[str, list[str]]()
@@ -168,7 +93,7 @@ def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:
             if hashed in names:
                 raise DataError(
                     f"{storage.join(output, name)}: two images would have this name, or an image "
-                    f"and a file beside another, such as KEY.mask.png; {_CURE}"
+                    f"and a file beside another, such as KEY.mask.png; {CURE}"
                 )
             names.add(hashed)
         yield about

@@ -8,7 +8,7 @@ one folder. See http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_do
 import html
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,15 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.exports.image_files import (
     ImageFiles,
     read_checked_parts,
-    unique_file_name,
     write_text,
 )
+from beam_tfr.exports.image_names import NamedImage, image_of, unique_file_name
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.boxes import BOXES_KEY
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.schema.feature_names import CHANNELS, HEIGHT, OBJECT_TEXT, WIDTH
+from beam_tfr.schema.untrusted import quote
 
 _FLAGS = ("truncated", "difficult")
 _COLUMN = "image/object/{flag}"  # which a conversion of Pascal VOC makes
@@ -41,19 +42,35 @@ def list_left_out(dataset: Manifest, _: int) -> list[str]:
     return [column.name for column in features.columns if column.specs and column.name not in kept]
 
 
-def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
+_LIST = "ImageSets/Main/{split}.txt"
+
+
+def list_own_files(_: Manifest, splits: Collection[str]) -> list[str]:
+    """The lists of images."""
+    return [_LIST.format(split=split) for split in splits]
+
+
+def name_files(image: NamedImage) -> list[str]:
     """An image and its annotations.
 
     Raises:
         DataError: XML cannot hold the name of the image.
     """
-    key = unique_file_name(shard, sample)
+    key = unique_file_name(image)
     if _NO_XML.search(key):
-        raise DataError(f"lists and XML cannot hold the key {key!a}: `format=folder` can")
+        raise DataError(f"lists and XML cannot hold the key {quote(key)}: `format=folder` can")
     name = _flatten_name(key)
     stem = posixpath.splitext(name)[0]
+    return [f"JPEGImages/{name}", f"Annotations/{stem}.xml"]
+
+
+def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
+    """An image and its annotations."""
+    image_path, annotations_path = name_files(image_of(shard, sample))
+    name = image_path.rpartition("/")[2]
+    stem = posixpath.splitext(name)[0]
     text = _annotation(name, sample)
-    files = {f"JPEGImages/{name}": sample.image, f"Annotations/{stem}.xml": text.encode()}
+    files = {image_path: sample.image, annotations_path: text.encode()}
     return ImageFiles(files, [sample.about["split"], stem])
 
 
@@ -143,4 +160,4 @@ def complete_voc(_: Manifest, output: str, counts: Mapping[str, int]) -> None:
     for split, name in images:
         names_of.setdefault(split, []).append(f"{name}\n")
     for split, names in names_of.items():
-        write_text(output, f"ImageSets/Main/{split}.txt", names)
+        write_text(output, _LIST.format(split=split), names)

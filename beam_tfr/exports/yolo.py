@@ -19,9 +19,9 @@ from beam_tfr.exports.image_files import (
     ImageFiles,
     group_parts,
     read_checked_parts,
-    unique_file_name,
     write_text,
 )
+from beam_tfr.exports.image_names import NamedImage, image_of, unique_file_name
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.polygons import clip_polygon, join_polygons
 from beam_tfr.schema.errors import DataError, UsageError
@@ -86,11 +86,24 @@ def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
     return [column.name for column in features.columns if column.specs and column.name not in kept]
 
 
+_DATA = "data.yaml"
+
+
+def list_own_files(_: Manifest, __: Collection[str]) -> list[str]:
+    """The file about all images."""
+    return [_DATA]
+
+
+def name_files(image: NamedImage) -> list[str]:
+    """An image and its label file."""
+    path = f"images/{image.split}/{unique_file_name(image)}"
+    return [path, label_path(f"/{path}")[1:]]
+
+
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     """An image and its label file."""
-    name = unique_file_name(shard, sample)
-    path = f"images/{sample.about['split']}/{name}"
-    annotated = annotate_image(shard, sample, name)
+    path, labels_path = name_files(image_of(shard, sample))
+    annotated = annotate_image(shard, sample, path)
     size = (annotated["image"]["width"], annotated["image"]["height"])
     objects = annotated["annotations"]
     labels = sample.values.get(OBJECT_LABEL, [0] * len(objects))
@@ -98,7 +111,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     for label, annotation in zip(labels, objects, strict=True):
         numbers = [format(number, ".7g") for number in _shape_of(annotation, size, shard.keypoints)]
         lines.append(f"{label} {' '.join(numbers)}\n")
-    files = {path: sample.image, label_path(f"/{path}")[1:]: "".join(lines).encode()}
+    files = {path: sample.image, labels_path: "".join(lines).encode()}
     return ImageFiles(files, shard.keypoints)
 
 
@@ -172,4 +185,4 @@ def complete_yolo(dataset: Manifest, output: str, counts: Mapping[str, int]) -> 
     lines.append(f"names: {json.dumps(classes, ensure_ascii=False)}\n")
     if keypoints:
         lines.append(f"kpt_shape: [{keypoints}, {_KEYPOINT_SIZE}]\n")
-    write_text(output, "data.yaml", lines)
+    write_text(output, _DATA, lines)

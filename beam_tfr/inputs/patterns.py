@@ -314,6 +314,15 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         raise UsageError(f"{problem}; give {needs}", option=option, value=path) from error
+    return parse_lines(data, path, option=option, needs=needs)
+
+
+def parse_lines(data: bytes, path: str, *, option: str, needs: str) -> list[str]:
+    """The lines in the content of a file; see `read_lines`.
+
+    Raises:
+        UsageError: it is not text, is empty, or has too many lines or bytes.
+    """
     if len(data) > MAX_LIST_BYTES or data.count(b"\n") > MAX_LINES:
         problem = f"has more than {MAX_LIST_BYTES >> 20} MiB, or {MAX_LINES:,} lines"
         raise UsageError(f"{problem}; give {needs}", option=option, value=path)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted, printable
-from beam_tfr.dataset.conditions import features_named, parse_conditions
+from beam_tfr.dataset.conditions import Where, features_named, parse_conditions
 from beam_tfr.dataset.history import describe_updates
 from beam_tfr.dataset.manifest import Manifest, check_shard_files
 from beam_tfr.dataset.reader_arguments import check_integer
@@ -22,8 +22,9 @@ from beam_tfr.inspection import pictures
 from beam_tfr.inspection.record_files import find_files
 from beam_tfr.inspection.records import InspectedRecord, describe_record
 from beam_tfr.inspection.searching import RecordSearch
+from beam_tfr.schema.arguments import public
 from beam_tfr.schema.dataset import sort_splits
-from beam_tfr.schema.errors import DataError, UsageError, without_traceback
+from beam_tfr.schema.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,6 +69,7 @@ class Inspection(Printable):
 
     def lines(self, most: int = TEXT_RECORDS) -> Iterator[str]:
         """Yields the inspection as lines, with at most so many records."""
+        check_integer("most", most, 0)
         records = counted(self.num_records, "record")
         yield f"{self.path}: {records} in {counted(self.num_files, 'file')}"
         if self.manifest:
@@ -114,13 +116,13 @@ class Inspection(Printable):
         return html
 
 
-@without_traceback
+@public
 def inspect(
     path: str | os.PathLike[str],
     *,
     split: str | None = None,
     record: int | None = None,
-    where: str | Mapping[str, object] | None = None,
+    where: Where = None,
     records: int | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Inspection:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import BaseDataset, read_unchanged_manifest
-from beam_tfr.dataset.conditions import parse_conditions
+from beam_tfr.dataset.conditions import Where, parse_conditions
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import ShardPart, select_examples
 from beam_tfr.engine import cloud
@@ -19,6 +19,7 @@ from beam_tfr.exports.export_formats import (
     EXPORT_FORMATS,
     ExportJob,
     check_format,
+    check_names,
     count_keypoints,
     find_shared_stems,
 )
@@ -61,7 +62,7 @@ def export(
     form: str,
     *,
     split: str | None = None,
-    where: str | Mapping[str, object] | None = None,
+    where: Where = None,
     beam_flags: Sequence[str] = (),
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
@@ -124,6 +125,7 @@ def export(
     ):
         if mark.is_complete():  # by another run, meanwhile
             return result._replace(fresh=False)
+        check_names(job, dataset, [*counts])
         mark.begin()
         run = make_run(runner, ExportShards(job, counts), beam_options, say=say)
         follow_run(run, report, _OUTCOME)

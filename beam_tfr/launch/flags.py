@@ -18,7 +18,8 @@ from beam_tfr.engine.processes import FORKS
 from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build_pipeline
 from beam_tfr.options import ConvertOptions, default_threads, suggest_name
 from beam_tfr.options.table import options_of
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import UsageError, check_text
+from beam_tfr.schema.untrusted import quote
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as
 # one, and 16 only 1.8.
@@ -50,6 +51,8 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
             "Beam's own is --dry_run=true",
             option="dry_run",
         )
+    for flag in flags:
+        _check_flag(flag)
     _import_runner(flags)
     parser = beam_parser()
     _, unknown = parser.parse_known_args([*flags])
@@ -64,6 +67,14 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
             option="streaming",
         )
     return options
+
+
+def _check_flag(flag: str) -> None:
+    """Checks the characters of a flag, which may come from a file."""
+    try:
+        check_text(flag)
+    except ValueError as error:
+        raise UsageError(f"{quote(flag)}: {error}") from None
 
 
 def _refuse_flag(

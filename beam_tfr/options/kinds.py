@@ -19,7 +19,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.schema.dataset import sort_splits
-from beam_tfr.schema.errors import check_whole_number
+from beam_tfr.schema.errors import check_text, check_whole_number
 
 
 def _check_text(value: object) -> str:
@@ -27,7 +27,7 @@ def _check_text(value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ValueError("must be text")
-    return text
+    return check_text(text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

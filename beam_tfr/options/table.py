@@ -69,7 +69,7 @@ class Option:
             ValueError: it is not allowed.
         """
         if self.choices:
-            if value not in self.choices:
+            if not isinstance(value, str) or value not in self.choices:
                 raise ValueError(f"must be one of: {', '.join(self.choices)}")
             return value
         if self.low is None:
@@ -335,7 +335,10 @@ def _as_tuple(value: Any) -> Any:
     """One value or several as a tuple; anything else as it is, to be refused."""
     if isinstance(value, (str, os.PathLike)):
         return (value,)
-    return tuple(value) if isinstance(value, Iterable) else value
+    try:
+        return tuple(value)
+    except TypeError:
+        return value
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:

@@ -21,8 +21,10 @@ from beam_tfr.schema.dataset import (
 )
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import quote
 
 _HASH = re.compile("[0-9a-fA-F]{64}")
+_LINE_BREAK = re.compile(r"\n|\r\Z")
 _SHA256 = "source_sha256"  # column of the contents
 
 
@@ -33,11 +35,29 @@ class ImageSelection(NamedTuple):
         keys: keys of images.
         sources: SHA-256 of source files, in hex.
         where: conditions, of which all must be met; None for none.
+        keys_are_lines: whether the keys are lines of a file, so that one with a line break would be
+            several.
     """
 
     keys: Collection[str] = ()
     sources: Collection[str] = ()
     where: Mapping[str, str] | None = None
+    keys_are_lines: bool = False
+
+    def check_line_breaks(self, key: str) -> None:
+        """Checks that a key of the dataset is not meant by several lines.
+
+        Raises:
+            UsageError: each of its lines is listed.
+        """
+        if not self.keys_are_lines or not _LINE_BREAK.search(key):
+            return
+        lines = {line.removesuffix("\r") for line in key.split("\n")} - {""}
+        if lines and lines <= {*self.keys}:
+            raise UsageError(
+                f"the dataset has the key {quote(key)}, which has a line break, and the list has "
+                "its lines: give keys as JSON Lines, as in rejects.jsonl, or SHA-256"
+            )
 
 
 def select_images(
@@ -85,10 +105,10 @@ def find_images(
     """
     keys = {to_bytes(key) for key in selection.keys}
     sources = {sha256.lower() for sha256 in selection.sources}
-    found_keys, found_sources = _search_shards(dataset, keys, sources, selection.where, progress)
+    found_keys, found_sources = _search_shards(dataset, keys, sources, selection, progress)
     if found_sources - sources:  # perhaps there are others with the same bytes
         found_keys, found_sources = _search_shards(
-            dataset, found_keys, found_sources, None, progress
+            dataset, found_keys, found_sources, ImageSelection(), progress
         )
     before = read_removed(dataset.folder)
     missing = list[str]()
@@ -116,22 +136,27 @@ def _search_shards(
     dataset: Manifest,
     keys: Collection[bytes],
     sources: Collection[str],
-    where: Mapping[str, str] | None,
+    selection: ImageSelection,
     progress: Callable[[Progress], object],
 ) -> tuple[set[bytes], set[str]]:
     """The keys of the images that fit, and the SHA-256 of their sources.
 
     The SHA-256 is only known of images with records, not of rejects.
+
+    Args:
+        keys, sources: those that fit.
+        selection: where the conditions come from, and perhaps the keys.
     """
     found_keys = set[bytes]()
     found_sources = set[str]()
     shards = planned_shards(dataset)
     for number, shard in enumerate(shards, start=1):
         images = require_sources(dataset.folder, shard)
-        cells = _read_cells(dataset, shard.entry, where) if shard.entry else []
+        cells = _read_cells(dataset, shard.entry, selection.where) if shard.entry else []
         for image in images:
             record = _NO_CELLS if image.reject else cells[image.number - shard.first]
             key = key_of(image.ref)
+            selection.check_line_breaks(to_text(key))
             if record.fits or key in keys or record.sha256 in sources:
                 found_keys.add(key)
                 found_sources.add(record.sha256)
@@ -151,42 +176,48 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
         selection: keys and hashes of the images.
 
     Raises:
+        UsageError: a key with a line break is listed as several lines.
         DataError: contents are missing or damaged.
         OSError: a file cannot be read.
     """
-    keys = {*selection.keys}
-    hashes = {sha256.lower() for sha256 in selection.sources}
+    selection = selection._replace(
+        keys=frozenset(selection.keys),
+        sources={sha256.lower() for sha256 in selection.sources},
+    )
     for shard in planned_shards(dataset):
-        yield from _find_in_sidecar(dataset, shard, keys)
+        yield from _find_in_sidecar(dataset, shard, selection)
         if shard.entry:
-            yield from _find_in_contents(dataset, shard.entry, keys, hashes)
-    yield from _find_in_rejects(dataset, keys)
+            yield from _find_in_contents(dataset, shard.entry, selection)
+    yield from _find_in_rejects(dataset, selection)
     for name in storage.list_folder(storage.work_path(dataset.folder, "")):
         yield f"{WORK_FOLDER}/{name}: of a run that has not ended"
 
 
 def _find_in_sidecar(
-    dataset: Manifest, shard: PlannedShard, keys: Collection[str]
+    dataset: Manifest, shard: PlannedShard, selection: ImageSelection
 ) -> Iterator[str]:
     for image in read_sources(dataset.folder, shard) or ():
         key = to_text(key_of(image.ref))
-        if key in keys:
+        selection.check_line_breaks(key)
+        if key in selection.keys:
             yield f"{SOURCES_FOLDER}/{shard.name}.json: {key}"
 
 
 def _find_in_contents(
-    dataset: Manifest, entry: ShardEntry, keys: Collection[str], hashes: Collection[str]
+    dataset: Manifest, entry: ShardEntry, selection: ImageSelection
 ) -> Iterator[str]:
     for cells in _read_cells(dataset, entry, None):
-        if cells.key in keys or cells.sha256 in hashes:
+        selection.check_line_breaks(cells.key)
+        if cells.key in selection.keys or cells.sha256 in selection.sources:
             yield f"{entry.file}: {cells.key}"
 
 
-def _find_in_rejects(dataset: Manifest, keys: Collection[str]) -> Iterator[str]:
+def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
         for line in file:
             key = json.loads(line)["key"]
-            if key in keys:
+            selection.check_line_breaks(key)
+            if key in selection.keys:
                 yield f"{REJECTS_FILE}: {key}"
 
 
@@ -194,7 +225,7 @@ class _Cells(NamedTuple):
     """What the contents say of a record.
 
     Attributes:
-        key: of its image.
+        key: of its image; empty if it is too long for contents.
         sha256: of its source; empty without one.
         fits: whether it meets the conditions, if there are any.
     """
@@ -222,5 +253,5 @@ def _read_cells(
     cells = list[_Cells]()
     for number, (key, sha256) in enumerate(zip(keys, hashes, strict=True)):
         text = sha256.hex() if sha256 else ""
-        cells.append(_Cells(key, text, fits=number in fitting))
+        cells.append(_Cells(key or "", text, fits=number in fitting))
     return cells

@@ -9,7 +9,7 @@ TensorFlow's own reader accepts some truncated gzip files as complete, and its e
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,13 +18,16 @@ from beam_tfr import storage
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordError, RecordFile
+from beam_tfr.schema.arguments import public
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import quote
 
 _CHUNK = 64  # records that Python hands to TensorFlow in one call
 
 
+@public
 def load_records(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
@@ -60,7 +63,8 @@ def load_records(
 
     # Tensors that tf.data's functions can reach, on a machine with a GPU too.
     with tf.device("CPU"):
-        all_files = tf.data.Dataset.from_tensor_slices(files)
+        # Names may be of any bytes.
+        all_files = tf.data.Dataset.from_tensor_slices([*map(os.fsencode, files)])
         chunks = all_files.interleave(
             load_chunks, cycle_length=streams, num_parallel_calls=streams, deterministic=True
         )
@@ -74,7 +78,7 @@ def _list_paths(patterns: Any) -> list[str]:
     paths: dict[str, None] = {}
     for pattern in patterns:
         if pattern == "":
-            raise UsageError("must be files or patterns", option="paths", value=repr(pattern))
+            raise UsageError("must be files or patterns", option="paths", value=quote(pattern))
         path = storage.check_path(pattern, option="paths")
         entries = sorted(match_files([(path, ())], option="paths"))
         paths |= dict.fromkeys(entry.path for entry in entries)

@@ -179,7 +179,7 @@ def load(
         total=selection.total,
         streams=streams,
         num_hosts=num_hosts,
-        host_index=host_index or 0,
+        host_index=0 if host_index is None else host_index,
         batch_size=batch_size,
         remainder=remainder,
     )

@@ -11,6 +11,7 @@ streams. Everything is stateless: the order depends neither on the timing of thr
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,7 @@ class PartTensors:
     """
 
     def __init__(self, selection: ExampleSelection) -> None:
-        files = [part.file for part in selection.parts]
+        files = [os.fsencode(part.file) for part in selection.parts]  # names of any bytes
         records = [part.begin for part in selection.parts]
         takes = [part.take for part in selection.parts]
         counts = np.array(takes, np.int64)

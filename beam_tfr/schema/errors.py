@@ -14,8 +14,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from beam_tfr.console.terminal import printable, without_secrets
 from beam_tfr.schema.dataset import REJECT_REASONS
+from beam_tfr.schema.untrusted import quote
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
+_MOST_CHARACTERS = 500  # of a value in a message
+_LONG_WORD = re.compile(rf"\S{{{_MOST_CHARACTERS + 100},}}")  # but not a value beside its option
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 RESUME = "run the same command again to resume from the finished shards"
@@ -24,22 +27,47 @@ RESUME = "run the same command again to resume from the finished shards"
 class BeamTfrError(Exception):
     """An error that the user can act on, shown without a stack trace.
 
-    Its message is safe to print.
+    Its message is safe to print, and has no more than 500 characters of anything without blanks,
+    such as a path.
 
     Args:
         message: what is wrong, what is allowed, and the cure.
         option: the option or argument that is wrong, named as in Python; the message then begins
             with it.
-        value: the value that was given for it; None names the option alone.
+        value: the value that was given for it, of which 500 characters are shown; None names the
+            option alone.
     """
 
     exit_code = 1
 
     def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
         if option:
-            text = "" if value is None else str(value).replace("\n", "\\n")
-            message = f"`{option}={text}`: {message}"
-        super().__init__(printable(without_secrets(message)))
+            message = f"`{option}={_show_value(value)}`: {message}"
+        message = _LONG_WORD.sub(_shorten_word, without_secrets(message))
+        super().__init__(printable(message))
+
+
+def _show_value(value: object) -> str:
+    """A value on one line, without its middle if it is long."""
+    if value is None:
+        return ""
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - whatever a class of the caller raises
+        text = quote(value)
+    return _shorten(text.replace("\n", "\\n"))
+
+
+def _shorten(text: str) -> str:
+    """A text without its middle if it is long."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    half = _MOST_CHARACTERS // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def _shorten_word(word: re.Match[str]) -> str:
+    return _shorten(word[0])
 
 
 class UsageError(BeamTfrError, ValueError):
@@ -104,6 +132,29 @@ def spell_as_flags(message: str) -> str:
     return re.sub(
         r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda match: f"--{match[1]} {match[2]}".rstrip(), message
     )
+
+
+def describe_os_error(error: OSError) -> str:
+    """The file and the cause of an error of the system."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
+
+
+def check_text(text: str) -> str:
+    """Checks and returns a text that a user gives.
+
+    Raises:
+        ValueError: it has a NUL, or half of a character, as no name of a file can.
+    """
+    if "\0" in text:
+        raise ValueError("must not contain the character NUL")
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise ValueError(f"must not contain {half!a}, which is half of a character") from None
+    return text
 
 
 def check_whole_number(value: Any, low: float, high: float) -> int:

@@ -13,4 +13,7 @@ def quote(value: Any) -> str:
     """A value for a message: short, on one line, without control characters."""
     if isinstance(value, bytes):
         value = value[: 2 * _MOST_CHARACTERS].decode("utf-8", "replace")
-    return _repr.repr(value)
+    try:
+        return _repr.repr(value)
+    except Exception:  # noqa: BLE001 - of a number of thousands of digits, for example
+        return f"<{type(value).__name__}>"

@@ -7,7 +7,6 @@ with a precondition. `STORAGE_EMULATOR_HOST` is respected.
 Each function calls the `Backend` of its path: `disk.DiskBackend` or `gcs.GcsBackend`.
 """
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -16,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from beam_tfr.schema.dataset import WORK_FOLDER
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import UsageError, check_text
 from beam_tfr.storage.backend import GCS as GCS
 from beam_tfr.storage.backend import AlreadyExistsError as AlreadyExistsError
 from beam_tfr.storage.backend import Backend as Backend
@@ -31,6 +30,7 @@ from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S
 from beam_tfr.storage.gcs_client import REQUESTS
 from beam_tfr.storage.gcs_client import Access as Access
 from beam_tfr.storage.gcs_client import use_access as use_access
+from beam_tfr.storage.names import NameRules as NameRules
 from beam_tfr.storage.waits import take_waits as take_waits
 
 READ_AHEAD = 64  # files read at a time
@@ -73,14 +73,14 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
     Returns it as text, absolute if local, with ~ expanded.
 
     Raises:
-        UsageError: no path, another scheme than gs://, no bucket, or a relative path while the
-            current folder is gone.
+        UsageError: no path, another scheme than gs://, no bucket, a relative path while the
+            current folder is gone, or a locale whose names of files are not UTF-8.
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     try:
         if not isinstance(text, str):
             raise ValueError("must be a path")
-        return backend_of(text).complete_path(text)
+        return backend_of(text).complete_path(check_text(text))
     except ValueError as error:
         message = str(error) if option else f"{text}: {error}"
         raise UsageError(message, option=option, value=text) from None
@@ -180,9 +180,14 @@ def read_bytes(
 
 def read_existing(path: str) -> bytes | None:
     """The content of a file; None if there is no such file."""
-    with contextlib.suppress(FileNotFoundError):
+    try:
         return read_bytes(path)
-    return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise
 
 
 def may_pass(error: OSError) -> bool:
@@ -316,6 +321,15 @@ def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -
         return
     with ThreadPoolExecutor(REQUESTS) as pool:
         list(pool.map(change, waiting))
+
+
+def name_rules(folder: str) -> NameRules:
+    """What names of files a folder takes, which exists if it is on a disk.
+
+    Raises:
+        OSError: no file can be made in it.
+    """
+    return backend_of(folder).name_rules(folder)
 
 
 def is_folder(path: str) -> bool:

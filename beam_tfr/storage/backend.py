@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import IO, ClassVar, NamedTuple
 
+from beam_tfr.storage.names import NameRules
+
 GCS = "gs://"
 
 
@@ -148,6 +150,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, path: str, generation: int) -> None: ...
+
+    @abc.abstractmethod
+    def name_rules(self, folder: str) -> NameRules: ...
 
     # gs:// has no folders: a name with slashes needs none above it.
 

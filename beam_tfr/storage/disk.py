@@ -7,11 +7,13 @@ import heapq
 import os
 import shutil
 import stat
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from typing import IO
 
 from beam_tfr.storage.backend import AlreadyExistsError, Backend, ChangedError, Entry, PendingFile
+from beam_tfr.storage.names import NameRules, try_names
 
 _TRIES = 3  # to read a file that is changed meanwhile
 _BUFFER_BYTES = 1 << 18  # 256 KiB
@@ -32,6 +34,7 @@ class DiskBackend(Backend):
             raise ValueError("only local paths and gs:// are supported")
         if not path:
             return path
+        _check_locale()
         try:
             return os.path.abspath(os.path.expanduser(path))
         except FileNotFoundError:
@@ -111,6 +114,9 @@ class DiskBackend(Backend):
             if generation == 0 or os.stat(path).st_mtime_ns == generation:
                 os.remove(path)
 
+    def name_rules(self, folder: str) -> NameRules:
+        return try_names(folder)
+
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
 
@@ -125,7 +131,13 @@ class DiskBackend(Backend):
         return shutil.disk_usage(_nearest_above(folder)).free
 
     def make_folder(self, folder: str) -> None:
-        os.makedirs(folder, exist_ok=True)
+        missing = []  # no recursion, since trees may be deep
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for name in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # another thread has just made it
+                os.mkdir(name)
 
     def remove_folder(self, folder: str) -> None:
         with contextlib.suppress(OSError):
@@ -196,6 +208,22 @@ class _Walk:
                     yield Entry(entry.path, 0, 0)
         folders.sort(reverse=True)
         self._folders += folders
+
+
+def _check_locale() -> None:
+    """Checks that the names of files are read as on other machines.
+
+    Otherwise keys would differ from those of the same files elsewhere, and some name no file.
+
+    Raises:
+        ValueError: they are not.
+    """
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8":
+        raise ValueError(
+            f"names of files are read as {encoding} in this locale, and keys are UTF-8: set "
+            "PYTHONUTF8=1 in the environment"
+        )
 
 
 def _folder_identity(folder: str) -> tuple[int, int] | None:

@@ -23,6 +23,7 @@ from beam_tfr.storage.backend import (
     split_gcs,
 )
 from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retrying, user_project
+from beam_tfr.storage.names import NameRules, rules_of_gcs
 
 PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
 UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file in memory at a time
@@ -167,6 +168,9 @@ class GcsBackend(Backend):
     def delete(self, path: str, generation: int) -> None:
         with contextlib.suppress(FileNotFoundError, FileExistsError), named_errors(path, "delete"):
             _delete_blob(path, generation)
+
+    def name_rules(self, folder: str) -> NameRules:
+        return rules_of_gcs(split_gcs(folder)[0])
 
 
 def _delete_blob(path: str, generation: int) -> None:

@@ -136,7 +136,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         super().__init__()
         folder = check_folder(path)
         self._seed: int | None
-        if shuffle == GLOBAL:
+        is_global = isinstance(shuffle, str) and shuffle == GLOBAL
+        if is_global:
             self._seed = check_global_shuffle(seed, streams)
         else:
             self._seed = check_shuffle(shuffle, seed)
@@ -175,7 +176,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         )
         self._pads = remainder == "pad"
         self._lookup = None
-        if shuffle == GLOBAL:
+        if is_global:
             self._lookup = RecordLookup(dataset, selection.parts)
             self._lookup.check_contents()
         epoch = check_integer("epoch", epoch, 0)
@@ -217,6 +218,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
         DataLoader takes one from each worker in turn, which restores the order.
         """
+        check_integer("num_workers", num_workers, 1)
+        check_integer("worker", worker, 0)
         epoch = self.epoch  # of now, not that of the first element
         first = self._start_of(epoch) + worker
         steps = range(first, self.steps_per_epoch, num_workers)

@@ -19,6 +19,7 @@ from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.order import WHOLE_SPLIT, WINDOW, Epoch, Order, RecordRun, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.untrusted import quote
 
 
 class LocatedRecord(NamedTuple):
@@ -149,7 +150,8 @@ def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
         rank, world_size = _rank_of_process()
     if rank is None or world_size is None:
         raise UsageError(
-            f"give both `rank=` and `world_size=`, or neither: got {rank} and {world_size}"
+            "give both `rank=` and `world_size=`, or neither: "
+            f"got {quote(rank)} and {quote(world_size)}"
         )
     world_size = check_integer("world_size", world_size, 1)
     rank = check_integer("rank", rank, 0)

@@ -1,0 +1,61 @@
+"""Ctrl-C and SIGTERM of a command, which end it with a line on standard error and `INTERRUPTED`.
+
+Both raise KeyboardInterrupt in the main thread. That exception may be lost, in a destructor or in a
+library that makes another error of it, so it is also noted that a signal came.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import NoReturn
+
+INTERRUPTED = 130  # exit code
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+ADVICE = "interrupted: run the same command again"
+
+arrived = threading.Event()
+
+
+def raise_interrupts() -> None:
+    """Lets both signals raise KeyboardInterrupt from now on.
+
+    One that is ignored stays so, as SIGINT is for a command that a script runs in the background.
+    """
+    _handle_signals(_raise_interrupt)
+    sys.unraisablehook = _report_unraisable
+
+
+def end_at_once() -> None:
+    """Lets both signals end the process without further ado from now on."""
+    _handle_signals(_end)
+
+
+def _handle_signals(handler: "signal._HANDLER") -> None:
+    for number in NUMBERS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _raise_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    arrived.set()
+    raise KeyboardInterrupt
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    exit_interrupted()
+
+
+def exit_interrupted(message: str = f"beam-tfr: {ADVICE}") -> NoReturn:
+    """Ends the process with a line, whatever its threads and destructors would do."""
+    with contextlib.suppress(OSError):  # standard error is closed
+        os.write(2, f"{message}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Reports an exception in a destructor, unless it is an interrupt, which is noted."""
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)

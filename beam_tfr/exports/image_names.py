@@ -1,0 +1,231 @@
+"""The names that the keys of images give to the files of an export.
+
+They follow from the contents of a dataset, so they are checked before anything is written: an
+export whose files cannot lie beside each other would never be complete.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.dataset.conditions import rows_that_fit
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import ShardPart
+from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import hash_key
+from beam_tfr.schema.dataset import EXPORT_FILE, WORK_FOLDER
+from beam_tfr.schema.encoded_ref import to_bytes, to_text
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.extensions import EXTENSIONS, FORMAT_OF
+from beam_tfr.schema.feature_names import FILENAME, FORMAT
+from beam_tfr.schema.untrusted import quote
+
+CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
+_SHARDS = 16  # whose images are in memory at a time
+_ESCAPED_BYTE = "\\x"  # in contents, of a key that is not UTF-8
+
+
+class NamedImage(NamedTuple):
+    """What the names of the files of an image follow from.
+
+    Attributes:
+        key: of the image.
+        split: its split.
+        form: the format in which it is stored, one of `EXTENSIONS`.
+        shares_stem: whether another key of the dataset has its stem.
+        beside: keys of the images beside it that are exported, such as "mask".
+    """
+
+    key: str
+    split: str
+    form: str
+    shares_stem: bool = False
+    beside: tuple[str, ...] = ()
+
+
+def image_of(shard: ExportedShard, sample: ExportedSample) -> NamedImage:
+    """What the names of the files of a record follow from."""
+    key = to_text(sample.values[FILENAME][0])
+    return NamedImage(
+        key,
+        split=sample.about["split"],
+        form=sample.values[FORMAT][0].decode(),
+        shares_stem=stem_of(key) in shard.shared_stems,
+        beside=(*sample.files,),
+    )
+
+
+NameFiles = Callable[[NamedImage], Sequence[str]]  # -> paths in the export
+
+
+def file_name(image: NamedImage) -> str:
+    """The name of an image: its key, with the extension of its format.
+
+    `1.png` as a JPEG is `1.jpg`; or `1.png.jpg` if another key has that stem.
+
+    Raises:
+        DataError: it would be outside of the folder, or where unfinished files are.
+    """
+    key = image.key
+    folders = key.split("/")
+    leaves_folder = not {"", ".", ".."}.isdisjoint(folders)
+    if leaves_folder or folders[0] == WORK_FOLDER or "\0" in key:
+        raise DataError(f"the key {quote(key)} cannot be the name of a file in the folder; {CURE}")
+    extension = key.rpartition(".")[2].lower()
+    if FORMAT_OF.get(extension) == image.form:
+        return key
+    stem = key if image.shares_stem else stem_of(key)
+    return f"{stem}.{EXTENSIONS[image.form][0]}"
+
+
+def unique_file_name(image: NamedImage) -> str:
+    """The name of an image, of which no other one has the stem; raises as `file_name` does.
+
+    `1.png` as a JPEG is `1.jpg`; or `1_png.jpg` if another key has that stem.
+    """
+    name = file_name(image)
+    if not image.shares_stem:
+        return name
+    stem = stem_of(image.key)
+    extension = name.rpartition(".")[2]
+    extension_of_key = image.key[len(stem) :].replace(".", "_")
+    return f"{stem}{extension_of_key}.{extension}"
+
+
+def stem_of(key: str) -> str:
+    """A key without the extension of an image, if it has one."""
+    stem, _, extension = key.rpartition(".")
+    has_name = bool(stem.rpartition("/")[2])
+    return stem if has_name and extension.lower() in FORMAT_OF else key
+
+
+def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozenset[str]:
+    """The stems that several keys of a dataset have, by the contents of its shards.
+
+    Holds all stems in memory, about 100 bytes each.
+    """
+    stems = set[str]()
+    shared = set[str]()
+    for image in read_images(dataset, parts, {}):
+        stem = stem_of(image.key)
+        if stem in stems:
+            shared.add(stem)
+        stems.add(stem)
+    return frozenset(shared)
+
+
+def read_images(
+    dataset: Manifest, parts: Iterable[ShardPart], where: Mapping[str, str]
+) -> Iterator[NamedImage]:
+    """Yields the images of some shards that meet the conditions, by the contents."""
+
+    def read_shard(part: ShardPart) -> list[NamedImage]:
+        return _read_shard(dataset, part, where)
+
+    waiting = iter(parts)
+    with ThreadPoolExecutor(_SHARDS) as pool:
+        while batch := [*itertools.islice(waiting, _SHARDS)]:
+            yield from itertools.chain.from_iterable(pool.map(read_shard, batch))
+
+
+def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) -> list[NamedImage]:
+    form_column = dataset.contents_columns[FORMAT].name
+    columns = None if where else ["key", form_column]
+    lookup = RecordLookup(dataset, [part])
+    table = lookup.read_contents(part, columns)
+    keys = table.column("key").to_pylist()
+    forms = table.column(form_column).to_pylist()
+    split = parse_shard_names(part.file).split
+    companions = dataset.feature_kinds.companions
+    beside = tuple(itertools.chain.from_iterable(kind.exported_files for kind in companions))
+    images = list[NamedImage]()
+    for row in rows_that_fit(dataset, table, where):
+        key = keys[row]
+        if key is None or _ESCAPED_BYTE in key:  # contents lack long keys, and bytes of others
+            key = _read_key(lookup, row)
+        images.append(NamedImage(key, split, forms[row], beside=beside))
+    return images
+
+
+def _read_key(lookup: RecordLookup, row: int) -> str:
+    """The key of an image in its record."""
+    (record,) = lookup.read_records([row])
+    (key,) = parse_example(record)[FILENAME]
+    return to_text(key)
+
+
+class NameCheck:
+    """Checks that the files of an export can lie beside each other, one after another.
+
+    Holds a hash of each name in memory, about 100 bytes, and all folders.
+
+    Args:
+        output: folder of the export.
+        rules: what names it takes.
+        own_files: paths in the export of the files about all images.
+    """
+
+    def __init__(self, output: str, rules: storage.NameRules, own_files: Iterable[str]) -> None:
+        self._output = output
+        self._rules = rules
+        names = (*own_files, EXPORT_FILE, WORK_FOLDER)
+        self._own_files = {rules.unify(name) for name in names}
+        self._files = {_hash_name(name) for name in self._own_files}
+        self._folders = {""}
+        for name in self._own_files:
+            self._add_folders(name)
+
+    def add(self, name: str) -> None:
+        """Adds the path of a file in the export.
+
+        Raises:
+            DataError: it cannot be there, alone or beside those before it.
+        """
+        problem = self._rules.find_problem(self._output, name) or self._find_conflict(name)
+        if problem:
+            path = storage.join(self._output, name).replace("\n", "\\n")
+            raise DataError(f"{path}: {problem}; {CURE}")
+
+    def _find_conflict(self, name: str) -> str:
+        """Why a file cannot be beside those before it, which it then joins; else empty."""
+        unified = self._rules.unify(name)
+        hashed = _hash_name(unified)
+        if hashed in self._files:
+            return self._describe_same_name(unified)
+        if unified in self._folders:
+            return "it would be a file, and a folder of others"
+        self._files.add(hashed)
+        if not self._rules.has_folders:
+            return ""
+        return self._add_folders(unified)
+
+    def _add_folders(self, unified: str) -> str:
+        """Adds the folders of a file; returns why one cannot be there, or an empty text."""
+        folder = unified.rpartition("/")[0]
+        while folder not in self._folders:
+            if _hash_name(folder) in self._files:
+                return self._describe_folder(folder)
+            self._folders.add(folder)
+            folder = folder.rpartition("/")[0]
+        return ""
+
+    def _describe_folder(self, folder: str) -> str:
+        if folder in self._own_files:
+            return f"{folder} has the name of a file about all images"
+        return f"{quote(folder)} would be a file, and a folder of others"
+
+    def _describe_same_name(self, unified: str) -> str:
+        if unified in self._own_files:
+            return "a file about all images has this name"
+        return (
+            "two images would have this name, or an image and a file beside another, such as "
+            f"KEY.mask.png{self._rules.describe_unifying()}"
+        )
+
+
+def _hash_name(name: str) -> bytes:
+    return hash_key(to_bytes(name))

@@ -1,0 +1,108 @@
+"""Lists of keys and hashes, of `remove` and `verify`.
+
+A list is a file, `-` for standard input, or a pipe.
+"""
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.inputs.patterns import MAX_LIST_BYTES, parse_lines, read_lines
+from beam_tfr.schema.errors import UsageError, check_text
+from beam_tfr.schema.untrusted import quote
+
+_STANDARD_INPUT = "-"
+_SHA256 = re.compile(r"([0-9a-fA-F]{64})(?:\s.*)?", re.DOTALL)  # as `sha256sum` writes it
+
+
+class KeyList(NamedTuple):
+    """Keys that a file lists.
+
+    Attributes:
+        keys: the keys.
+        are_lines: whether each is a line, so that one with a line break would be several.
+    """
+
+    keys: Sequence[str]
+    are_lines: bool = False
+
+
+def read_keys(path: str, *, option: str, needs: str) -> KeyList:
+    """The keys in a list: one per line, or JSON Lines of texts or of objects with a `key`.
+
+    Raises as `read_list`.
+    """
+    lines = read_list(path, option=option, needs=needs)
+    keys = [_parse_json_key(line) for line in lines]
+    if None in keys:
+        return KeyList(lines, are_lines=True)
+    return KeyList([key for key in keys if key is not None])
+
+
+def read_list(path: str, *, option: str, needs: str) -> list[str]:
+    """The lines of a list that are not empty.
+
+    Raises:
+        UsageError: it cannot be read, is not text, is empty, or too long.
+    """
+    if path == _STANDARD_INPUT or _is_pipe(path):
+        lines = parse_lines(_read_pipe(path), path, option=option, needs=needs)
+    else:
+        lines = read_lines(path, option=option, needs=needs)
+    return [line for line in lines if line]
+
+
+def _is_pipe(path: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _read_pipe(path: str) -> bytes:
+    """What comes from a pipe, which may have no end; of too much, one byte too much."""
+    if path == _STANDARD_INPUT:
+        return sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
+    with open(path, "rb") as file:
+        return file.read(MAX_LIST_BYTES + 1)
+
+
+def _parse_json_key(line: str) -> str | None:
+    """The key that a line of JSON Lines holds; None for a line that is a key itself."""
+    if line[0] not in '"{':
+        return None
+    try:
+        value: Any = json.loads(line)
+        key = value["key"] if isinstance(value, dict) else value
+        return check_text(key) if isinstance(key, str) else None
+    except (ValueError, LookupError, RecursionError):
+        return None
+
+
+def find_hash(line: str) -> str:
+    """The SHA-256 that a line begins with, in hex; empty if there is none."""
+    match = _SHA256.fullmatch(line)
+    return match[1] if match else ""
+
+
+def read_hashes(path: str, *, option: str) -> list[str]:
+    """The hashes in a list, also as `sha256sum` writes it.
+
+    Raises:
+        UsageError: a line begins with none; or as `read_list`.
+    """
+    hashes = []
+    for line in read_list(path, option=option, needs="a SHA-256 per line"):
+        sha256 = find_hash(line)
+        if not sha256:
+            raise UsageError(
+                f"{quote(line)} is no SHA-256: each line begins with one, of 64 hex digits",
+                option=option,
+                value=path,
+            )
+        hashes.append(sha256)
+    return hashes
