@@ -288,7 +288,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "NaN": (
         "t.json",
         b'{"images": [{"id": NaN}]}',
-        r"Expected `int \| str`, got `null` - at `\$.images\[0\].id`",
+        r"Expected `int \| str`, got NaN or `null` - at `\$.images\[0\].id`",
     ),
     "deep": (
         "t.json",

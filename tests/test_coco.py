@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import beam_tfr
-from beam_tfr.features.cells import BadCell
 from beam_tfr.features.registry import parse_column
 from beam_tfr.features.run_lengths import enclose_run_lengths, encode_run_lengths
 from beam_tfr.records.examples import parse_example
@@ -344,7 +343,10 @@ def test_python_writes_nan(tmp_path: Path) -> None:
     content["annotations"][2]["bbox"] = [1, float("inf"), 2, 3]
     first, second, third = rows(content)
     assert (first["image/object/area"], second["file"]) == ([300], "NaN of 2.png")
-    assert isinstance(third["box"][0], BadCell)
+    assert third["box"] == [[1, float("inf"), 2, 3]]
+    content["annotations"][0]["category_id"] = float("nan")
+    first, *_ = rows(content)
+    assert first["class"][0].problem.startswith("Expected `int`, got NaN - at `$.annotations[0]")
 
 
 def test_of_files_with_an_image_each_a_cut_one_is_a_reject(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
 
     def area_of_mask(self, box: list[float] | BadCell) -> float:
         """The area of the object, as annotated, or else of its box."""
-        if self.area is not None:
+        if self.area is not None and not math.isnan(self.area):
             return self.area
         return 0 if isinstance(box, BadCell) else math.prod(box[2:])
 

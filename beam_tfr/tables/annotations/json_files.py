@@ -108,7 +108,7 @@ def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     try:
         content = _decode(data)
     except msgspec.ValidationError as error:
-        return _read_loosely(_without_nan(data), error, say_of_file)
+        return _read_loosely(data, error, say_of_file)
     if isinstance(content, CocoFile):
         return read_coco(content, say_of_file)
     missing = [picture.find_missing() for picture in content]
@@ -151,8 +151,8 @@ def _decode(data: bytes) -> _Content:
         return _DECODER.decode(sound)
 
 
-def _without_nan(data: bytes) -> bytes:
-    """JSON with null for numbers that JSON has not."""
+def _without_nan(data: bytes, *, as_text: bool = False) -> bytes:
+    """JSON with null, or their texts, for numbers that JSON has not."""
     if not _NAN.search(data):
         return data
     sound = bytearray()
@@ -161,7 +161,7 @@ def _without_nan(data: bytes) -> bytes:
         if data[match.start()] == _QUOTE:
             continue
         sound += data[begin : match.start()]
-        sound += b"null"
+        sound += b'"%s"' % match[0] if as_text else b"null"
         begin = match.end()
     sound += data[begin:]
     return bytes(sound)
@@ -177,16 +177,22 @@ def _read_loosely(
         ValueError: it is a file of another kind.
     """
     has_many_members = data.count(b",") > _MOST_MEMBERS
+    sound = _without_nan(data)
+    if sound != data:
+        error = msgspec.ValidationError(str(error).replace("got `null`", "got NaN or `null`"))
     try:
         if has_many_members:
-            _OBJECTS.decode(data)
-        kind = "" if has_many_members else describe_kind(data)
-        content = None if kind else _LOOSE_DECODER.decode(data)
+            _OBJECTS.decode(sound)
+        kind = "" if has_many_members else describe_kind(sound)
+        content = None if kind else _LOOSE_DECODER.decode(sound)
     except (msgspec.MsgspecError, RecursionError):
         raise error from None
     if kind:
         raise ValueError(kind)
     if isinstance(content, _LooseFile):
+        if sound != data:  # numbers of boxes are read from texts, and are told as they are written
+            spelled = _LOOSE_DECODER.decode(_without_nan(data, as_text=True))
+            content.annotations = getattr(spelled, "annotations", None)
         return _read_coco_loosely(content, error, say)
     return _read_pictures_loosely(content or [], error)
 
@@ -252,6 +258,8 @@ def _decode_members(
             members.append(decoder.decode(data))
         except msgspec.ValidationError as error:
             problem = _name_place(str(error), f"{place}[{number}]")
+            if _NAN.search(data):
+                problem = problem.replace("got `str`", "got NaN")
             bad.append(_BadMember(data, problem))
     return members, bad
 
