@@ -23,7 +23,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.box_columns import find_box_columns
 from beam_tfr.tables.finding import find_content
@@ -238,7 +238,7 @@ def test_rows_that_contradict_each_other_are_a_reject(tmp_path: Path) -> None:
     refs = references(tables)
     assert refs["b.jpg"].split == "test"
     assert refs["a.jpg"].reason == "bad-value"
-    assert "rows 1 and 3 of one image have split 'train' and 'test'" in refs["a.jpg"].detail
+    assert "row 1 and row 3 of one image have split 'train' and 'test'" in refs["a.jpg"].detail
 
 
 def test_sizes_that_contradict_each_other_or_the_image_are_a_reject(
@@ -264,7 +264,7 @@ def test_sizes_that_contradict_each_other_or_the_image_are_a_reject(
     )
     assert run.json["rejected"] == {"bad-value": 2}
     rejects = (output / "rejects.jsonl").read_text()
-    assert "the rows 1 and 6 of one image have width '40' and '30'" in rejects
+    assert "row 1 and row 6 of one image have width '40' and '30'" in rejects
     assert "the table says 80x60 pixels, but the image has 40x30" in rejects
     assert "image/width" not in rejects
 
@@ -534,3 +534,25 @@ def test_a_missing_side_names_what_cures_it(tmp_path: Path, text: str) -> None:
     detail = references(opened(table))["c.jpg"].detail
     assert f"`na_values={text}`" in detail
     assert contents_of(opened(table, na_values=(text,)))["c.jpg"] == ((), [])
+
+
+def test_rows_behind_blank_lines_are_named_by_their_lines(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    lines = as_csv(HEADER, ROWS).splitlines()
+    lines[4:4] = ["", "", 'd.jpg,40,30,"a\nb",5,6,25,21', "e.jpg,40,30,,5,6,nan,21"]
+    table.write_text("\n".join(lines))
+    refs = references(opened(table))
+    assert refs["d.jpg"].detail.startswith("t.csv, line 7: ")
+    assert refs["e.jpg"].detail.startswith("t.csv, line 9: ")
+    assert "has no value in line 9" in refs["e.jpg"].detail
+    assert boxes_of(refs["a.jpg"]) == EXPECTED["a.jpg"][1]
+    table.write_text("filename,age\na.jpg,1\n\n\nb.jpg\n")
+    with pytest.raises(DataError, match=r"t\.csv, line 5`: has 1 cells"):
+        list(opened(table, uri_column="filename").read(str(table)))
+
+
+def test_a_box_without_numbers_and_class_names_what_cures_it(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(as_csv(HEADER, [*ROWS[:3], ("c.jpg", "40", "30", "", *["NA"] * 4)]))
+    assert "`na_values=NA`" in references(opened(table))["c.jpg"].detail
+    assert contents_of(opened(table, na_values=("NA",)))["c.jpg"] == ((), [])

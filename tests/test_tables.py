@@ -31,7 +31,7 @@ from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, num
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import declarations, first_rows
-from beam_tfr.tables.base import name_row
+from beam_tfr.tables.base import RowAtLine, name_row
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.verification import verify
@@ -447,6 +447,12 @@ def test_repeats_are_found_in_every_order(keys: list[int]) -> None:
 # Values
 
 
+def place_of(table: str, number: int) -> str:
+    """What messages call a row of `rows_of`, which takes two lines of CSV."""
+    is_at_line = table.endswith(".csv") and number > 1
+    return name_row(table, RowAtLine(number, 2 * number) if is_at_line else number)
+
+
 def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     beam_tfr: Command, photos: Path, tmp_path: Path
 ) -> None:
@@ -469,7 +475,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
         found = references(photos / name, features=features, **COLUMNS)
         details = {ref.detail for ref in found.values() if ref.reason == "bad-value"}
         assert details == {
-            f"{name_row(name, int(detail.partition(':')[0]))}:{detail.partition(':')[2]}"
+            f"{place_of(name, int(detail.partition(':')[0]))}:{detail.partition(':')[2]}"
             for detail in (
                 "10: column 'path': has a NUL character",
                 "1: column 'path': has no value",
@@ -881,7 +887,7 @@ def test_a_file_outside_of_the_root_is_a_reject(
     (reject,) = rejects_of(tmp_path / "o")
     assert (reject["key"], reject["reason"]) == ("t.csv#3", "bad-value")
     assert (
-        f"t.csv, row 3 after the header: column 'path': {tmp_path}/elsewhere.jpg is not below "
+        f"t.csv, line 6: column 'path': {tmp_path}/elsewhere.jpg is not below "
         f"{photos}/; if others are, give the folder" in reject["detail"]
     )
 

@@ -87,6 +87,13 @@ class RowBox(AnnotatedBox):
     noun = "row"
 
 
+class LineBox(RowBox):
+    """A box that is a row of a text file, with the number of its line."""
+
+    __slots__ = ()
+    noun = "line"
+
+
 def name_box(box: Any, number: int) -> str:
     """What messages call a box of a row, which has this number, from 1."""
     if isinstance(box, AnnotatedBox):

@@ -168,7 +168,7 @@ def to_integer(cell: Any) -> int:
     """
     value = _integer_in(cell)
     if value is None:
-        raise ValueError(f"{cell!r:.60} is not a whole number{_cure_missing(cell)}")
+        raise ValueError(f"{cell!r:.60} is not a whole number{cure_missing(cell)}")
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{cell!r:.60} does not fit into 64 bits")
     return value
@@ -196,7 +196,7 @@ def to_float(cell: Any) -> float:
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
         raise ValueError(f"{cell!r:.60} is no number")
     if isinstance(cell, str) and not NUMBER.fullmatch(cell.strip()):
-        raise ValueError(f"{cell!r:.60} is no number{_cure_missing(cell)}")
+        raise ValueError(f"{cell!r:.60} is no number{cure_missing(cell)}")
     try:
         value = float(cell)
     except OverflowError:
@@ -210,7 +210,7 @@ def _means_infinity(cell: int | float | str, value: float) -> bool:
     return math.isinf(value) and "inf" in str(cell).lower()
 
 
-def _cure_missing(cell: Any) -> str:
+def cure_missing(cell: Any) -> str:
     """What to do about a cell that is no number but looks like a missing value; else empty."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""

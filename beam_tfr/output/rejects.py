@@ -30,6 +30,10 @@ _USUAL_SHARE = Fraction(1, 100)
 _USUAL_NUMBER = Fraction(10)
 _LARGEST_SHARE = Fraction(1, 10)
 _USUAL_LIMIT = "1 %, or 10 if that is more, but never more than 10 %"
+_DROP_BOXES = (
+    "give `bad_boxes=drop` if boxes have no area or are outside of their image, which leaves out "
+    "only these"
+)
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
@@ -109,7 +113,7 @@ def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, 
         causes.append(f"are of rejected {plan.noun} ({_name_reasons(counts.rejected)})")
         cures.append(f"fix these {plan.noun}")
     if _may_hold_bad_boxes(plan, counts.rejected):
-        cures.append("give `bad_boxes=drop` if boxes are bad, which leaves out only these")
+        cures.append(_DROP_BOXES)
     if "boxes-dropped" in counts.adjusted:
         cures.append("lower `min_visible=`")
         if plan.options.get("resize") == "crop":
@@ -174,7 +178,7 @@ def describe_excess(
         limit = f"{allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
     cure = ""
     if _may_hold_bad_boxes(plan, rejected):
-        cure = "give `bad_boxes=drop` if boxes are bad, which leaves out only these, "
+        cure = f"{_DROP_BOXES}, "
     return (
         f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}: "
         f"nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "

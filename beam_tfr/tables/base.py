@@ -17,7 +17,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
@@ -261,6 +261,26 @@ def damaged_table(path: str, problem: str) -> DamagedTableError:
     return error
 
 
+class RowAtLine(int):
+    """The number of a row that lies elsewhere in its file than the number lets expect.
+
+    Blank lines, cells of several lines, or lines before the header come before it.
+
+    Attributes:
+        line: the line in which it begins, from 1.
+    """
+
+    line: int
+
+    def __new__(cls, number: int, line: int) -> Self:
+        self = super().__new__(cls, number)
+        self.line = line
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, int]]:
+        return type(self), (int(self), self.line)
+
+
 def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple[int, _T]]:
     """Numbers the rows of a table.
 
@@ -302,10 +322,17 @@ def _describe_csv_error(problem: str) -> str:
 
 def name_row(path: str, number: int) -> str:
     """What messages call a row, or the table where it is its header, number 0."""
+    if isinstance(number, RowAtLine):
+        return f"{path}, line {number.line}"
     if not number:
         return path
     counted_from = " after the header" if _HEADED.fullmatch(path) else ""
     return f"{path}, row {number}{counted_from}"
+
+
+def name_number(number: int) -> str:
+    """What messages call a row of a table that they name already."""
+    return f"line {number.line}" if isinstance(number, RowAtLine) else f"row {number}"
 
 
 def list_columns(columns: Sequence[str]) -> str:

@@ -13,10 +13,18 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.features.boxes import RowBox
-from beam_tfr.features.cells import BadCell, is_missing, split_cell
+from beam_tfr.features.boxes import LineBox, RowBox
+from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_cell
 from beam_tfr.inputs.skipped import SkippedFiles
-from beam_tfr.tables.base import Row, RowReader, damaged_table, name_row, table_error
+from beam_tfr.tables.base import (
+    Row,
+    RowAtLine,
+    RowReader,
+    damaged_table,
+    name_number,
+    name_row,
+    table_error,
+)
 
 _NUM_SIDES = 4
 _MOST_JOINED_BYTES = 16 << 20  # 16 MiB, of the rows of an image
@@ -105,7 +113,7 @@ class RowJoin:
             elif name == self.key:
                 cells[name] = rows[0].cells[name]
             elif name == self.label:
-                cells[name] = [_require_value(row, name) for row in with_boxes]
+                cells[name] = [self._require_value(row, name) for row in with_boxes]
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
@@ -118,11 +126,23 @@ class RowJoin:
             return not all(_is_empty(row.cells[side]) for side in self.sides)
         return not _is_empty(row.cells[self.box])
 
+    def _require_value(self, row: NumberedRow, name: str) -> Any:
+        """The cell of a row; a `BadCell` that names the row if it is empty.
+
+        If its box seems to be missing, it says how to leave that out.
+        """
+        cell = row.cells[name]
+        if not _is_empty(cell):
+            return cell
+        sides = [row.cells[side] for side in self.sides or (self.box,)]
+        cure = next(filter(None, map(cure_missing, sides)), "")
+        return BadCell(f"has no value in {name_number(row.number)}, which has a box{cure}")
+
     def _boxes_of(self, row: NumberedRow) -> list[Any]:
         if self.sides:
-            return [RowBox([row.cells[side] for side in self.sides], row.number)]
+            return [_make_box([row.cells[side] for side in self.sides], row.number)]
         try:
-            return [RowBox(split_cell(row.cells[self.box]), row.number)]
+            return [_make_box(split_cell(row.cells[self.box]), row.number)]
         except ValueError as error:
             return [BadCell(str(error))]
 
@@ -251,10 +271,11 @@ def holds_one_box(cell: Any) -> bool:
     return not has_lists and len(members) in (0, _NUM_SIDES)
 
 
-def _require_value(row: NumberedRow, name: str) -> Any:
-    """The cell of a row; a `BadCell` that names the row if it is empty."""
-    cell = row.cells[name]
-    return BadCell(f"has no value in row {row.number}") if _is_empty(cell) else cell
+def _make_box(numbers: Sequence[Any], number: int) -> RowBox:
+    """The box of a row with this number."""
+    if isinstance(number, RowAtLine):
+        return LineBox(numbers, number.line)
+    return RowBox(numbers, number)
 
 
 def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
@@ -267,8 +288,9 @@ def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
         if _is_empty(first.cells[name]):
             first = row
         elif cell != first.cells[name]:
+            rows_of_image = f"{name_number(first.number)} and {name_number(row.number)}"
             return Contradiction(
-                f"the rows {first.number} and {row.number} of one image have {name} "
+                f"{rows_of_image} of one image have {name} "
                 f"{first.cells[name]!r:.60} and {cell!r:.60}, but an image has one; only a type "
                 "with [box] has a value for each box"
             )
@@ -296,8 +318,8 @@ def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[R
     try:
         with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as database:
             database.execute("PRAGMA journal_mode = OFF")
-            database.execute("CREATE TABLE rows (key TEXT, number INTEGER, cells BLOB)")
-            encoded = ((_key_of(row, position), row[0], pickle.dumps(row[1])) for row in rows)
+            database.execute("CREATE TABLE rows (key TEXT, number INTEGER, row BLOB)")
+            encoded = ((_key_of(row, position), row[0], pickle.dumps(row)) for row in rows)
             database.executemany("INSERT INTO rows VALUES (?, ?, ?)", encoded)
             ordered = database.execute("SELECT * FROM rows ORDER BY key, number")
             for _, group in itertools.groupby(ordered, operator.itemgetter(0)):
@@ -319,17 +341,17 @@ def _key_of(row: Row, position: int) -> str:
 
 
 def _decode_rows(path: str, rows: Iterable[tuple[str, int, bytes]]) -> list[Row]:
-    """The rows of an image, with cells that this process has pickled.
+    """The rows of an image, which this process has pickled.
 
     Raises:
         DataError: they are too long.
     """
     decoded = list[Row]()
     room = _MOST_JOINED_BYTES
-    for _, number, cells in rows:
-        room -= len(cells)
+    for _, number, row in rows:
+        room -= len(row)
         if room < 0:
             problem = f"the rows of its image have more than {_MOST_JOINED_BYTES >> 20} MiB"
             raise damaged_table(name_row(path, number), problem)
-        decoded.append((number, pickle.loads(cells)))  # noqa: S301  # nosec B301
+        decoded.append(pickle.loads(row))  # noqa: S301  # nosec B301
     return decoded

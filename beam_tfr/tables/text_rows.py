@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.features.cells import MAX_VALUES, check_json, check_number
@@ -15,6 +15,7 @@ from beam_tfr.tables.base import (
     DamagedTableError,
     ObjectFormat,
     Row,
+    RowAtLine,
     TableFormat,
     check_columns,
     check_number_of_columns,
@@ -53,7 +54,7 @@ class Delimited(TableFormat):
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         with open_table(path) as file:
-            header, rows = _read_lines(path, file, self._find_dialect(path, file))
+            header, rows, _ = _read_lines(path, file, self._find_dialect(path, file))
             with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
                 _, row = next(rows, (0, []))
                 problem = find_row_as_header(header, row)
@@ -64,7 +65,7 @@ class Delimited(TableFormat):
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         with open_table(path) as file:
             dialect = self._find_dialect(path, file)
-            header, lines = _read_lines(path, file, dialect)
+            header, lines, line_of = _read_lines(path, file, dialect)
             check_columns(path, header, selection.columns, selection.known_columns)
             for note in dialect.notes:
                 selection.say(f"{path}: {note}")
@@ -72,6 +73,8 @@ class Delimited(TableFormat):
             positions = [place_of[name] for name in selection.columns]
             decimal_commas = dialect.decimal_commas & {*positions}
             for number, cells in lines:
+                if line_of() != number + 1:  # the header is line 1
+                    number = _locate_row(number, cells, line_of())
                 if len(cells) != len(header):
                     cells = _fit_cells(path, number, cells, header)
                 for position in decimal_commas:
@@ -87,8 +90,8 @@ class Delimited(TableFormat):
 
 def _read_lines(
     path: str, file: IO[bytes], dialect: Dialect
-) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """The header, and the numbered rows that are not empty.
+) -> tuple[list[str], Iterator[tuple[int, list[str]]], Callable[[], int]]:
+    """The header, the numbered rows that are not empty, and the line in which the last one ends.
 
     Raises:
         DataError: a line cannot be read, or the quotes do not match.
@@ -96,24 +99,41 @@ def _read_lines(
     csv.field_size_limit(MAX_ROW_BYTES)
     bound = _RowBound(dialect.delimiter)
     lines = itertools.islice(read_lines(file, bound, dialect.line_end), dialect.skipped_lines, None)
-    cells: Iterator[list[str]] = csv.reader(
+    parser = csv.reader(
         lines,
         delimiter=dialect.delimiter,
         quotechar=dialect.quote,
         skipinitialspace=dialect.has_spaces,
         strict=True,
     )
+    cells: Iterator[list[str]] = parser
     if dialect.has_spaces:
         cells = ([cell.strip(" ") for cell in row] for row in cells)
+
+    def line_of_end() -> int:
+        return dialect.skipped_lines + parser.line_num
+
     filled = bound.refill_after_each(cells)
     if dialect.header:
-        return [*dialect.header], number_rows(path, filled)
+        return [*dialect.header], number_rows(path, filled), line_of_end
     rows = number_rows(path, filled, first=0)
     _, header = next(rows, (0, []))
     if not header:
         raise damaged_table(path, "is empty; its first line must name the columns")
     check_number_of_columns(path, len(header))
-    return header, rows
+    return header, rows, line_of_end
+
+
+def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
+    """The number of a row with the line in which it begins, if this is not one more.
+
+    Args:
+        number: of the row.
+        cells: its cells.
+        end: the line in which it ends, from 1.
+    """
+    line = end - sum(cell.count("\n") for cell in cells)
+    return number if line == number + 1 else RowAtLine(number, line)
 
 
 def _fit_cells(path: str, number: int, cells: list[str], header: Sequence[str]) -> list[str]:
