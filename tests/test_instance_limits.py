@@ -18,6 +18,7 @@ import beam_tfr
 from beam_tfr import Records
 from beam_tfr.features import box_masks, instance_masks
 from beam_tfr.features.box_masks import BoxMasks
+from beam_tfr.features.companions import SegmentationMask
 from beam_tfr.features.gray_png import decode_stored, encode_mask
 from beam_tfr.features.instance_masks import InstanceMasks
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart, find_part
@@ -32,7 +33,7 @@ from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.options import ImageOptions
 from beam_tfr.reader import decode, load
 from beam_tfr.schema.errors import DataError, RejectError
-from beam_tfr.schema.feature_names import HEIGHT, OBJECT_MASK, WIDTH
+from beam_tfr.schema.feature_names import HEIGHT, MASK, OBJECT_MASK, WIDTH
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.roles import TableRow
 from beam_tfr.torch import ImageDataset
@@ -272,6 +273,18 @@ def test_checks_decode_no_more_than_a_record_may_have(monkeypatch: pytest.Monkey
     monkeypatch.setattr(instance_masks, "MOST_PIXELS", 3 * 30 * 40 - 1)
     (problem,) = masks.problems(stored, (30, 40))
     assert "3,600 pixels" in problem
+
+
+def test_pictures_decode_few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    png = encode_mask(np.zeros((30, 40), np.uint8))
+    stored = {OBJECT_MASK: [png] * 3, HEIGHT: [30], WIDTH: [40]}
+    assert len([*InstanceMasks.shapes(stored)]) == 3
+    monkeypatch.setattr(instance_masks, "_MOST_DRAWN", 2 * 30 * 40)
+    assert len([*InstanceMasks.shapes(stored)]) == 2
+    for kind, feature in ((InstanceMasks, OBJECT_MASK), (SegmentationMask, MASK)):
+        huge = {feature: [png], HEIGHT: [1 << 14], WIDTH: [1 << 14]}
+        with pytest.raises(ValueError, match="are not shown"):
+            next(kind.shapes(huge))
 
 
 @pytest.mark.parametrize("size", [(1 << 21, 1), (1 << 16, 1 << 16), (-1, 5), (0, 0), (2.5, 1)])

@@ -22,17 +22,15 @@ from beam_tfr.features.gray_png import (
 )
 from beam_tfr.features.handling import Handling, scale_nearest
 from beam_tfr.features.mask_counts import count_masks, mask_statistics
-from beam_tfr.features.shapes import Shape, Tint
+from beam_tfr.features.shapes import Shape, Tint, shown_size
 from beam_tfr.schema.beside import HANDLING
 from beam_tfr.schema.encodings import FEATURES
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import (
     BOXES,
-    HEIGHT,
     LABEL,
     MASK,
     RAW,
-    WIDTH,
     FeatureSpec,
 )
 from beam_tfr.schema.palettes import Palette
@@ -265,8 +263,7 @@ class SegmentationMask(Companion):
     @classmethod
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
         for mask in stored.get(MASK, ()):
-            size = stored[HEIGHT][0], stored[WIDTH][0]
-            yield Tint(decode_stored(mask, size))
+            yield Tint(decode_stored(mask, shown_size(stored)))
 
     @property
     def exported_files(self) -> tuple[str, ...]:

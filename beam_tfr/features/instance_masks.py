@@ -16,7 +16,7 @@ from beam_tfr.features.gray_png import decode_mask, encode_mask, gray_problems
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart
 from beam_tfr.features.polygons import draw_polygons, parse_polygons
 from beam_tfr.features.run_lengths import MOST_RUNS, decode_run_lengths, encode_run_lengths
-from beam_tfr.features.shapes import Shape, Tint, box_classes
+from beam_tfr.features.shapes import Shape, Tint, box_classes, shown_size
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import HEIGHT, OBJECT_MASK, WIDTH, FeatureSpec
 
@@ -24,7 +24,7 @@ MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
 MOST_PIXELS = 1 << 33  # 8,590 million, of all masks of an image in its record, and to draw them
 MOST_PNG_BYTES = 64 << 20  # 64 MiB, of all masks of an image
 MASKS_KEY = "masks"  # in elements of readers, and in exported records
-_MOST_DRAWN = 1 << 31  # pixels of the masks in a picture
+_MOST_DRAWN = 1 << 30  # pixels of the masks in a picture
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -176,8 +176,7 @@ class InstanceMasks(ColumnKind):
         masks = stored.get(OBJECT_MASK, ())
         if not masks:
             return
-        height = stored[HEIGHT][0]
-        width = stored[WIDTH][0]
+        height, width = shown_size(stored)
         most = _MOST_DRAWN // max(1, height * width)
         labels = box_classes(stored, len(masks))
         for mask, label in zip(masks[:most], labels, strict=False):

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.schema.feature_names import OBJECT_LABEL
+from beam_tfr.schema.feature_names import HEIGHT, OBJECT_LABEL, WIDTH
+
+_MOST_SHOWN_PIXELS = 1 << 27  # 134 million, of an image
 
 
 class Rectangle(NamedTuple):
@@ -49,6 +51,20 @@ class Tint(NamedTuple):
 
 
 Shape = Rectangle | Dots | Outline | Tint
+
+
+def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
+    """The (height, width) of the pixels that a record of any program has beside its image.
+
+    Raises:
+        LookupError, TypeError: it does not say.
+        ValueError: they are too many to be decoded for a picture.
+    """
+    height = stored[HEIGHT][0]
+    width = stored[WIDTH][0]
+    if height * width > _MOST_SHOWN_PIXELS:
+        raise ValueError(f"{height}x{width} pixels are not shown")
+    return height, width
 
 
 def box_classes(stored: Mapping[str, Sequence[Any]], number: int) -> Sequence[int]:

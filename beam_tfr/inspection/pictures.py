@@ -35,6 +35,7 @@ _INK = "#1f2328"
 _FAINT = "#d0d7de"
 _PAPER = "white"
 MOST_DRAWN = 100  # shapes of a kind on an image
+_MOST_POINTS = 10_000  # of a shape
 # Pillow's own font has ASCII only; this one is for names with other characters.
 _FONT = str(Path(__file__).with_name("DejaVuSans.ttf"))
 _NOT_IN_FONT = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
@@ -158,8 +159,9 @@ def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
 
 
 def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[float, float]]:
-    """Points [n, 2] in pixels of an image, given as shares of its sides."""
-    places = shares * image.size
+    """Points [n, 2] in pixels of an image, given as shares of its sides; some, of very many."""
+    step = 1 + len(shares) // _MOST_POINTS
+    places = shares[::step] * image.size
     return [(x, y) for x, y in places.tolist()]
 
 
