@@ -125,7 +125,7 @@ def test_examples_of_help(name: str) -> None:
     [
         "beam-tfr convert --input photos --output out --maskz x",
         "beam-tfr verify",
-        "beam-tfr bench DIR --json",
+        "beam-tfr bench DIR --images 3",
         "beam-tfr inspect PATH --runner=DataflowRunner",
         "python -m benchmarks convert --enlarged 1",
         "python -m tests.faults --kind murder",

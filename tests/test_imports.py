@@ -142,7 +142,7 @@ def test_only_some_modules_import_beam_or_tensorflow() -> None:
     users = {name.partition(".")[0] for name in found if "apache_beam" in found[name]}
     assert users == {"transforms", "pipeline", "launch", "dataflow", "engine", "worker"}
     users = {name.partition(".")[0] for name in found if found[name] & {"tensorflow", "keras"}}
-    assert users <= {"reader", "commands", "bench", "features"}
+    assert users <= {"reader", "commands", "speed", "features"}
 
 
 # module -> what of ours it may import; the drawing of docs/architecture.md
@@ -225,7 +225,7 @@ ALLOWED = {
     },
     "torch": {"dataset", "order", "records", "schema"},
 }
-COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "bench"}
+COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "speed"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

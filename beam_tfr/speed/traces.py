@@ -1,0 +1,76 @@
+"""Records what threads do while images are read, for TensorBoard and Perfetto.
+
+TensorFlow's profiler writes an XSpace of
+https://github.com/openxla/xla/blob/main/third_party/tsl/tsl/profiler/protobuf/xplane.proto, which
+TensorBoard's profile plug-in shows. Perfetto (https://ui.perfetto.dev) and chrome://tracing read
+the Trace Event Format, as which it is written beside it:
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+import glob
+import gzip
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from beam_tfr.speed.turns import read_for
+from beam_tfr.speed.ways import Way
+
+TRACED_S = 0.5  # of each way
+_SPACES = "plugins/profile/*/*.xplane.pb"
+
+
+def trace(ways: Sequence[Way], folder: str) -> str:
+    """Traces each way for `TRACED_S`; returns the path of the file for Perfetto."""
+    before = {*glob.glob(f"{glob.escape(folder)}/{_SPACES}")}
+    running = [way.start() for way in ways]
+    for batches in running:
+        next(batches)
+    tf.profiler.experimental.start(folder)
+    try:
+        for way, batches in zip(ways, running, strict=True):
+            with tf.profiler.experimental.Trace(way.name):
+                read_for(batches, TRACED_S)
+    finally:
+        tf.profiler.experimental.stop()
+    (space,) = {*glob.glob(f"{glob.escape(folder)}/{_SPACES}")} - before
+    return _write_events(space)
+
+
+def _write_events(path: str) -> str:
+    """Writes the events of an XSpace in the Trace Event Format beside it; returns the path."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    with open(path, "rb") as file:
+        space = xplane_pb2.XSpace.FromString(file.read())
+    target = f"{path.removesuffix('.xplane.pb')}.trace.json.gz"
+    partial = f"{target}.partial"
+    with gzip.open(partial, "wt", encoding="utf-8") as events:
+        json.dump({"displayTimeUnit": "ms", "traceEvents": [*_events(space)]}, events)
+    os.replace(partial, target)
+    return target
+
+
+def _events(space: Any) -> Iterator[dict[str, Any]]:
+    """A process for each plane, a thread for each line; times are in microseconds."""
+    for process, plane in enumerate(space.planes):
+        yield _name_event("process_name", process, 0, plane.name)
+        names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
+        for thread, line in enumerate(plane.lines):  # ids of lines are too large for some viewers
+            yield _name_event("thread_name", process, thread, line.name or str(line.id))
+            for event in line.events:
+                yield {
+                    "ph": "X",
+                    "pid": process,
+                    "tid": thread,
+                    "ts": line.timestamp_ns / 1e3 + event.offset_ps / 1e6,
+                    "dur": event.duration_ps / 1e6,
+                    "name": names[event.metadata_id],
+                }
+
+
+def _name_event(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}

@@ -1,0 +1,144 @@
+"""Ways to read images for training: those of tutorials, and those of this package.
+
+Each way gives batches without end. Needs TensorFlow, and for one of them PyTorch.
+"""
+
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from beam_tfr import storage
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.reader import load
+from beam_tfr.schema import feature_names
+
+BATCH_SIZE = 64
+MOST_DECODED = 1000  # that are decoded from memory
+SHUFFLED = 2048  # records in the buffer of a tutorial
+_DECODED_BY_TENSORFLOW = ("jpeg", "png")
+
+
+class Way(NamedTuple):
+    """A way to read.
+
+    Attributes:
+        name: what the table calls it.
+        start: returns an iterator of batches without end.
+        warm_up: number of images that come before the speed is that of later epochs, as with a
+            cache.
+    """
+
+    name: str
+    start: Callable[[], Iterator[Any]]
+    warm_up: int = 0
+
+
+def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str) -> Iterator[Way]:
+    """How images that are files are read.
+
+    Args:
+        paths: paths of JPEG, PNG, GIF or BMP files.
+        size: height and width of the images; None leaves them as they are.
+        cache: path of a file for a cache, which is written.
+    """
+    files = tf.data.Dataset.from_tensor_slices(list(paths))
+
+    def read(path: Any) -> Any:
+        return _decode(tf.io.read_file(path), size)
+
+    one_by_one = files.map(read)
+    parallel = files.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+    yield _tensorflow_way("files, one by one", _in_batches(one_by_one.repeat(), size))
+    yield _tensorflow_way("files, parallel", _in_batches(parallel.repeat(), size, prefetch=True))
+    for place, name in (("", "memory"), (cache, "a file")):
+        cached = _in_batches(parallel.cache(place).repeat(), size, prefetch=True)
+        yield _tensorflow_way(f"files, cached in {name}", cached, warm_up=len(paths))
+
+
+def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
+    """How the images of a split are read."""
+    options = dataset.image_options
+    size = options.stored_size
+    folder = dataset.folder
+    if options.encoding in _DECODED_BY_TENSORFLOW:
+        for batch_size in (1, BATCH_SIZE):
+            records = _tutorial(dataset, split, batch_size)
+            yield _tensorflow_way(f"TFRecords, tutorial, batch {batch_size}", records)
+    shared: dict[str, Any] = {
+        "split": split,
+        "batch_size": BATCH_SIZE,
+        "shuffle": True,
+        "repeat": True,
+    }
+    sizes = None if size else "ragged"
+    yield Way("load", lambda: iter(load(folder, sizes=sizes, **shared)))
+    if importlib.util.find_spec("torch") and size:
+        yield Way("ImageDataset (PyTorch)", lambda: _torch_batches(folder, split))
+    yield Way("load, without decoding", lambda: iter(load(folder, output="encoded", **shared)))
+    if options.encoding in _DECODED_BY_TENSORFLOW:
+        yield _tensorflow_way("decoding alone", _decoding_alone(dataset, split))
+
+
+def _tensorflow_way(name: str, batches: Any, *, warm_up: int = 0) -> Way:
+    return Way(name, lambda: iter(batches), warm_up)
+
+
+def _decode(encoded: Any, size: tuple[int, int] | None) -> Any:
+    """The pixels of an image, as tutorials decode them."""
+    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    if size is None:
+        return image
+    return tf.ensure_shape(tf.image.resize(image, size), [*size, 3])
+
+
+def _in_batches(images: Any, size: tuple[int, int] | None, *, prefetch: bool = False) -> Any:
+    batches = images.batch(BATCH_SIZE) if size else images.ragged_batch(BATCH_SIZE)
+    return batches.prefetch(tf.data.AUTOTUNE) if prefetch else batches
+
+
+def _records(dataset: Manifest, split: str) -> Any:
+    paths = [storage.join(dataset.folder, shard.file) for shard in dataset.splits[split].shards]
+    compression = "GZIP" if dataset.compression == "gzip" else ""
+    return tf.data.TFRecordDataset(paths, compression, num_parallel_reads=tf.data.AUTOTUNE)
+
+
+def _parse(record: Any) -> Any:
+    features = {feature_names.ENCODED: tf.io.FixedLenFeature([], tf.string)}
+    return tf.io.parse_single_example(record, features)[feature_names.ENCODED]
+
+
+def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
+    """The reader of tutorials: shuffled, parsed and decoded one by one."""
+    size = dataset.image_options.stored_size
+
+    def read(record: Any) -> Any:
+        image = tf.io.decode_image(_parse(record), channels=3, expand_animations=False)
+        return tf.cast(image, tf.float32) / 255.0
+
+    records = _records(dataset, split).repeat().shuffle(SHUFFLED)
+    images = records.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+    batches = images.batch(batch_size) if size else images.ragged_batch(batch_size)
+    return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def _decoding_alone(dataset: Manifest, split: str) -> Any:
+    """Images in memory, which are only decoded and put into batches."""
+    size = dataset.image_options.stored_size
+    encoded = [*_records(dataset, split).take(MOST_DECODED).map(_parse).as_numpy_iterator()]
+
+    def decode(data: Any) -> Any:
+        return tf.io.decode_image(data, channels=3, expand_animations=False)
+
+    images = tf.data.Dataset.from_tensor_slices(encoded).repeat()
+    decoded = images.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
+    return _in_batches(decoded, size, prefetch=True)
+
+
+def _torch_batches(folder: str, split: str) -> Iterator[Any]:
+    from beam_tfr.torch import ImageDataset
+
+    batches = ImageDataset(folder, split=split, batch_size=BATCH_SIZE, shuffle=True)
+    return itertools.chain.from_iterable(itertools.repeat(batches))
