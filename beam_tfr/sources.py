@@ -280,9 +280,13 @@ def early_warnings(source: Input) -> Iterator[str]:
     masks = MaskNames()
     masks.look_at(keys)
     folders = collections.Counter[str]()
+    empty = ""
     if first_files.are_all:
         folders.update(filter(None, map(os.path.dirname, keys)))
+        skipped.empty.fill(first_files.paths)
+        empty = skipped.empty.describe()
     warnings = (
+        empty,
         describe_missed(skipped.kinds, source.root),
         source.layout.describe_ambiguity(keys),
         describe_annotations(skipped.annotations),

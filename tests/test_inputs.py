@@ -864,3 +864,24 @@ def test_patterns_to_exclude_that_match_nothing_are_told(tmp_path: Path) -> None
         unused = [text for text in texts if "leaves out nothing" in text]
         patterns = [re.findall("exclude=([^`]*)`", text)[0] for text in unused]
         assert patterns == ["**/*.gif", "thumbs"]
+
+
+def test_folders_without_images_beside_others_are_told(tmp_path: Path) -> None:
+    for name in ("cat/1.jpg", "dog/2021/1.jpg", "thumbs/1.jpg"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(next(SAMPLE.rglob("*.jpg")), tmp_path / "in" / name)
+    for name in ("horse", "cow/2021", ".git", "dog/2021/raw"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+    (tmp_path / "in/cow/notes.txt").write_text("")
+    given: dict[str, Any] = {
+        "input": tmp_path / "in",
+        "layout": "{label}/**",
+        "output": tmp_path / "out",
+        "exclude": ["thumbs/**"],
+    }
+    (text,) = [text for text in beam_tfr.plan(**given).warnings if "have none" in text]
+    assert text.endswith(f"(2): {tmp_path}/in/cow, {tmp_path}/in/horse")
+    assert beam_tfr.convert(**given).run["empty_folders"] == 2
+    (tmp_path / "in/horse").rmdir()
+    shutil.rmtree(tmp_path / "in/cow")
+    assert not [text for text in beam_tfr.plan(**given).warnings if "have none" in text]

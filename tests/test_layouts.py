@@ -18,11 +18,12 @@ from beam_tfr.layouts.folders import (
     describe_ignored_split,
     describe_last_folders,
     describe_mask_classes,
+    describe_mask_folders,
     find_deep_folders,
 )
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run
 
@@ -336,3 +337,18 @@ def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_pa
     run = beam_tfr("convert", *call[:2], "--output", tmp_path / "out2", *chosen)
     assert "--layout" not in run.err + run.out
     assert "--splits" not in run.err + run.out
+
+
+@pytest.mark.parametrize(
+    ("given", "cure"),
+    [
+        (["images", "masks"], "--pair mask='../masks/{stem}.png'"),
+        (["train/images", "train/masks", "test/images"], "--table"),
+        (["train/images", "test/masks"], ""),
+        (["photos", "images"], ""),
+    ],
+)
+def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) -> None:
+    text = spell_as_flags(describe_mask_folders(given))
+    assert cure in text
+    assert bool(text) == bool(cure)

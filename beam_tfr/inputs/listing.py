@@ -218,6 +218,7 @@ class _Lister:
             before = [*map(compile_pattern, part.before)]
 
             def note_folder(path: str) -> None:
+                self.skipped.enter_folder(path)
                 if regex.fullmatch(path):
                     self.skipped.add_folder(path)
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from beam_tfr.inputs.annotation_files import MOST_LOOKED_INTO, annotation_extension
+from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
@@ -60,6 +61,7 @@ class SkippedFiles:
         kinds: kind of name, such as ".txt" -> files.
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are listed by other paths.
+        empty: folders without images beside those of images.
         used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
 
@@ -73,6 +75,7 @@ class SkippedFiles:
         self.kinds = collections.Counter[str]()
         self.annotations = collections.defaultdict[str, list[str]](list)
         self.repeats = RepeatedFolders()
+        self.empty = EmptyFolders()
         self.used_exclusions = set[int]()
         self._unused = dict(enumerate(exclusions, start=1))
         self._lock = threading.Lock()
@@ -84,7 +87,7 @@ class SkippedFiles:
 
     def add(self, pattern: str, path: str) -> None:
         """Counts a file that was listed for a pattern, but does not match it."""
-        self.note_excluded(path)
+        self._note_use(path)
         if not self._is_first(pattern, path):
             return
         if pattern.endswith("/"):
@@ -100,6 +103,11 @@ class SkippedFiles:
         self.add_kind(name)
 
     def note_excluded(self, path: str) -> None:
+        """Notes a file that is excluded."""
+        self.empty.fill([path])
+        self._note_use(path)
+
+    def _note_use(self, path: str) -> None:
         """Notes which patterns of `exclude` match a file."""
         for number, regex in [*self._unused.items()]:
             if regex.fullmatch(path):
@@ -125,6 +133,10 @@ class SkippedFiles:
     def add_folder(self, path: str) -> None:
         """Notes a folder whose name matches a pattern; does nothing, unlike `FoundFolders`."""
 
+    def enter_folder(self, path: str) -> None:
+        """Notes a folder on a disk that is listed."""
+        self.empty.enter(path)
+
     def add_repeat(self, path: str) -> None:
         """Counts a link to a folder that is listed by another path."""
         with self._lock:
@@ -143,6 +155,12 @@ class UncountedFiles(SkippedFiles):
         super().__init__((), NOTHING)
 
     def add_kind(self, path: str) -> None:
+        pass
+
+    def enter_folder(self, path: str) -> None:
+        pass
+
+    def note_excluded(self, path: str) -> None:
         pass
 
     def add_repeat(self, path: str) -> None:

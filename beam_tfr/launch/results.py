@@ -42,6 +42,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "last_folders": "last-folders",
     "ignored_split": "ignored-split",
     "split_folders": "split-folders",
+    "empty_folders": "empty-folders",
     "mask_names": "mask-names",
     "mask_folders": "mask-folders",
     "resumed": "resumed-images",
@@ -69,6 +70,9 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "{images} in folders that are named like splits, but all rows go to train: add a column "
         "with the split of each row and name it in `split_column=`, or let `splits=` divide the "
         "rows"
+    ),
+    "empty_folders": (
+        "{number:,} folders beside those of images have none: `beam-tfr plan` names them"
     ),
     "mask_names": (
         "{number:,} files named like masks of those beside them are converted as images: `pair=` "
@@ -104,9 +108,10 @@ class Result(Printable):
             listed by other paths; "nested", images in deeper folders than those of other classes;
             "last_folders", those whose classes hardly are classes, see `layouts.folders`;
             "ignored_split", all if some are in folders called like one split; "split_folders",
-            images of tables in folders called like splits, which no option takes; "mask_names",
-            files named like masks of those beside them; "mask_folders", all if they are in folders
-            of images and of masks, without classes; "left_out", images that removed.txt keeps out.
+            images of tables in folders called like splits, which no option takes; "empty_folders",
+            those without images beside those of images; "mask_names", files named like masks of
+            those beside them; "mask_folders", all if they are in folders of images and of masks,
+            without classes; "left_out", images that removed.txt keeps out.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.

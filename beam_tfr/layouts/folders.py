@@ -286,18 +286,30 @@ def describe_mask_folders(folders: Iterable[str]) -> str:
     for folder in sorted(folders):
         parent, _, name = folder.rpartition("/")
         names_in[parent].append(name)
-    texts = (_describe_masks(names, "folders") for names in names_in.values())
-    return next(filter(None, texts), "")
+    for parent, names in names_in.items():
+        text = _describe_masks(names, "folders", is_top=not parent)
+        if text:
+            return text
+    return ""
 
 
-def _describe_masks(names: Sequence[str], noun: str) -> str:
-    """Says so if some names look like images and the masks beside them; empty if none do."""
+def _describe_masks(names: Sequence[str], noun: str, *, is_top: bool = True) -> str:
+    """Says so if some names look like images and the masks beside them; empty if none do.
+
+    Args:
+        names: those of folders.
+        noun: what they are.
+        is_top: whether the folders are in the one that all images share.
+    """
     images = [name for name in names if _IMAGES.fullmatch(name)]
     masks = [name for name in names if _MASKS.fullmatch(name)]
     if not images or not masks:
         return ""
-    pair = f"mask='../{masks[0]}/{{stem}}.png'"
+    cure = "a `table=` with a column of each, declared as `feature_columns=NAME:mask`,"
+    if is_top:
+        pair = f"mask='../{masks[0]}/{{stem}}.png'"
+        cure = f"`input=DIR/{images[0]}` `pair={pair}` `layout='*'`"
     return (
         f"the {noun} {images[0]} and {masks[0]} look like images and the masks beside them: "
-        f"`input=DIR/{images[0]}` `pair={pair}` `layout='*'` converts them together"
+        f"{cure} converts them together"
     )

@@ -170,6 +170,7 @@ def _list_input(
     listing.skipped = skipped.kinds
     listing.annotations = skipped.annotations
     listing.repeats = skipped.repeats
+    listing.empty = skipped.empty
     listing.used_exclusions = skipped.used_exclusions
     listing.masks = masks
     listing.num_removed = removed_images.number
@@ -261,6 +262,7 @@ def _find_warnings(
         describe_deep_folders(deep_folders, source.layout),
         describe_mask_classes(class_names),
         describe_palettes(sample.palettes),
+        listing.empty.describe(),
         listing.masks.describe(in_archives=source.has_archives),
         *describe_folders(source, survey.folders),
         *describe_strays(source),

@@ -16,6 +16,7 @@ from beam_tfr.dataset.split_notes import HASH_BYTES, SourceHashes
 from beam_tfr.features.box_counts import box_statistics
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_counts import mask_statistics
+from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import LIST_BATCH, match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
@@ -53,6 +54,7 @@ class Listing:
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
         annotations: those among them that may hold annotations; see `SkippedFiles`.
         repeats: links to folders that are listed by other paths.
+        empty: folders without images beside those of images.
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
         masks: files that are named like masks of those beside them.
         num_known: number of references that `hash_known_files` has.
@@ -65,6 +67,7 @@ class Listing:
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     annotations: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     repeats: RepeatedFolders = dataclasses.field(default_factory=RepeatedFolders)
+    empty: EmptyFolders = dataclasses.field(default_factory=EmptyFolders)
     used_exclusions: Set[int] = frozenset()
     masks: MaskNames = dataclasses.field(default_factory=MaskNames)
     num_known: int = 0
@@ -153,6 +156,7 @@ def list_references(
             while batch := [*itertools.islice(entries, LIST_BATCH)]:
                 keys = [entry.path.removeprefix(source.root) for entry in batch]
                 masks.look_at(keys)
+                skipped.empty.fill(entry.path for entry in batch)
                 yield from map(labeler.label, batch, keys)
 
 

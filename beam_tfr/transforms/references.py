@@ -151,7 +151,9 @@ class MatchImages(beam.PTransform):
             interrupt.check_interrupt()
             files, rest = _split_listing(listed)
             count("listed", len(files))
-            masks.look_at([file.path for file in files])
+            paths = [file.path for file in files]
+            masks.look_at(paths)
+            skipped.empty.fill(paths)
             yield from packing.pack_batches(map(self._encode_ref, files))
             if limit is not None:
                 for group in _group_rest(rest):
@@ -161,6 +163,7 @@ class MatchImages(beam.PTransform):
         count("archives", count_archives(skipped.kinds))
         count("missed", missed)
         count("repeated-folders", skipped.repeats.number)
+        count("empty-folders", len(skipped.empty.find()))
         count("mask-names", masks.number)
         for number in skipped.used_exclusions:
             count(f"excluded-{number}")

@@ -1,0 +1,56 @@
+"""Finds folders without images beside folders with images, such as those of empty classes."""
+
+import os
+from collections.abc import Iterable
+
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.extensions import is_junk
+
+_MOST_FOLDERS = 100_000  # that are remembered
+
+
+class EmptyFolders:
+    """Finds folders on a disk without images beside folders with images, such as empty classes."""
+
+    def __init__(self) -> None:
+        self._entered = set[str]()
+        self._filled = set[str]()
+
+    def enter(self, folder: str) -> None:
+        """Notes a folder that is listed."""
+        if len(self._entered) < _MOST_FOLDERS:
+            self._entered.add(folder)
+
+    def fill(self, paths: Iterable[str]) -> None:
+        """Notes the folders of images, and of files that are left out on purpose."""
+        self._filled.update(map(os.path.dirname, paths))
+
+    def find(self) -> list[str]:
+        """The paths of the empty folders, sorted."""
+        around = set(map(os.path.dirname, self._filled))
+        empty = self._entered - self._filled - _list_ancestors(self._filled)
+        return sorted(
+            folder
+            for folder in empty
+            if os.path.dirname(folder) in around and not is_junk(os.path.basename(folder))
+        )
+
+    def describe(self) -> str:
+        """Says so; empty if there are none."""
+        folders = self.find()
+        if not folders:
+            return ""
+        listed = join_texts(folders, most=3, separator=", ")
+        return f"folders beside those of images have none ({len(folders):,}): {listed}"
+
+
+def _list_ancestors(folders: Iterable[str]) -> set[str]:
+    """The folders around some folders."""
+    ancestors = set[str]()
+    waiting = [*folders]
+    while waiting:
+        folder = os.path.dirname(waiting.pop())
+        if folder not in ancestors and folder.strip("/"):
+            ancestors.add(folder)
+            waiting.append(folder)
+    return ancestors
