@@ -22,7 +22,13 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.yolo import label_path
 from beam_tfr.sequence import Records
 from beam_tfr.tables.annotations import read_annotations
-from beam_tfr.tables.annotations.yolo_lines import LineForm, choose_form, read_class, read_shape
+from beam_tfr.tables.annotations.yolo_lines import (
+    ClassNames,
+    LineForm,
+    choose_form,
+    read_class,
+    read_shape,
+)
 from tests.fake_gcs import FakeGcs
 
 BOX = "0.5 0.5 0.2 0.4"
@@ -77,7 +83,7 @@ def convert(table: Path, output: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize("text", ["1", "1.0", "1.", "1e0", "01", "+1", "1.000000000000000000e+00"])
 def test_a_whole_number_is_a_class_however_it_is_written(text: str) -> None:
-    assert read_class(text, {0: "cat", 1: "dog"}) == "dog"
+    assert read_class(text, ClassNames({0: "cat", 1: "dog"})) == "dog"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,7 @@ def test_a_whole_number_is_a_class_however_it_is_written(text: str) -> None:
     ],
 )
 def test_what_is_no_class_is_named(text: str, words: str) -> None:
-    cell = read_class(text, dict(enumerate(["cat", "dog", *"abcdefghi"][:7])))
+    cell = read_class(text, ClassNames(enumerate(["cat", "dog", *"abcdefghi"][:7])))
     assert isinstance(cell, BadCell)
     assert words in cell.problem
 

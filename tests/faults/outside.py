@@ -390,6 +390,11 @@ HURTING_TABLES: dict[str, Callable[[], bytes]] = {
     ).encode(),
     "folders.xml": lambda: voc("a/" * 250_000).encode(),
     "folders.images.csv": lambda: b"path,class\n" + b"a/" * 500_000 + b"b.jpg,cat\n",
+    "chain/data.yaml": lambda: (
+        b"a0: &a0 [x]\n"
+        + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 40_000))
+        + b"names: *a39999\n"
+    ),
     "elements.xml": lambda: b"<annotation>" + b"<a/>" * 260_000 + b"</annotation>",
     "objects.xml": lambda: b"<annotation>" + b"<object/>" * 116_000 + b"</annotation>",
     "deep.xml": lambda: b"<a>" * 170_000 + b"</a>" * 130_000,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import IO
 
-MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of an XML, YAML or label file; so much YAML takes 8 s
+MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of an XML, YAML or label file; so much YAML takes 2 s
 
 
 def read_text(file: IO[bytes]) -> str:

@@ -6,7 +6,7 @@ reads what its lines say. See https://docs.ultralytics.com/datasets/detect.
 
 import itertools
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -25,6 +25,7 @@ from beam_tfr.tables.annotations.yolo_files import (
 )
 from beam_tfr.tables.annotations.yolo_images import YoloPlaces, describe_unnamed, find_images
 from beam_tfr.tables.annotations.yolo_lines import (
+    ClassNames,
     KeypointShape,
     LineForm,
     ObjectShape,
@@ -37,7 +38,10 @@ from beam_tfr.tables.export_splits import read_export_splits
 
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
 _SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are looked at for that
-_MOST_CLASSES = 1_000_000
+_MOST_CLASSES = 100_000
+_MOST_DEPTH = 50  # of lists and mappings in each other
+# It makes texts, lists and dicts of everything; that in C takes a fifth of the time.
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _OTHER_KEYS = {"validation": "val", "valid": "val"}  # which some programs write
 _NO_PLACE = ("", "null", "~")  # as YAML spells null
 
@@ -53,7 +57,7 @@ class _Yolo(msgspec.Struct):
     val: str | list[str] = ""
     test: str | list[str] = ""
 
-    def class_names(self, say: Callable[[str], object]) -> dict[int, str]:
+    def class_names(self, say: Callable[[str], object]) -> ClassNames:
         """Number of a class -> its name.
 
         Raises:
@@ -62,14 +66,15 @@ class _Yolo(msgspec.Struct):
         if self.names is None:
             names = [f"class_{number}" for number in range(_read_count(self.nc))]
             say(f"has no names: its {self.nc} classes are class_0 and so on")
-            return dict(enumerate(names))
+            return ClassNames(enumerate(names))
         if self.nc not in ("", str(len(self.names))):
             say(f"has {len(self.names)} names, but nc: {self.nc}")
         if isinstance(self.names, list):
-            by_number = dict(enumerate(self.names))
+            by_number = ClassNames(enumerate(self.names))
         else:
-            by_number = {_read_count(number): name for number, name in self.names.items()}
-        repeated = len(by_number) - len({*by_number.values()})
+            numbers = map(_read_count, self.names)
+            by_number = ClassNames(zip(numbers, self.names.values(), strict=True))
+        repeated = len(by_number) - len(by_number.texts)
         if repeated:
             say(f"names repeat others ({repeated}): classes of one name are one class")
         return by_number
@@ -163,13 +168,30 @@ def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]
 
 
 def _parse(text: str) -> _Yolo:
-    # The base loader makes texts, lists and dicts of everything.
-    fields = yaml.load(text, yaml.BaseLoader)  # noqa: S506  # nosec B506
+    _check_depth(text)
+    fields = yaml.load(text, _LOADER)  # noqa: S506  # nosec B506
     if isinstance(fields, dict):
         for name, key in _OTHER_KEYS.items():
             if name in fields:
                 fields.setdefault(key, fields[name])
     return msgspec.convert(fields, _Yolo)
+
+
+def _check_depth(text: str) -> None:
+    """Checks that lists and mappings are not too deep, which the loader in C would not survive.
+
+    Raises:
+        ValueError: they are.
+        YAMLError: it is no YAML.
+    """
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MOST_DEPTH:
+            raise ValueError("has lists or mappings in each other, too deep to be read")
 
 
 def _survey(files: list[LabelFile]) -> LineForm:
@@ -186,7 +208,7 @@ def _survey(files: list[LabelFile]) -> LineForm:
 def _read_row(
     file: LabelFile,
     base: str,
-    names: Mapping[int, str],
+    names: ClassNames,
     form: LineForm,
     kpt_shape: KeypointShape | None,
 ) -> dict[str, Any]:

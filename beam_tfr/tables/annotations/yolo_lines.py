@@ -11,8 +11,9 @@ See https://docs.ultralytics.com/datasets/detect and `save_txt` in ultralytics.e
 """
 
 import contextlib
+import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 from beam_tfr.features.cells import BadCell
@@ -26,6 +27,15 @@ _LONGEST_NUMBER = 20  # digits of the number of a class
 _CONFIDENCE = "confidence"
 _AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
 KeypointShape = tuple[str, Literal["2", "3"]]
+
+
+class ClassNames(dict[int, str]):
+    """Number of a class -> its name."""
+
+    @functools.cached_property
+    def texts(self) -> frozenset[str]:
+        """All names."""
+        return frozenset(self.values())
 
 
 class LineForm(NamedTuple):
@@ -78,7 +88,7 @@ class ObjectShape(NamedTuple):
     confidence: float = math.nan
 
 
-def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
+def read_class(field: str, names: ClassNames) -> str | BadCell:
     """The name of the class that begins a line."""
     if field.isdecimal() and len(field) <= _LONGEST_NUMBER and int(field) in names:
         return names[int(field)]
@@ -88,7 +98,7 @@ def read_class(field: str, names: Mapping[int, str]) -> str | BadCell:
         problem = str(error)
         if field.startswith("#"):
             problem = "a comment (#), which label files do not have"
-        elif field in names.values():
+        elif field in names.texts:
             problem = f"{field!a:.60} is the name of a class, and not a number of one"
         return BadCell(problem)
     if not number.is_integer():
