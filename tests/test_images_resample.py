@@ -90,6 +90,7 @@ MEMORY: dict[str, tuple[tuple[int, int], tuple[int, int], dict[str, Span], int]]
     "half": ((2000, 3000), (1000, 1500), {}, 0),
     "a crop": ((200, 30_000), (199, 199), {"columns": (14_900, 200)}, 0),
     "a crop in the other direction": ((30_000, 200), (199, 199), {"rows": (14_900, 200)}, 0),
+    "an enlarged crop": ((100, 30_000), (199, 199), {"columns": (14_900, 100)}, 0),
     "larger": ((1000, 1500), (2000, 3000), {}, 3 * 2000 * 3000),
     "higher and narrower": ((1000, 3000), (2000, 1500), {}, 3 * 2000 * 3000),
     "lower and wider": ((2000, 1500), (1000, 3000), {}, 3 * 1000 * 3000),

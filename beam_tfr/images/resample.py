@@ -29,6 +29,7 @@ STRIP_BYTES = 32 << 20  # of a strip and its result, of larger images
 # For each strip, the resizer computes the filter anew, which takes 0.2 s for a million pixels.
 _LEAST_LINES = 8
 Span = tuple[float, float]  # start and length of a window, in pixels of a source
+Box = tuple[float, float, float, float]  # left, top, width and height of a window
 
 cv2.setNumThreads(1)  # the runner's threads are the parallelism
 
@@ -67,7 +68,8 @@ def resize_window(
         right = right.in_means()
         may_overwrite = True
     if down.is_kept and right.is_kept:
-        return _cut_out(pixels, down, right, channels, may_overwrite=may_overwrite)
+        window = pixels[down.window, right.window, :channels]
+        return _pack(window, pixels) if may_overwrite else window
     num_pixels = math.prod(pixels.shape[:2]) + math.prod(size)
     if 4 * num_pixels > WHOLE_BYTES:
         may_overwrite = may_overwrite and pixels.flags.writeable
@@ -98,8 +100,8 @@ def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
     return size[0] * means
 
 
-def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, float]) -> None:
-    """Resizes a box (left, top, width, height) of a source to all of a result."""
+def _resize(source: Pixels, result: Pixels, box: Box) -> None:
+    """Resizes a box of a source to all of a result."""
     # Of the extra `convert`.
     from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 
@@ -183,12 +185,9 @@ def _plan_side(new_side: int, window: Span, side: int) -> _Side:
     return _Side(new_side, start, length, slice(first, last), box)
 
 
-def _cut_out(
-    pixels: Pixels, down: _Side, right: _Side, channels: int, *, may_overwrite: bool
-) -> Pixels:
-    """The window of pixels of which nothing changes: a view, or packed in their memory."""
-    window = pixels[down.window, right.window, :channels]
-    if not may_overwrite or window.flags.c_contiguous:
+def _pack(window: Pixels, pixels: Pixels) -> Pixels:
+    """A window of pixels, without gaps, in their memory if possible."""
+    if window.flags.c_contiguous:
         return window
     packed = reuse_memory(window.shape, pixels)
     for rows in row_blocks(window.shape[0], window[0].size):
@@ -201,61 +200,88 @@ def _resize_by_strips(
 ) -> Pixels:
     """Filters the height, and then the width, in the memory of the pixels or of the result."""
     height, width, _ = pixels.shape
+    columns = right.reach
     size = (down.new_side, right.new_side, channels)
+    memory: Pixels | None = pixels if may_overwrite else None  # of the result
     if down.is_kept:
-        between = pixels[down.window]
-        memory = between
+        between = pixels[down.window, columns]
     elif may_overwrite and down.new_side <= height:
-        between = pixels[: down.new_side]
-        memory = between
+        between = pixels[: down.new_side, columns]
     else:
-        memory = np.empty((down.new_side, max(width, right.new_side), channels), np.uint8)
-        between = reuse_memory((down.new_side, width, channels), memory)
-        may_overwrite = True
+        num_columns = columns.stop - columns.start
+        memory = np.empty((down.new_side, max(num_columns, right.new_side), channels), np.uint8)
+        between = reuse_memory((down.new_side, num_columns, channels), memory)
     if not down.is_kept:
-        _resize_height(pixels, down, right.reach, between)
+        _resize_height(pixels, down, columns, between)
     if right.is_kept:
-        rows = _Side(down.new_side, 0, down.new_side, slice(0, down.new_side))
-        return _cut_out(between, rows, right, channels, may_overwrite=may_overwrite)
-    result = reuse_memory(size, memory) if may_overwrite else np.empty(size, np.uint8)
-    _resize_width(between, right, result)
+        first = right.window.start - columns.start
+        window = between[:, first : first + right.new_side, :channels]
+        return window if memory is None else _pack(window, memory)
+    if memory is None or (memory is pixels and right.new_side * channels > pixels.strides[0]):
+        result = np.empty(size, np.uint8)
+    else:
+        result = reuse_memory(size, memory)
+    _resize_width(between, right, width, result)
     return result
 
 
 def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) -> None:
     """Filters some columns, strip by strip.
 
-    The result may be the first rows of the pixels.
+    The result may be the first rows of these columns.
     """
     height = pixels.shape[0]
-    channels = _filtered_channels(pixels)
-    for part in _split_strips(columns, channels * (height + side.new_side)):
+    for part in _split_strips(columns, pixels, height + side.new_side):
         width = part.stop - part.start
-        source = np.empty((height, width, channels), np.uint8)
-        _copy_pixels(pixels[side.reach, part], source[side.reach])
-        resized = np.empty((side.new_side, width, channels), np.uint8)
-        _resize(source, resized, (0, side.start, width, side.length))
-        _copy_pixels(resized, result[:, part])
+        strip = _Strip((height, width), np.s_[side.reach, :], (side.new_side, width))
+        box = (0, side.start, width, side.length)
+        first = part.start - columns.start
+        _copy_pixels(strip.filter(pixels[side.reach, part], box), result[:, first : first + width])
 
 
-def _resize_width(pixels: Pixels, side: _Side, result: Pixels) -> None:
+def _resize_width(pixels: Pixels, side: _Side, width: int, result: Pixels) -> None:
     """Filters all rows, strip by strip.
 
-    The result may begin where the pixels begin: each strip is read before a row that lies in its
-    memory is written.
+    The result may begin where the pixels begin, or before if its rows are no longer: no row is
+    overwritten before it is read.
+
+    Args:
+        pixels: those that the filter reaches.
+        side: how the width is resized.
+        width: of all pixels.
+        result: of the new width.
     """
-    height, width = pixels.shape[:2]
-    channels = _filtered_channels(pixels)
-    parts = _split_strips(slice(0, height), channels * (width + side.new_side))
-    if result[0].size > pixels[0].size:
+    parts = _split_strips(slice(0, len(pixels)), pixels, width + side.new_side)
+    if result.strides[0] > pixels.strides[0]:
         parts.reverse()
     for part in parts:
         rows = part.stop - part.start
-        source = np.empty((rows, width, channels), np.uint8)
-        _copy_pixels(pixels[part, side.reach], source[:, side.reach])
-        resized = np.empty((rows, side.new_side, channels), np.uint8)
-        _resize(source, resized, (side.start, 0, side.length, rows))
-        _copy_pixels(resized, result[part])
+        strip = _Strip((rows, width), np.s_[:, side.reach], (rows, side.new_side))
+        box = (side.start, 0, side.length, rows)
+        _copy_pixels(strip.filter(pixels[part], box), result[part])
+
+
+class _Strip(NamedTuple):
+    """How a strip of an image is filtered.
+
+    Attributes:
+        size: height and width of the strip, all that the filter is computed for.
+        reach: the part of it that the filter reaches.
+        new_size: height and width of its result.
+    """
+
+    size: Size
+    reach: tuple[slice, slice]
+    new_size: Size
+
+    def filter(self, pixels: Pixels, box: Box) -> Pixels:
+        """Filters the pixels of `reach`, in one or four channels."""
+        channels = _filtered_channels(pixels)
+        source = np.empty((*self.size, channels), np.uint8)
+        _copy_pixels(pixels, source[self.reach])
+        resized = np.empty((*self.new_size, channels), np.uint8)
+        _resize(source, resized, box)
+        return resized
 
 
 def _filtered_channels(pixels: Pixels) -> int:
@@ -263,8 +289,9 @@ def _filtered_channels(pixels: Pixels) -> int:
     return 1 if pixels.shape[2] == 1 else 4
 
 
-def _split_strips(span: slice, line_bytes: int) -> list[slice]:
+def _split_strips(span: slice, pixels: Pixels, line_pixels: int) -> list[slice]:
     """Splits rows or columns into strips of `STRIP_BYTES` or `_LEAST_LINES`."""
+    line_bytes = _filtered_channels(pixels) * line_pixels
     lines = max(_LEAST_LINES, STRIP_BYTES // line_bytes)
     starts = range(span.start, span.stop, lines)
     return [slice(start, min(start + lines, span.stop)) for start in starts]

@@ -4,6 +4,7 @@
     python -m tests.faults --kind mutations --trials 10000
     python -m tests.faults --kind finalize --trials 200
     python -m tests.faults --kind hostile
+    python -m tests.faults --kind large --trials 100
     python -m tests.faults --kind unwritten --trials 20
     python -m tests.faults --kind rivals --trials 1000
     python -m tests.faults --kind tables archives --trials 4000
@@ -24,7 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import finalize, hostile, mutations, outside, rivals, unwritten
+from tests.faults import finalize, hostile, large, mutations, outside, rivals, unwritten
 from tests.faults.outcome import Outcome
 from tests.faults.places import write_photos
 from tests.faults.trials import KINDS, Scene, run_trial
@@ -33,6 +34,7 @@ PARTS = {  # in this process
     "finalize": finalize.trials,
     "mutations": mutations.trials,
     "hostile": hostile.trials,
+    "large": large.trials,
     "unwritten": unwritten.trials,
     "rivals": rivals.trials,
     "tables": outside.changed_tables,

@@ -28,6 +28,7 @@ _READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT", _XCODE)
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT = b"Raw profile type exif"
 _XMP_TEXT = b"XML:com.adobe.xmp"
+_MAX_PROFILE_CHUNK = MAX_PROFILE_BYTES + (1 << 16)  # bytes of one that is not even compressed
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _HEADER = struct.Struct(">IIBB3x")
 _GRAY = 0
@@ -56,12 +57,13 @@ class _Chunks:
     """
 
     needed: list[memoryview] = dataclasses.field(default_factory=list)
-    contents: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
+    contents: dict[bytes, memoryview] = dataclasses.field(default_factory=dict)
     texts: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
 
     def read_profile(self) -> bytes:
         """The ICC profile; one that is too large is cut to a size that is ignored too."""
-        _, _, packed = self.contents.get(b"iCCP", b"").partition(b"\0")  # after its name
+        content = bytes(self.contents.get(b"iCCP", b"")[:_MAX_PROFILE_CHUNK])
+        _, _, packed = content.partition(b"\0")  # after its name
         return _inflate(packed[1:], MAX_PROFILE_BYTES + 1)  # after the method
 
     def read_exif(self) -> bytes:
@@ -71,7 +73,7 @@ class _Chunks:
         """
         exif = self.contents.get(b"eXIf")
         if exif:
-            return exif
+            return bytes(exif)
         lines = self.texts.get(_EXIF_TEXT, b"").split(b"\n")
         digits = b"".join(lines[3:]).decode("latin-1")
         with contextlib.suppress(ValueError):
@@ -107,7 +109,7 @@ def _read_chunks(data: bytes) -> _Chunks:
             if chunk.kind in _NEEDED:
                 chunks.needed.append(chunk.whole)
             if chunk.kind in _READ:
-                chunks.contents.setdefault(chunk.kind, bytes(chunk.content))
+                chunks.contents.setdefault(chunk.kind, chunk.content)
             elif chunk.kind in _TEXTS:
                 keyword, _, text = bytes(chunk.content).partition(b"\0")
                 if keyword in (_EXIF_TEXT, _XMP_TEXT):
@@ -115,7 +117,7 @@ def _read_chunks(data: bytes) -> _Chunks:
     return chunks
 
 
-def _read_header(content: bytes) -> _PngHeader:
+def _read_header(content: bytes | memoryview) -> _PngHeader:
     if len(content) == _HEADER.size:
         header = _PngHeader._make(_HEADER.unpack(content))
         if header.width and header.height:
@@ -163,7 +165,7 @@ def _name_xcode(chunks: _Chunks) -> Iterator[None]:
         ) from error
 
 
-def _clear_gray(samples: NDArray[Any], clear: bytes, bits: int) -> Pixels | None:
+def _clear_gray(samples: NDArray[Any], clear: memoryview, bits: int) -> Pixels | None:
     """The transparency of gray pixels, which OpenCV ignores.
 
     None where everything is opaque.
