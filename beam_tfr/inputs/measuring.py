@@ -1,6 +1,7 @@
 """Measures the records of a sample of the input, for the plan."""
 
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ def measure_sample(
             to_measure.append(ref)
         elif size is not None:
             sizes.append(size)
+    to_measure.sort(key=operator.attrgetter("key"))  # the order of rows in a Parquet file
     for ref, content in read_refs(root, to_measure, ahead):
         try:
             sizes.append(len(make_record(content, ref, steps).serialized))

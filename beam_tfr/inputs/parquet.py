@@ -133,11 +133,15 @@ def _keep_images(
 ) -> None:
     """Keeps the image in a row, and those of its group, while there is room for all."""
     group = opened.find_group(row)
+    num_bytes = opened.groups[group].num_bytes
     skip = 0
-    if opened.groups[group].num_bytes > KEPT_BYTES:
-        skip = row - opened.first_row(group)  # most of the others would not be kept
-    values = dict[int, bytes]()
+    if num_bytes > KEPT_BYTES:
+        skip = row - opened.first_row(group)  # a sample is read in the order of its rows
     room = KEPT_BYTES - sum(map(len, _kept.values()))
+    if num_bytes > room:
+        _kept.clear()
+        room = KEPT_BYTES
+    values = dict[int, bytes]()
     for image in _read_images(opened, column, max_bytes, group, skip):
         data = image.data
         if image.value in values:

@@ -7,13 +7,14 @@ A guarded process decodes them, see `inputs.parquet_process`. It starts with the
 import collections
 import contextlib
 import itertools
+import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.guarded import GuardedProcess
-from beam_tfr.inputs.archives import RangeReader
 from beam_tfr.inputs.parquet_process import (
     BATCH_ROWS,
     MOST_CPU_S,
@@ -29,6 +30,7 @@ from beam_tfr.inputs.parquet_process import (
     Span,
     StoredImages,
     StoredRows,
+    Tray,
 )
 from beam_tfr.schema.errors import DataError
 
@@ -70,9 +72,11 @@ class _Process(GuardedProcess):
     """A guarded process, for one file at a time."""
 
     def __init__(self) -> None:
-        super().__init__(_CHILD)
+        file = _make_tray()
+        self._tray = Tray(file.fileno())
+        super().__init__(_CHILD, descriptors=[file.fileno()], opened=[file])
 
-    def ask(self, request: Any, file: RangeReader) -> Any:
+    def ask(self, request: Any, file: storage.Entry) -> Any:
         """What it answers to a request, given the file that it reads meanwhile.
 
         Raises:
@@ -82,15 +86,16 @@ class _Process(GuardedProcess):
         unreadable: OSError | None = None
         try:
             self.connection.send(request)
-            answer = self.connection.recv()
+            answer = self._tray.recv(self.connection)
             while isinstance(answer, Span):
                 data = b""
                 try:
                     data = _read_span(file, answer)
                 except OSError as error:
                     unreadable = error
-                self.connection.send_bytes(data)
-                answer = self.connection.recv()
+                self._tray.put([data])
+                self.connection.send(len(data))
+                answer = self._tray.recv(self.connection)
         except (OSError, EOFError):
             self.process.wait()
             raise self._ended() from None
@@ -111,9 +116,15 @@ class _Process(GuardedProcess):
         return _EndedError(f"crashes its reader, which {self.describe_end()}")
 
 
-def _read_span(file: RangeReader, span: Span) -> bytes:
-    file.seek(span.begin)
-    return file.read(span.num_bytes)
+def _make_tray() -> IO[bytes]:
+    """A file without a name, in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("beam_tfr"), "r+b")
+    return tempfile.TemporaryFile()
+
+
+def _read_span(file: storage.Entry, span: Span) -> bytes:
+    return storage.read_part(file.path, span.begin, span.num_bytes, generation=file.generation)
 
 
 def _take_process() -> _Process:
@@ -146,7 +157,6 @@ class ParquetFile:
         from pyarrow import BufferReader, ipc
 
         self._file = file
-        self._source = RangeReader(file)
         self._process: _Process | None = None
         try:
             opened = self._open_twice()
@@ -288,10 +298,10 @@ class ParquetFile:
         if self._process is None:
             self._process = _take_process()
             if not isinstance(request, OpenFile):
-                self._process.ask(OpenFile(self._file.size_bytes), self._source)
+                self._process.ask(OpenFile(self._file.size_bytes), self._file)
         process = self._process
         try:
-            return process.ask(request, self._source)
+            return process.ask(request, self._file)
         except BaseException:
             if not process.is_usable():
                 self._process = None

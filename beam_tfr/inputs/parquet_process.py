@@ -8,20 +8,21 @@ This process opens nothing: it asks for bytes of the file, and answers in batche
     ParquetFile ── OpenFile, ReadRows, ReadImages or NextBatch ──▶ serve
     ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
     ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
+
+Messages go through a connection, and bytes through a `Tray`.
 """
 
 import contextlib
 import io
+import itertools
 import os
+import pickle  # nosec B403  # of what the other process has written, which is this program
 import resource
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from typing import Any, NamedTuple
 
 MOST_MEMORY = 1 << 30  # 1 GiB, beside what the process takes at its start
 MOST_CPU_S = 60  # for a batch, of which the largest page takes a few
@@ -30,13 +31,60 @@ BATCH_ROWS = 1024
 MOST_ROW_BYTES = 128 << 20  # of the cells of a row, as Python has them
 _BATCH_BYTES = 4 << 20  # 4 MiB of rows
 _READ_BYTES = 8 << 20  # 8 MiB of a column
+_KEPT_BYTES = 16 << 20  # of a tray
+_SHARED_BYTES = 32 << 20  # 32 MiB of a dictionary, compressed: pyarrow copies it for every batch
 _MOST_SCHEMA_BYTES = 32 << 20
 _DEEPEST = 64  # lists and structs within each other
 _VALUE_BYTES = 40  # of a value in Python, beside its own bytes
 
 
+class Tray:
+    """A file without a name, in which two processes leave bytes for each other.
+
+    Through a socket, they would have to take turns for every 200 kB.
+
+    Args:
+        descriptor: of the file.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def put(self, parts: Sequence[bytes | pickle.PickleBuffer]) -> None:
+        """Leaves bytes, one part after the other, in place of those that were there."""
+        if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
+            os.ftruncate(self._descriptor, 0)
+        begin = 0
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                size = os.pwrite(self._descriptor, view, begin)
+                view = view[size:]
+                begin += size
+
+    def take(self, begin: int, num_bytes: int) -> bytes:
+        """Some of the bytes that are there."""
+        return os.pread(self._descriptor, num_bytes, begin)
+
+    def send(self, connection: Connection, value: Any) -> None:
+        """Sends a value, whose `PickleBuffer`s are left here."""
+        buffers = list[pickle.PickleBuffer]()
+        message = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        self.put(buffers)
+        sizes = [buffer.raw().nbytes for buffer in buffers]
+        connection.send((sizes, message))
+
+    def recv(self, connection: Connection) -> Any:
+        """Receives what `send` has sent; each buffer is bytes."""
+        sizes, message = connection.recv()
+        begins = itertools.accumulate(sizes, initial=0)
+        buffers = map(self.take, begins, sizes)
+        # This program has made it, of values of the file that are no more than bytes.
+        return pickle.loads(message, buffers=buffers)  # noqa: S301  # nosec B301
+
+
 class Span(NamedTuple):
-    """Bytes of the file, which the process asks for."""
+    """Bytes of the file, which the process asks for; the answer says how many are in the tray."""
 
     begin: int
     num_bytes: int
@@ -135,14 +183,15 @@ class Failure(NamedTuple):
     problem: str
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, tray_descriptor: int) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
     # The memory of a file goes back to the system with it.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     from pyarrow import parquet  # noqa: F401  # its memory is not that of a file
 
     connection = Connection(descriptor)
-    server = _Server(connection)
+    tray = Tray(tray_descriptor)
+    server = _Server(connection, tray)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -155,7 +204,7 @@ def serve(descriptor: int) -> None:
         while True:
             request = connection.recv()
             _limit(resource.RLIMIT_CPU, int(time.process_time()) + MOST_CPU_S)
-            connection.send(server.answer(request))
+            tray.send(connection, server.answer(request))
 
 
 def _limit(kind: int, value: int) -> None:
@@ -167,10 +216,11 @@ def _limit(kind: int, value: int) -> None:
 
 
 class _AskedFile(io.RawIOBase):
-    """A file whose bytes are those that the other end of a connection sends."""
+    """A file whose bytes the other end of a connection leaves in a tray."""
 
-    def __init__(self, connection: Connection, num_bytes: int) -> None:
+    def __init__(self, connection: Connection, tray: Tray, num_bytes: int) -> None:
         self._connection = connection
+        self._tray = tray
         self._num_bytes = num_bytes
         self._position = 0
 
@@ -188,25 +238,25 @@ class _AskedFile(io.RawIOBase):
         self._position = starts[whence] + offset
         return self._position
 
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        view = memoryview(buffer)
-        size = min(len(view), self._num_bytes - self._position)
-        if size <= 0:
-            return 0
-        self._connection.send(Span(self._position, size))
-        data = self._connection.recv_bytes()
+    def read(self, size: int = -1) -> bytes:
+        rest = max(0, self._num_bytes - self._position)
+        num_bytes = rest if size < 0 else min(size, rest)
+        if not num_bytes:
+            return b""
+        self._tray.send(self._connection, Span(self._position, num_bytes))
+        data = self._tray.take(0, self._connection.recv())
         if not data:
             raise OSError("the file ends too early, or cannot be read")
-        view[: len(data)] = data
         self._position += len(data)
-        return len(data)
+        return data
 
 
 class _Server:
     """What a guarded process knows: the file that is open, and the batches that follow."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, tray: Tray) -> None:
         self._connection = connection
+        self._tray = tray
         self._source: Any = None
         self._file: Any = None
         self._batches: Iterator[Any] = iter(())
@@ -230,7 +280,7 @@ class _Server:
     def _open(self, request: OpenFile) -> OpenedFile | Failure:
         self._batches = iter(())
         self._file = None
-        self._source = _AskedFile(self._connection, request.num_bytes)
+        self._source = _AskedFile(self._connection, self._tray, request.num_bytes)
         self._file = self._open_with()
         metadata = self._file.metadata
         groups = []
@@ -268,26 +318,34 @@ class _Server:
 
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
         """Yields images, those that are stored once as such for as long as it goes."""
+        group = request.group
         rows = request.skip
-        if not request.careful and self._has_dictionary(request.group, request.column):
+        careful = request.careful
+        dictionary_bytes = self._dictionary_bytes(group, request.column)
+        if dictionary_bytes > _SHARED_BYTES:
+            careful = True
+        if dictionary_bytes and not careful:
             rows = yield from self._read_shared_images(request)
-        if rows == self._file.metadata.row_group(request.group).num_rows:
+        if rows == self._file.metadata.row_group(group).num_rows:
             return
-        rows_at_once = self._rows_at_once(request.group, careful=request.careful)
-        batches = _iterate(self._file, rows_at_once, request.group, [request.column], rows)
-        for batch in batches:
+        rows_at_once = self._rows_at_once(group, careful=careful)
+        batches = _iterate(self._file, rows_at_once, group, [request.column], rows)
+        for batch in _join_rows(batches):
             for part in _divide(_bytes_column(batch), _size_of):
-                images = [image and image[: request.max_bytes + 1] for image in part.to_pylist()]
-                positions = [row if image else -1 for row, image in enumerate(images)]
-                yield StoredImages([image or b"" for image in images], positions)
+                images = [_cut(image, request.max_bytes) for image in part.to_pylist()]
+                positions = [row if image.raw() else -1 for row, image in enumerate(images)]
+                yield StoredImages(images, positions)
 
-    def _has_dictionary(self, group: int, column: str) -> bool:
+    def _dictionary_bytes(self, group: int, column: str) -> int:
+        """The stated size of the dictionary of a column, as it is stored; 0 if it has none."""
         about = self._file.metadata.row_group(group)
         for number in range(about.num_columns):
             chunk = about.column(number)
-            if chunk.path_in_schema == column:
-                return bool(chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY")
-        return False
+            is_shared = chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY"
+            if is_shared and chunk.path_in_schema == column:
+                num_bytes = chunk.data_page_offset - chunk.dictionary_page_offset
+                return max(1, int(num_bytes))
+        return 0
 
     def _read_shared_images(self, request: ReadImages) -> Generator[StoredImages, None, int]:
         """Yields the images that are in the dictionary of a column.
@@ -299,16 +357,17 @@ class _Server:
             Where that is: a number of rows.
         """
         file = self._open_with(metadata=self._file.metadata, read_dictionary=[request.column])
-        rows = request.skip
+        rows = 0
         size = -1
-        for batch in _iterate(file, BATCH_ROWS, request.group, [request.column], rows):
+        for batch in _iterate(file, BATCH_ROWS, request.group, [request.column], 0):
             images = _bytes_column(batch, decode=False)
             if size not in (-1, len(images.dictionary)):
                 break
             size = len(images.dictionary)
-            yield from _share_images(images, request.max_bytes)
+            skip = max(0, request.skip - rows)
             rows += len(batch)
-        return rows
+            yield from _share_images(images.slice(skip), request.max_bytes)
+        return max(rows, request.skip)
 
 
 def _nests_deeply(schema: Any) -> bool:
@@ -328,6 +387,23 @@ def _iterate(file: Any, rows: int, group: int, columns: Sequence[str], skip: int
         if skip < len(batch):
             yield batch.slice(skip)
         skip = max(0, skip - len(batch))
+
+
+def _join_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yields batches of a row each together, up to `_BATCH_BYTES`; others as they are."""
+    import pyarrow as pa
+
+    waiting = []
+    num_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        num_bytes += batch.nbytes
+        if len(batch) > 1 or num_bytes >= _BATCH_BYTES or len(waiting) == BATCH_ROWS:
+            yield pa.concat_batches(waiting)
+            waiting.clear()
+            num_bytes = 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _divide(rows: Any, count_bytes: Callable[[Any], int]) -> Iterator[Any]:
@@ -364,13 +440,13 @@ def _count_array(array: Any) -> int:
     return num_bytes + int(array.nbytes)
 
 
-def _to_stream(rows: Any) -> bytes:
+def _to_stream(rows: Any) -> Any:
     from pyarrow import ipc
 
     sink = io.BytesIO()
     with ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
-    return sink.getvalue()
+    return pickle.PickleBuffer(sink.getvalue())
 
 
 def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
@@ -385,6 +461,11 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
     return array
 
 
+def _cut(image: bytes | None, max_bytes: int) -> Any:
+    """An image, or of a longer one a byte more than is allowed; empty if there is none."""
+    return pickle.PickleBuffer((image or b"")[: max_bytes + 1])
+
+
 def _share_images(images: Any, max_bytes: int) -> Iterator[StoredImages]:
     """Yields the images of a dictionary array, each value once in a batch."""
     from pyarrow import compute
@@ -395,13 +476,11 @@ def _share_images(images: Any, max_bytes: int) -> Iterator[StoredImages]:
         used = part.indices.unique().drop_null()
         if len(used) == 1:  # to divide the rows would send it again
             return 0
-        return compute.sum(sizes.take(used)).as_py() or 0
+        return int(compute.sum(sizes.take(used)).as_py() or 0)
 
     for part in _divide(images, count_bytes):
         numbers = part.indices.unique().drop_null()
-        values = [
-            (image or b"")[: max_bytes + 1] for image in images.dictionary.take(numbers).to_pylist()
-        ]
+        values = [_cut(image, max_bytes) for image in images.dictionary.take(numbers).to_pylist()]
         places = {number: place for place, number in enumerate(numbers.to_pylist())}
         positions = [places.get(number, -1) for number in part.indices.to_pylist()]
         yield StoredImages(values, positions, numbers.to_pylist())
