@@ -174,6 +174,8 @@ def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     (worker,) = runner._workers
     assert isinstance(worker, ForkedWorker)
     assert worker.poll() == 0
+    assert runner._fork_server is not None
+    assert runner._fork_server.poll() == 0
 
 
 def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:

@@ -341,6 +341,26 @@ def test_so_does_one_that_ends_amid_its_work() -> None:
         runs.follow_run(run, None, UNPUBLISHED)
 
 
+@pytest.mark.slow
+def test_workers_are_not_forked_from_a_process_with_another_thread(
+    beam_tfr: Command,
+    photos: Path,
+    tmp_path: Path,
+    expected: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A debugger or a profiler may have started it, which a fork would lose."""
+    code = "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True)"
+    (tmp_path / "sitecustomize.py").write_text(
+        f"{code}.start()\nopen({str(tmp_path / 'starts')!r}, 'a').write('started ')"
+    )
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    assert convert(beam_tfr, photos, tmp_path / "there", *PROCESSES).code == 0
+    assert files_of(tmp_path / "there") == expected
+    assert (tmp_path / "starts").read_text() == "started " * 3
+
+
 @pytest.fixture
 def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run with two worker processes, which have been started."""

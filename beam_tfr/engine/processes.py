@@ -96,7 +96,7 @@ class ForkServer(_Python):
 
         Returns this process if it has failed.
         """
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is closed
             assert self.stdin is not None
             self.stdin.write(f"{json.dumps(dict(environment))}\n".encode())
             self.stdin.flush()
