@@ -18,7 +18,7 @@ from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.spellings import list_spellings
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema.errors import RejectError, RunError, UsageError
+from beam_tfr.schema.errors import DataError, RejectError, RunError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
@@ -169,6 +169,13 @@ def test_paths_of_another_machine_are_found_by_their_ends(
     assert [ref.key for ref in below.read(below.files[0])] == [*names]
 
 
+def test_paths_of_another_machine_start_from_the_folder_of_the_table(tmp_path: Path) -> None:
+    (tmp_path / "data/img").mkdir(parents=True)
+    (tmp_path / "data/img/a.jpg").write_bytes(b"x")
+    tables = opened(write_table(tmp_path / "data/t.jsonl", "/home/bob/data/img/a.jpg"))
+    assert [ref.key for ref in tables.read(tables.files[0])] == ["img/a.jpg"]
+
+
 def test_paths_of_another_machine_must_be_certain(tmp_path: Path) -> None:
     for name in ("a.jpg", "img/a.jpg", "x.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -207,6 +214,10 @@ def test_no_image_at_its_place_is_told_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images/a.jpg").write_bytes(b"x")
     table = write_table(tmp_path / "t.jsonl", "photos/b.jpg", "photos/c.jpg")
+    with pytest.raises(DataError, match=r"`image_root=` if paths start from another folder"):
+        beam_tfr.convert(
+            table=table, uri_column="path", output=tmp_path / "d", max_rejects=1, progress=False
+        )
     line = opened(table).missing
     assert "photos/b.jpg" in line
     assert "`image_root=`" in line

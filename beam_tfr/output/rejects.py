@@ -179,6 +179,8 @@ def describe_excess(
     cure = ""
     if _may_hold_bad_boxes(plan, rejected):
         cure = f"{_DROP_BOXES}, "
+    if "not-found" in rejected and "layout" not in plan.options:
+        cure += "give `image_root=` if paths start from another folder, "
     return (
         f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}: "
         f"nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "

@@ -39,7 +39,7 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
     Args:
         uris: the first cells with paths of images.
         base: the folder that relative paths start from, with a trailing slash.
-        roots: folders that the rest may start from, with a trailing slash each.
+        roots: folders that the rest may start from, with a trailing slash each, the best first.
     """
     texts = [*_select_paths(uris)]
     tried = spread(texts, _MOST_TRIED)
@@ -47,8 +47,9 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
         return None
     paths = [*map(change_slashes, texts)]
     readings = dict[str, ForeignPaths]()  # the first file that is found -> how
-    for prefix in _list_prefixes(paths):
-        for root in roots:
+    prefixes = [*_list_prefixes(paths)]
+    for root in roots:
+        for prefix in prefixes:
             reading = ForeignPaths(prefix, root)
             files = [*_find_files(tried, reading)]
             if 2 * len(files) > len(tried):
