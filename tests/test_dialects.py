@@ -237,3 +237,20 @@ def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_bytes(b"path,class\r" + b"a.jpg,cat\r" * 300_000)
     assert sum(1 for _ in read_rows(str(table), ["class"])) == 300_000
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("train.txt", "`input_list=`"),
+        ("data-00000-of-00001.arrow", "to_parquet"),
+        ("t.xlsx", "as CSV"),
+        ("t.csv.bz2", "decompress"),
+    ],
+)
+def test_tables_of_other_programs_are_refused_with_a_cure(
+    tmp_path: Path, name: str, cure: str
+) -> None:
+    (tmp_path / name).write_bytes(b"img/1.jpg 0\nimg/2.jpg 1\n")
+    with pytest.raises(UsageError, match=cure):
+        find_content(ConvertOptions(table=(tmp_path / name,), output="/o", uri_column="path"))

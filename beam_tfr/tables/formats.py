@@ -48,6 +48,20 @@ FORMATS: dict[str, TableFormat] = {
 }
 
 
+# What to do about files that other programs read as tables.
+_ADVICE = {
+    ".txt": "; paths alone are an `input_list=`; with classes behind them, save it as CSV with the "
+    "first line path,class",
+    ".arrow": "; datasets.load_from_disk(FOLDER).to_parquet(FILE) writes Parquet",
+    ".feather": "; pandas.read_feather(FILE).to_parquet(FILE) writes Parquet",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "; save the sheet as CSV"),
+    **dict.fromkeys(
+        (".pkl", ".pickle"), "; pandas.read_pickle(FILE).to_parquet(FILE) writes Parquet"
+    ),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "; decompress it first"),
+}
+
+
 class Unnamed(TfRecord):
     """Tables whose names do not say what they are: TFRecords, if their content shows it."""
 
@@ -98,7 +112,8 @@ def _name_error(path: str) -> UsageError:
     if path.lower().endswith(".data"):
         advice = advice or suggest_yaml(path)
     if not advice:
-        advice = "; the first four may be gzipped (.gz)"
+        suffix = os.path.splitext(path)[1].lower()
+        advice = _ADVICE.get(suffix, "; the first four may be gzipped (.gz)")
     names = ", ".join(FORMATS)
     return table_error(
         path, f"is no TFRecord, and the names of other tables must end in {names}{advice}"
