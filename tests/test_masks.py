@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
 import re
 import runpy
 import shutil
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,9 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import Records, cli
+from beam_tfr.features import handling, mask_counts
 from beam_tfr.features.companions import Companion, PlacedCompanion
+from beam_tfr.features.handling import Handling
 from beam_tfr.features.mask_counts import describe_masks, mask_statistics
 from beam_tfr.features.registry import parse_column
 from beam_tfr.images import convert_image
@@ -30,7 +35,7 @@ from beam_tfr.inspection.pictures import contact_sheet
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
-from beam_tfr.schema.feature_names import FILENAME, MASK
+from beam_tfr.schema.feature_names import FILENAME, HEIGHT, MASK, WIDTH
 from beam_tfr.schema.items import Image
 from beam_tfr.schema.palettes import Palette, describe_palettes
 from beam_tfr.schema.plan import Counts
@@ -767,3 +772,27 @@ def test_the_palettes_of_all_masks_are_compared(tmp_path: Path) -> None:
     assert notes_of(beam_tfr.update(tmp_path / "d", table=given["table"], progress=False).notes)
     given["feature_columns"] = {"of": "mask[#000000=0,#ff0000=1,#00ff00=2]"}
     assert not notes_of(beam_tfr.convert(**{**given, "output": tmp_path / "f"}).notes)
+
+
+# Large masks, in blocks
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_blocks_of_a_mask_are_read_and_counted_as_the_whole(
+    monkeypatch: pytest.MonkeyPatch, dtype: Any
+) -> None:
+    values = np.random.default_rng(1).integers(0, 300, (13, 7)).astype(dtype)
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(values).save(buffer, "PNG")
+    stored = {MASK: [buffer.getvalue()], HEIGHT: [13], WIDTH: [7], FILENAME: [b"a"]}
+    shown: Any = types.SimpleNamespace(
+        shown_size=(7, 13), hold_memory=lambda _: contextlib.nullcontext()
+    )
+    dtypes = {"L": np.uint8, "I;16": np.uint16}
+    monkeypatch.setattr(handling, "_BLOCK_PIXELS", 20)
+    read, _ = Handling().read_pixels(buffer.getvalue(), shown, dtypes)
+    np.testing.assert_array_equal(read, values)
+    monkeypatch.setattr(mask_counts, "_BLOCK_PIXELS", 5)
+    numbers = np.bincount(np.minimum(values.astype(int), mask_counts.ABOVE).ravel())
+    expected = {value: int(number) for value, number in enumerate(numbers) if number}
+    assert mask_counts.count_masks(stored).mask_pixels == expected

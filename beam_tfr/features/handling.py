@@ -15,7 +15,7 @@ from beam_tfr.schema.palettes import Palette
 
 _BYTES_A_PIXEL = 8  # at most, to decode it
 _MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
-_BLOCK_PIXELS = 1 << 18  # whose colors are told apart at a time
+_BLOCK_PIXELS = 1 << 18  # that are read at a time
 _MOST_COLORS = 1_000  # of a file, which are told apart
 _NAMED_COLORS = 8  # of them, in messages
 _MUST = "it must be a PNG"
@@ -139,7 +139,9 @@ class Handling:
         dtype = dtypes.get(image.mode)
         if dtype is None:
             raise ValueError(_describe_colors(image))
-        values: NDArray[Any] = np.asarray(image).astype(dtype, copy=False)
+        values: NDArray[Any] = np.empty((image.height, image.width), dtype)
+        for top, block in _blocks(image):  # Pillow would make two copies of the whole
+            values[top : top + block.height] = np.asarray(block)
         return _replace(values, self.values)
 
     def _read_colors(self, image: Any) -> NDArray[Any]:
@@ -241,13 +243,18 @@ def _replace(values: NDArray[Any], replaced: Mapping[int, int]) -> NDArray[Any]:
 
 def _color_blocks(image: Any) -> Iterator[tuple[int, NDArray[np.uint32]]]:
     """Yields the colors of a file, 0xRRGGBB each, and the row where each block begins."""
+    for top, block in _blocks(image):
+        samples = np.asarray(block.convert("RGB")).astype(np.uint32)
+        colors: NDArray[np.uint32] = samples @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+        yield top, colors
+
+
+def _blocks(image: Any) -> Iterator[tuple[int, Any]]:
+    """Yields blocks of rows of a file, and the row where each begins."""
     rows = max(1, _BLOCK_PIXELS // image.width)
     for top in range(0, image.height, rows):
         bottom = min(top + rows, image.height)
-        block = image.crop((0, top, image.width, bottom)).convert("RGB")
-        samples = np.asarray(block).astype(np.uint32)
-        colors: NDArray[np.uint32] = samples @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-        yield top, colors
+        yield top, image.crop((0, top, image.width, bottom))
 
 
 def _check_opaque(image: Any) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr.features.base import Stored
 from beam_tfr.features.gray_png import decode_stored
@@ -12,6 +13,7 @@ from beam_tfr.schema.feature_names import FILENAME, HEIGHT, MASK, WIDTH
 from beam_tfr.schema.plan import Counts
 
 ABOVE = 256  # stands for all values from it on, which only masks of 16 bits have
+_BLOCK_PIXELS = 1 << 20
 _MORE = "more"  # its name in the manifest
 _SHOWN_VALUES = 10
 # A mask of so many values, and of so many times those of most others, looks smoothed.
@@ -29,10 +31,7 @@ def count_masks(stored: Stored) -> Counts:
         ValueError: it does not decode.
     """
     size = stored[HEIGHT][0], stored[WIDTH][0]
-    values = decode_stored(stored[MASK][0], size)
-    if values.dtype != np.uint8:
-        values = np.minimum(values, ABOVE)
-    numbers = np.bincount(values.ravel())
+    numbers = _count_values(decode_stored(stored[MASK][0], size))
     present = np.flatnonzero(numbers).tolist()
     key = stored[FILENAME][0].decode("utf-8", "backslashreplace")
     return Counts(
@@ -41,6 +40,21 @@ def count_masks(stored: Stored) -> Counts:
         mask_numbers={len(present): 1},
         mask_examples={len(present): key},
     )
+
+
+def _count_values(values: NDArray[Any]) -> NDArray[np.int64]:
+    """How many pixels of a mask [height, width] have each value, up to `ABOVE`.
+
+    They are counted in blocks, since NumPy makes eight bytes of each.
+    """
+    numbers = np.zeros(ABOVE + 1, np.int64)
+    pixels = values.reshape(-1)
+    for begin in range(0, pixels.size, _BLOCK_PIXELS):
+        block = pixels[begin : begin + _BLOCK_PIXELS]
+        if block.dtype != np.uint8:
+            block = np.minimum(block, ABOVE)
+        numbers += np.bincount(block, minlength=numbers.size)
+    return numbers
 
 
 def mask_statistics(counts: Counts) -> dict[str, Any]:
