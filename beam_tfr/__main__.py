@@ -1,12 +1,16 @@
 """The console script `beam-tfr`, and `python -m beam_tfr`."""
 
+import os
 from typing import NoReturn
-
-from beam_tfr.console import signals
 
 
 def run() -> NoReturn:
     """Runs the command line; Ctrl-C and SIGTERM end it with a line, even during imports."""
+    try:
+        from beam_tfr.console import signals
+    except KeyboardInterrupt:
+        os.write(2, b"beam-tfr: interrupted: run the same command again\n")
+        os._exit(130)
     signals.raise_interrupts()
     try:
         from beam_tfr import cli

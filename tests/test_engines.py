@@ -487,6 +487,11 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
             "(ulimit -n), or use ",
         ),
         (
+            "PermissionError: [Errno 13] Permission denied: '/o/a'",
+            "Permission denied: '/o/a'. Nothing is published; give this user the right to read "
+            "and write there, and run",
+        ),
+        (
             "RuntimeError: ValueError: it is 5",
             "the run failed: ValueError: it is 5. Nothing is published; ",
         ),

@@ -1008,6 +1008,25 @@ def test_on_dataflow_whose_workers_have_only_beam(
     } == (files_of(tmp_path / "here"))
 
 
+def test_classes_of_any_text_go_to_yolo_and_back_and_not_to_voc(tmp_path: Path) -> None:
+    PIL.Image.new("RGB", (20, 20)).save(tmp_path / "a.png")
+    name = "a\ufffeb\U0001f600"
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 20, "height": 20}],
+        "categories": [{"id": 1, "name": name}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9]}],
+    }
+    (tmp_path / "coco.json").write_text(json.dumps(document))
+    options = {"image_size": 16, "resize": "pad", "progress": False}
+    package.convert(table=tmp_path / "coco.json", output=tmp_path / "d", **options)
+    export(tmp_path / "d", tmp_path / "yolo", "yolo")
+    again = package.convert(table=tmp_path / "yolo/data.yaml", output=tmp_path / "d2", **options)
+    assert again.class_names == (name,)
+    with pytest.raises(package.UsageError, match="XML, which cannot hold the class"):
+        export(tmp_path / "d", tmp_path / "voc", "voc")
+    assert not (tmp_path / "voc").exists()
+
+
 def test_an_engine_that_loses_a_shard_does_not_complete_an_export(
     boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -449,6 +449,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"input_list": b"/a"}, "`input_list=b'/a'`: must be text"),
     ({"classes": ["hat", "shoes"]}, "`classes=['hat', 'shoes']`: must be text"),
     ({"name": 5}, "`name=5`: must be text"),
+    ({"license": "\udc80"}, "`license=\\udc80`: must be UTF-8 text"),
     ({"layout": ("{label}", "*")}, "`layout=('{label}', '*')`: must be text"),
     ({"resize": ["fit"]}, "`resize=['fit']`: must be one of: crop"),
     ({"output": ""}, "`output=`: give the folder of the dataset"),

@@ -20,9 +20,13 @@ _OURS = re.compile(
     rf"{_CLASS}({_KINDS}): ((?:(?!Traceback |{_CLASS}(?:{_KINDS}): ).)*?){_WHILE}", re.DOTALL
 )
 _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
-_OF_SYSTEM = re.compile(r"OSError: \[Errno ([0-9]+)\] (.*)")
+_OF_SYSTEM = re.compile(r"(?:[A-Za-z]+Error: )?\[Errno ([0-9]+)\] (.*)")
 _FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
+_RIGHTS = "give this user the right to read and write there"
 _CURES = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: _RIGHTS,
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room, or raise the quota",
     errno.EMFILE: _FILES,

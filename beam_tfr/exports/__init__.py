@@ -3,6 +3,7 @@
 The bytes of its images stay as they are.
 
     shard          the records of a shard that are exported, and what they say
+    image_names    the names that keys give to files, which are checked before anything is written
     image_files    what formats with a file for each image have in common
     folder         such files, with annotations of objects as in COCO
     yolo, voc      such files, with those of YOLO and Pascal VOC

@@ -32,8 +32,8 @@ def _list_no_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
     return []
 
 
-def _take_any_splits(splits: Collection[str]) -> None:
-    """The format has a place for all splits."""
+def _take_any(dataset: Manifest, splits: Collection[str]) -> None:
+    """The format has a place for all splits and classes."""
 
 
 class ExportFormat(NamedTuple):
@@ -52,7 +52,7 @@ class ExportFormat(NamedTuple):
         name_files: the paths of the files of an image, which its key names; None if the images of a
             shard are in one file.
         list_own_files: the paths of the files about all images, given their splits.
-        check_splits: raises a UsageError if it has no place for some splits.
+        check_dataset: raises a UsageError if it has no place for some splits or classes.
         list_left_out: the columns that it has no place for, given that number.
     """
 
@@ -65,7 +65,7 @@ class ExportFormat(NamedTuple):
     needs_keypoints: bool = False
     name_files: NameFiles | None = None
     list_own_files: Callable[[Manifest, Collection[str]], list[str]] = _list_no_files
-    check_splits: Callable[[Collection[str]], None] = _take_any_splits
+    check_dataset: Callable[[Manifest, Collection[str]], None] = _take_any
     list_left_out: Callable[[Manifest, int], list[str]] = _leave_out_nothing
 
 
@@ -87,7 +87,7 @@ EXPORT_FORMATS = {
         name_files=yolo.name_files,
         list_own_files=yolo.list_own_files,
         needs_keypoints=True,
-        check_splits=yolo.check_splits,
+        check_dataset=yolo.check_splits,
         list_left_out=yolo.list_left_out,
     ),
     "voc": ExportFormat(
@@ -98,6 +98,7 @@ EXPORT_FORMATS = {
         complete=voc.complete_voc,
         needs_boxes=True,
         name_files=voc.name_files,
+        check_dataset=voc.check_classes,
         list_own_files=voc.list_own_files,
         list_left_out=voc.list_left_out,
     ),

@@ -22,7 +22,7 @@ from beam_tfr.exports.image_files import (
 from beam_tfr.exports.image_names import NamedImage, image_of, unique_file_name
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.boxes import BOXES_KEY
-from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.schema.feature_names import CHANNELS, HEIGHT, OBJECT_TEXT, WIDTH
 from beam_tfr.schema.untrusted import quote
@@ -31,6 +31,21 @@ _FLAGS = ("truncated", "difficult")
 _COLUMN = "image/object/{flag}"  # which a conversion of Pascal VOC makes
 _NO_XML = re.compile("[^ -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_DECIMALS = 6
+
+
+def check_classes(dataset: Manifest, _: Collection[str]) -> None:
+    """Checks that XML can hold the classes.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    for name in dataset.class_names:
+        if _NO_XML.search(name):
+            raise UsageError(
+                f"is made of XML, which cannot hold the class {quote(name)}: give another format",
+                option="format",
+                value="voc",
+            )
 
 
 def list_left_out(dataset: Manifest, _: int) -> list[str]:

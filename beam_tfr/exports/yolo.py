@@ -6,6 +6,7 @@ else the corners of a polygon. See https://docs.ultralytics.com/datasets/detect.
 
 import itertools
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -31,7 +32,7 @@ from beam_tfr.schema.yolo import KEYS, label_path
 _KEYPOINT_SIZE = 3  # x, y, visibility
 
 
-def check_splits(splits: Collection[str]) -> None:
+def check_splits(_: Manifest, splits: Collection[str]) -> None:
     """Checks that `data.yaml` has a key for each split.
 
     Raises:
@@ -87,6 +88,7 @@ def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
 
 
 _DATA = "data.yaml"
+_ESCAPED = re.compile("[\ufffe\uffff]")  # which YAML does not allow as they are
 
 
 def list_own_files(_: Manifest, __: Collection[str]) -> list[str]:
@@ -173,6 +175,10 @@ def _join_visible(polygons: Sequence[Sequence[float]], size: tuple[int, int]) ->
     return [*itertools.chain.from_iterable(join_polygons(visible))]
 
 
+def _escape(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
+
+
 def complete_yolo(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
     """Writes `data.yaml`, which appears last.
 
@@ -182,7 +188,8 @@ def complete_yolo(dataset: Manifest, output: str, counts: Mapping[str, int]) -> 
     keypoints = max(read_checked_parts(output, counts))
     lines = [f"{KEYS[split]}: images/{split}\n" for split in group_parts(counts)]
     classes = dataset.class_names if OBJECT_LABEL in dataset.features else ("object",)
-    lines.append(f"names: {json.dumps(classes, ensure_ascii=False)}\n")
+    names = json.dumps(classes, ensure_ascii=False)
+    lines.append(f"names: {_ESCAPED.sub(_escape, names)}\n")
     if keypoints:
         lines.append(f"kpt_shape: [{keypoints}, {_KEYPOINT_SIZE}]\n")
     write_text(output, _DATA, lines)

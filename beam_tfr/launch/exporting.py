@@ -95,7 +95,7 @@ def export(
     counts = _count_records(dataset, split, conditions)
     result = _describe_export(dataset, output, form, counts)
     export_format = EXPORT_FORMATS[form]
-    export_format.check_splits(result.splits)
+    export_format.check_dataset(dataset, result.splits)
     keypoints = count_keypoints(dataset, form, [*counts])
     left_out = export_format.list_left_out(dataset, keypoints)
     if left_out:

@@ -31,7 +31,7 @@ MAX_NAME = 100  # characters: a file name has at most 255 bytes
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _files = functools.partial(_place, excludes={"table": "the table names what is read"})
 _shards = functools.partial(option, group=FILES)
-_card = functools.partial(option, "", group=FILES, implied=True, metavar="TEXT")
+_card = functools.partial(option, "", kind=kinds.UNICODE, group=FILES, implied=True, metavar="TEXT")
 
 
 def _check_layout(value: object) -> str:

@@ -72,7 +72,18 @@ def check_path(value: object) -> str:
     return storage.backend_of(path).complete_path(path)
 
 
+def _check_unicode(value: object) -> str:
+    """Text that files of UTF-8 can hold, which not every name of a file is."""
+    text = _check_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be UTF-8 text") from None
+    return text
+
+
 TEXT = Kind()
+UNICODE = Kind(check=_check_unicode)
 FILE = Kind(check=check_path, metavar="FILE")
 FOLDER = Kind(check=check_path, metavar="DIR")
 
