@@ -62,7 +62,8 @@ class Records(Sequence[Any]):
             encoded bytes. "image": the image alone. "encoded": as "pair", with the encoded bytes.
             "raw_record": the serialized tf.train.Example. Datasets without images have "dict"
             (feature -> list of values) and "raw_record".
-        multi_hot: labels become float32 [classes], if an image can have several.
+        one_hot: labels become float32 [classes]: 1 for the class of the image, or for each of
+            several, and 0 for the others.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
             "classes": int64 [objects]}), and "dict" `masks` too, uint8 [objects, height, width], if
@@ -91,7 +92,7 @@ class Records(Sequence[Any]):
         *,
         split: str,
         output: str = "pair",
-        multi_hot: bool = False,
+        one_hot: bool = False,
         boxes: str | None = None,
         target: str | None = None,
         transform: Callable[[Any], Any] | None = None,
@@ -100,7 +101,7 @@ class Records(Sequence[Any]):
         has_images = dataset.image_options.encoding in IMAGE_ENCODINGS
         allowed = OUTPUTS if has_images else ("dict", "raw_record")
         self._output = check_choice("output", output, allowed)
-        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes, target=target)
+        check_targets(dataset, output, one_hot=one_hot, boxes=boxes, target=target)
         selection = select_examples(dataset, split)
         check_shard_files(dataset, selection.splits)
         self._lookup = RecordLookup(dataset, selection.parts)
@@ -109,7 +110,7 @@ class Records(Sequence[Any]):
             self._decoder = ExampleDecoder(
                 dataset,
                 output=output,
-                multi_hot=multi_hot,
+                one_hot=one_hot,
                 boxes=boxes,
                 target=target,
                 transform=transform,

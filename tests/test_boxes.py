@@ -521,7 +521,7 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
             (8, 20, 4),
             (8, 20),
         )
-    hot = next(iter(load(tmp_path / "d", split="train", output="pair", multi_hot=True)))[1]
+    hot = next(iter(load(tmp_path / "d", split="train", output="pair", one_hot=True)))[1]
     assert set(hot.numpy().tolist()) <= {0.0, 1.0}
     with pytest.raises(
         UsageError, match="leaves the boxes of the objects where they are: give `boxes=`"

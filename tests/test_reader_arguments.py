@@ -49,8 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"start_step": -1}, "`start_step=-1`: must be a whole number from 0"),
         ({"streams": 0}, "`streams=0`: must be a whole number from 1"),
         ({"output": "pairs"}, '`output=\'pairs\'`: must be "pair", "dict", "image"'),
-        ({"multi_hot": 1}, "`multi_hot=1`: must be True or False"),
-        ({"multi_hot": True}, "`multi_hot=True`: the .* have one label each; "),
+        ({"one_hot": 1}, "`one_hot=1`: must be True or False"),
     ],
     ids=str,
 )

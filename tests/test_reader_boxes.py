@@ -285,7 +285,7 @@ WRONG = [
     ),
     ({"boxes": "xyxy", "output": "image"}, '`boxes=xyxy`: has no effect with `output="image"`'),
     (
-        {"boxes": "xyxy", "multi_hot": True},
+        {"boxes": "xyxy", "one_hot": True},
         "`boxes=xyxy`: returns boxes and classes in place of labels: leave out",
     ),
 ]

@@ -10,13 +10,16 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
+from beam_tfr import Records
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.features.elements import Request, StoredExample
+from beam_tfr.features.labels import ClassLabel
 from beam_tfr.reader import load
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import LABEL, TEXT
-from tests.converted import converted
+from tests.converted import converted, converted_photos
 from tests.expected_order import expected_steps
 from tests.reader_fixtures import add_lists, encode, photo, pixels_of, records_of, write_dataset
 
@@ -144,14 +147,34 @@ def test_several_labels(listed: Path) -> None:
         [None, None], tf.int64, row_splits_dtype=tf.int64
     )
     numbers = [number for (number,) in expected_steps(listed, batch_size=1)]
-    hot = load(listed, split="train", batch_size=10, multi_hot=True)
+    hot = load(listed, split="train", batch_size=10, one_hot=True)
     assert hot.element_spec[1] == tf.TensorSpec([10, 20], tf.float32)
     expected = np.zeros((20, 20), np.float32)
     for row, number in enumerate(numbers):
         expected[row, classes_of(number)] = 1
     np.testing.assert_array_equal(np.concatenate([labels for _, labels in hot]), expected)
-    singles = load(listed, split="train", multi_hot=True)
+    singles = load(listed, split="train", one_hot=True)
     assert singles.element_spec[1] == tf.TensorSpec([20], tf.float32)
+
+
+def test_one_label_as_a_row_of_classes(dataset: Path) -> None:
+    (_, labels), *_ = elements_of(dataset)
+    (_, rows), *_ = elements_of(dataset, one_hot=True)
+    assert rows.dtype == np.float32
+    num_classes = len(read_manifest(str(dataset)).class_names)
+    np.testing.assert_array_equal(rows, np.eye(num_classes)[labels])
+    labels = [label for _, label in Records(converted_photos(), split="train")]
+    rows = [row for _, row in Records(converted_photos(), split="train", one_hot=True)]
+    assert rows[0].dtype == np.float32
+    np.testing.assert_array_equal(rows, np.eye(3)[labels])
+
+
+def test_a_missing_label_is_a_row_of_zeros() -> None:
+    kind = ClassLabel(name=LABEL, text_name=TEXT, may_lack=True, class_names=("a", "b"))
+    request = Request("pair", one_hot=True)
+    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[-1]))
+    stored = StoredExample(tf.train.Features(feature={LABEL: feature}).feature)
+    np.testing.assert_array_equal(kind.decode(stored, (1, 1), request)[LABEL], [0, 0])
 
 
 def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> None:
@@ -281,10 +304,10 @@ def test_images_of_different_sizes() -> None:
         ({"crop": "random"}, r"`crop=random`: needs `image_size=\(height, width\)`"),
         ({"crop": "middle"}, '`crop=\'middle\'`: must be None, "random" or "center"'),
         ({"sizes": "padded"}, "`sizes=padded`: has no effect"),
-        ({"multi_hot": 1}, "`multi_hot=1`: must be True or False"),
+        ({"one_hot": 1}, "`one_hot=1`: must be True or False"),
         (
-            {"multi_hot": True, "output": "image"},
-            '`multi_hot=True`: has no effect with `output="image"`',
+            {"one_hot": True, "output": "image"},
+            '`one_hot=True`: has no effect with `output="image"`',
         ),
     ],
     ids=str,

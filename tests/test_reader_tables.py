@@ -100,10 +100,9 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
     files = dict(zip(batch["file/name"].numpy(), batch["file/bytes"].numpy(), strict=True))
     assert files == {name.encode(): (tmp_path / "in" / name).read_bytes() for name in contents}
     assert set(feature_spec(folder)) == set(read_manifest(str(folder)).features)
-    with pytest.raises(
-        UsageError, match=r"^`multi_hot=True`: the examples of .* have one label each"
-    ):
-        load(folder, split="train", output="dict", multi_hot=True)
+    (hot,) = load(folder, split="train", output="dict", batch_size=12, streams=1, one_hot=True)
+    expected = np.eye(hot["class/label"].shape[1], dtype=np.float32)[batch["class/label"]]
+    np.testing.assert_array_equal(hot["class/label"], expected)
 
 
 def test_labels_of_a_table(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

@@ -51,4 +51,4 @@ def test_a_target_that_has_no_effect_is_refused(priced: str) -> None:
     with pytest.raises(UsageError, match="has no effect"):
         load(priced, split="train", target="price", output="dict")
     with pytest.raises(UsageError, match="cannot be combined"):
-        Records(priced, split="train", target="price", multi_hot=True)
+        Records(priced, split="train", target="price", one_hot=True)

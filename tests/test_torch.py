@@ -289,19 +289,17 @@ def test_several_labels(listed: Path) -> None:
     ]
     assert [row.tolist() for row in rows] == [classes_of(number) for number in range(20)]
     hot = list(
-        ImageDataset(
-            listed, split="train", batch_size=8, streams=1, multi_hot=True, remainder="pad"
-        )
+        ImageDataset(listed, split="train", batch_size=8, streams=1, one_hot=True, remainder="pad")
     )
     assert {(batch.shape, batch.dtype) for _, batch, _ in hot} == {((8, 20), np.dtype(np.float32))}
     for number, row in enumerate(np.concatenate([batch for _, batch, _ in hot])):
         expected = classes_of(number) if number < 20 else []
         assert np.flatnonzero(row).tolist() == sorted(expected)
         assert row.sum() == len(expected)
-    (first, *_) = ImageDataset(listed, split="train", multi_hot=True)
+    (first, *_) = ImageDataset(listed, split="train", one_hot=True)
     assert first[1].shape == (20,)
-    with pytest.raises(UsageError, match='`multi_hot=True`: has no effect with `output="image"`'):
-        ImageDataset(listed, split="train", multi_hot=True, output="image")
+    with pytest.raises(UsageError, match='`one_hot=True`: has no effect with `output="image"`'):
+        ImageDataset(listed, split="train", one_hot=True, output="image")
 
 
 def test_transform(folder: Path) -> None:

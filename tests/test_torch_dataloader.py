@@ -83,7 +83,7 @@ def test_dicts(tmp_path: Path) -> None:
         for name in ("tags", "image/filename"):
             assert ours[name] == theirs[name]
     (hot, *_) = DataLoader(
-        ImageDataset(listed, split="train", batch_size=8, multi_hot=True), batch_size=None
+        ImageDataset(listed, split="train", batch_size=8, one_hot=True), batch_size=None
     )
     assert (hot[1].dtype, hot[1].shape) == (torch.float32, (8, 20))
 

@@ -28,7 +28,7 @@ class ExampleDecoder:
 
     Args:
         output: see `ImageDataset`.
-        multi_hot: labels become float32 [classes].
+        one_hot: labels become float32 [classes].
         boxes: format of the boxes; None: elements have none.
         target: the column in place of the labels; None: the labels.
         transform: function that is called with each image; if there are boxes, masks or pairs, with
@@ -45,7 +45,7 @@ class ExampleDecoder:
         dataset: Manifest,
         *,
         output: str,
-        multi_hot: bool = False,
+        one_hot: bool = False,
         boxes: str | None = None,
         target: str | None = None,
         transform: Callable[..., Any] | None = None,
@@ -55,7 +55,7 @@ class ExampleDecoder:
         self.image_size = options.stored_size
         self._encoding = options.encoding
         self._transform = transform
-        self._request = Request(output, boxes, multi_hot, self.image_size)
+        self._request = Request(output, boxes, one_hot, self.image_size)
         kinds = dataset.feature_kinds
         decoded = kinds.decoded(self._request)
         self._kinds = [kind for kind in decoded if not target or kind is not kinds.label]

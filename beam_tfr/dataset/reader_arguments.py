@@ -46,25 +46,25 @@ def check_targets(
     dataset: Manifest,
     output: str,
     *,
-    multi_hot: bool,
+    one_hot: bool,
     boxes: Any,
     max_boxes: int | None = None,
     target: str | None = None,
     label: str = LABEL,
 ) -> None:
-    """Checks `multi_hot=`, `boxes=`, `max_boxes=` and `target=`.
+    """Checks `one_hot=`, `boxes=`, `max_boxes=` and `target=`.
 
     Args:
         dataset: the dataset.
         output: the value of `output=`.
-        multi_hot, boxes, max_boxes, target: those to check.
-        label: the feature that `multi_hot` applies to.
+        one_hot, boxes, max_boxes, target: those to check.
+        label: the feature that `one_hot` applies to.
 
     Raises:
         UsageError: one of them is wrong, has no effect, or does not fit the dataset.
     """
-    if not isinstance(multi_hot, bool):
-        raise UsageError("must be True or False", option="multi_hot", value=quote(multi_hot))
+    if not isinstance(one_hot, bool):
+        raise UsageError("must be True or False", option="one_hot", value=quote(one_hot))
     check_choice("boxes", boxes, (None, *BOX_FORMATS))
     if max_boxes is not None:
         check_integer("max_boxes", max_boxes, 1)
@@ -75,11 +75,11 @@ def check_targets(
                 value=max_boxes,
             )
     if target is not None:
-        _check_target(dataset, output, target, others=multi_hot or boxes is not None)
-    if multi_hot:
-        _check_multi_hot(dataset, output, label)
+        _check_target(dataset, output, target, others=one_hot or boxes is not None)
+    if one_hot:
+        _check_one_hot(dataset, output, label)
     if boxes is not None:
-        _check_boxes(dataset, output, boxes, multi_hot=multi_hot)
+        _check_boxes(dataset, output, boxes, one_hot=one_hot)
 
 
 def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) -> None:
@@ -97,22 +97,19 @@ def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) 
     if output not in ("pair", "encoded"):
         raise fail(f'has no effect with `output="{output}"`')
     if others:
-        raise fail("cannot be combined with `boxes=` or `multi_hot=`: leave these out")
+        raise fail("cannot be combined with `boxes=` or `one_hot=`: leave these out")
 
 
-def _check_multi_hot(dataset: Manifest, output: str, label: str) -> None:
-    """Checks that `multi_hot=True` has an effect."""
-    fail = functools.partial(UsageError, option="multi_hot", value=True)
-    feature = dataset.features.get(label)
-    if feature is None:
+def _check_one_hot(dataset: Manifest, output: str, label: str) -> None:
+    """Checks that `one_hot=True` has an effect."""
+    fail = functools.partial(UsageError, option="one_hot", value=True)
+    if label not in dataset.features:
         raise fail(f"has no effect: {dataset.folder} has no labels")
     if output in _WITHOUT_TARGETS:
         raise fail(f'has no effect with `output="{output}"`')
-    if not feature["shape"]:
-        raise fail(f"the examples of {dataset.folder} have one label each; leave it out")
 
 
-def _check_boxes(dataset: Manifest, output: str, boxes: str, *, multi_hot: bool) -> None:
+def _check_boxes(dataset: Manifest, output: str, boxes: str, *, one_hot: bool) -> None:
     """Checks that `boxes=` has an effect."""
     fail = functools.partial(UsageError, option="boxes", value=boxes)
     if output in _WITHOUT_TARGETS:
@@ -122,9 +119,9 @@ def _check_boxes(dataset: Manifest, output: str, boxes: str, *, multi_hot: bool)
             f"{dataset.folder} has none: convert its images with a column of boxes, "
             "`feature_columns=box:bbox[xyxy]`"
         )
-    if multi_hot and output != "dict":
+    if one_hot and output != "dict":
         raise fail(
-            "returns boxes and classes in place of labels: leave out `multi_hot=`, or give "
+            "returns boxes and classes in place of labels: leave out `one_hot=`, or give "
             '`output="dict"` for both'
         )
 

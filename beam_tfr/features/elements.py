@@ -20,13 +20,13 @@ class Request(NamedTuple):
     Attributes:
         output: "pair", "dict", "image" or "encoded".
         boxes: the format of boxes; None for elements without.
-        multi_hot: whether labels become one number for each class.
+        one_hot: whether labels become one number for each class.
         image_size: (height, width) of all images in pixels, None where they differ.
     """
 
     output: str
     boxes: str | None = None
-    multi_hot: bool = False
+    one_hot: bool = False
     image_size: tuple[int, int] | None = None
 
     @property

@@ -83,7 +83,7 @@ class ClassLabel(FeatureKind):
         return (self.name,)
 
     def elements(self, request: Request) -> dict[str, ElementSpec]:
-        if request.multi_hot:
+        if request.one_hot:
             return {self.name: ElementSpec(np.float32, [len(self.class_names)])}
         return {self.name: ElementSpec.of_feature(self.specs[self.name])}
 
@@ -92,9 +92,9 @@ class ClassLabel(FeatureKind):
     ) -> dict[str, Any]:
         labels = example.values(self.name, "int64", -1 if self.is_list else 1)
         self.check_ids(self.name, labels)
-        if request.multi_hot:
+        if request.one_hot:
             hot = np.zeros(len(self.class_names), np.float32)
-            hot[[*labels]] = 1
+            hot[[label for label in labels if label >= 0]] = 1
             return {self.name: hot}
         return {self.name: self.elements(request)[self.name].value(labels)}
 
@@ -124,14 +124,15 @@ class ClassLabel(FeatureKind):
         import tensorflow as tf
 
         labels = self.check_tensor(tensors[self.name])
-        if not reading.request.multi_hot:
+        if not reading.request.one_hot:
             return {self.name: labels}
         number = len(self.class_names)
-        is_label = tf.one_hot(labels, number)
+        is_label = tf.one_hot(labels, number)  # -1 is none
+        if not self.is_list:
+            return {self.name: is_label}
         counts = tf.reduce_sum(is_label, axis=labels.shape.rank - 1)
         shape = [*labels.shape[:-1], number]
-        multi_hot = tf.ensure_shape(tf.minimum(counts, 1), shape)
-        return {self.name: multi_hot}
+        return {self.name: tf.ensure_shape(tf.minimum(counts, 1), shape)}
 
     # Exports
 

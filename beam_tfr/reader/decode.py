@@ -63,7 +63,7 @@ class Decoder:
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
-        multi_hot: labels, several an image, become float32 [n, classes].
+        one_hot: labels become float32 [n, classes].
         weighted: elements have a weight, 0 for fillers.
         boxes: format of the boxes; None: elements have none.
         max_boxes: boxes of each image; None: any number.
@@ -75,7 +75,7 @@ class Decoder:
     image: ImageDecoder
     output: str
     sizes: str | None
-    multi_hot: bool
+    one_hot: bool
     weighted: bool
     boxes: str | None = None
     max_boxes: int | None = None
@@ -84,7 +84,7 @@ class Decoder:
     @functools.cached_property
     def request(self) -> Request:
         """What the elements hold."""
-        return Request(self.output, self.boxes, self.multi_hot)
+        return Request(self.output, self.boxes, self.one_hot)
 
     @functools.cached_property
     def labelled(self) -> bool:
@@ -123,7 +123,7 @@ class Decoder:
         if self.output == "raw_record":
             return False
         dense = set[str]()
-        if self.multi_hot:
+        if self.one_hot:
             dense.add(self.dataset.names.label)
         if self.max_boxes:
             dense |= self.dataset.feature_kinds.box_features

@@ -53,7 +53,7 @@ def load(
     image_size: int | tuple[int, int] | None = None,
     crop: str | None = None,
     sizes: str | None = None,
-    multi_hot: bool = False,
+    one_hot: bool = False,
     boxes: str | None = None,
     max_boxes: int | None = None,
     target: str | None = None,
@@ -107,8 +107,9 @@ def load(
             ask for them.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right
             to the largest size, or "ragged". None raises an error.
-        multi_hot: labels become float32 [batch, classes], if an image can have several; they are
-            otherwise a tf.RaggedTensor, int64.
+        one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
+            of several, and 0 for the others. Otherwise they are int64 [batch], or a
+            tf.RaggedTensor, int64, of several.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format, as Keras names it: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top,
             width, height, as COCO has it) or "center_xywh", in pixels of the image that is
@@ -166,7 +167,7 @@ def load(
     check_targets(
         dataset,
         output,
-        multi_hot=multi_hot,
+        one_hot=one_hot,
         boxes=boxes,
         max_boxes=max_boxes,
         target=target,
@@ -195,7 +196,7 @@ def load(
         image=image,
         output=output,
         sizes=sizes,
-        multi_hot=multi_hot,
+        one_hot=one_hot,
         weighted=remainder == "pad",
         boxes=boxes,
         max_boxes=max_boxes,

@@ -78,7 +78,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             and the images of pairs by their names (the same) instead of the encoded bytes.
             "image": the image alone. "encoded": as "pair", with the encoded bytes, for a decoder of
             your own (a list of them in a batch).
-        multi_hot: labels become float32 [batch, classes], if an image can have several.
+        one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
+            of several, and 0 for the others.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
             "classes": int64 [objects]}), and a batch is a list of images and a list of such dicts,
@@ -128,7 +129,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         world_size: int | None = None,
         streams: int = STREAMS,
         output: str = "pair",
-        multi_hot: bool = False,
+        one_hot: bool = False,
         boxes: str | None = None,
         target: str | None = None,
         transform: Callable[[Any], Any] | None = None,
@@ -151,14 +152,14 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         selection = select_examples(dataset, split)
         check_shard_files(dataset, selection.splits)
         check_choice("output", output, OUTPUTS[:-1])  # not "raw_record"
-        check_targets(dataset, output, multi_hot=multi_hot, boxes=boxes, target=target)
+        check_targets(dataset, output, one_hot=one_hot, boxes=boxes, target=target)
         if batch_size is not None and transform is None and boxes is None and output != "encoded":
             _check_one_size(dataset, batch_size)
         self.class_names = dataset.class_names
         self._decoder = ExampleDecoder(
             dataset,
             output=output,
-            multi_hot=multi_hot,
+            one_hot=one_hot,
             boxes=boxes,
             target=target,
             transform=transform,
