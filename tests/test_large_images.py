@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from beam_tfr.images import convert_image
+from beam_tfr.images import convert_image, limits
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 from tests.fixtures.hostile import png
 from tests.large_images import ENCODED_COPIES, LONGEST_S, MOST_MEMORY
@@ -61,3 +62,9 @@ def test_what_cannot_be_made_is_refused_before_anything_is_decoded(name: str) ->
     with pytest.raises(RejectError) as error:
         convert_image(without_pixels, **options)
     assert str(error.value) == message
+
+
+def test_a_side_whose_filter_would_not_fit_into_memory_is_refused() -> None:
+    limits.check_resizing((1, 1_000_000), 1_000_000, ImageOptions())
+    with pytest.raises(RejectError, match="extreme-aspect: resizing to 1 x 1000001 pixels, at"):
+        limits.check_resizing((1_000_001, 1), 1_000_001, ImageOptions())

@@ -267,7 +267,7 @@ class _Conversion:
         return height, width
 
     def _resizing_bytes(self) -> int:
-        """The most memory that resizing and its result take.
+        """The most memory that resizing, its result and the encoder take.
 
         Filters take four bytes a pixel.
         """
@@ -277,7 +277,8 @@ class _Conversion:
             resample.FILTERED * (side + 2 * resample.LOBES) for side in canvas
         )
         copied_bytes = 4 * min(decoded_pixels, filtered_pixels)
-        return min(copied_bytes, resample.WHOLE_BYTES) + 4 * math.prod(canvas)
+        result_bytes = 4 + encode.ENCODER_BYTES.get(self._encoding, 0)
+        return min(copied_bytes, resample.WHOLE_BYTES) + result_bytes * math.prod(canvas)
 
     def _keep(self, decoded: Decoded, action: _Action) -> Image:
         """Stores the bytes of the file."""
@@ -417,6 +418,7 @@ def _begin_conversion(request: _Request, source: Source) -> _Conversion:
     limits.check_header(source, options)
     layout = geometry.compute_layout(source.height, source.width, source.orientation, options)
     limits.check_result(layout.shown.canvas, options)
-    between = geometry.count_pixels_between(layout.stored, source.height, source.width)
-    limits.check_resizing(layout.shown.canvas, between, options)
+    if layout.stored != geometry.keep_size(source.height, source.width):
+        between = geometry.count_pixels_between(layout.stored, source.height, source.width)
+        limits.check_resizing(layout.shown.canvas, between, options)
     return _Conversion(request, source, layout)

@@ -23,6 +23,9 @@ _PNG = (
     cv2.IMWRITE_PNG_FILTER,
     cv2.IMWRITE_PNG_ALL_FILTERS,
 )
+# Bytes that encoding takes for a pixel: the tensor, and what libwebp takes for photos. For noise it
+# takes twice as many.
+ENCODER_BYTES = {"raw": 3, "webp": 13}
 # The longest side that an encoding, or the libraries that read it, can hold; "raw" has no limit of
 # its own.
 MAX_SIDES = {"jpeg": 65_500, "png": 1_000_000, "webp": 16_383}

@@ -18,6 +18,7 @@ from beam_tfr.schema.errors import RejectError
 
 # of a JPEG: each scan takes time, and a small progressive file can have thousands
 MAX_SCAN_PIXELS = 1_000_000_000
+MAX_RESIZED_SIDE = 1_000_000  # as of PNG; the filter of such a side takes 150 MB
 
 
 def check_header(source: Source, options: ImageOptions) -> None:
@@ -83,12 +84,23 @@ def check_result(canvas: Size, options: ImageOptions) -> None:
 
 
 def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> None:
-    """Checks the pixels of an image whose height is resized, and whose width is not yet.
+    """Checks what resizing takes.
+
+    Args:
+        canvas: height and width of the result.
+        pixels_between: of the image whose height is resized, and whose width is not yet.
+        options: those of the image.
 
     Raises:
-        RejectError: `too-many-pixels`: they do not fit into memory.
+        RejectError: `too-many-pixels`, `extreme-aspect`: the pixels, or the filter of a side, do
+            not fit into memory.
     """
     height, width = canvas
+    if max(canvas) > MAX_RESIZED_SIDE:
+        raise RejectError(
+            "extreme-aspect",
+            f"resizing to {width} x {height} pixels, at most {MAX_RESIZED_SIDE} a side",
+        )
     if pixels_between > _most_pixels(options):
         raise RejectError(
             "too-many-pixels",

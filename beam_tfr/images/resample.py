@@ -24,7 +24,9 @@ from beam_tfr.images.source import Pixels, Size
 # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 FILTERED = 8
 LOBES = 3  # pixels of the result that the filter reaches to each side
-WHOLE_BYTES = 64 << 20  # of an image and its result in four channels, that are filtered at once
+# Of an image, its result and what is between in four channels, that are filtered at once. The
+# resizer of a thread keeps memory for what is between.
+WHOLE_BYTES = 64 << 20
 STRIP_BYTES = 32 << 20  # of a strip and its result, of larger images
 # For each strip, the resizer computes the filter anew, which takes 0.2 s for a million pixels.
 _LEAST_LINES = 8
@@ -70,7 +72,8 @@ def resize_window(
     if down.is_kept and right.is_kept:
         window = pixels[down.window, right.window, :channels]
         return _pack(window, pixels) if may_overwrite else window
-    num_pixels = math.prod(pixels.shape[:2]) + math.prod(size)
+    between = size[0] * (right.reach.stop - right.reach.start)
+    num_pixels = math.prod(pixels.shape[:2]) + between + math.prod(size)
     if 4 * num_pixels > WHOLE_BYTES:
         may_overwrite = may_overwrite and pixels.flags.writeable
         return _resize_by_strips(pixels, down, right, channels, may_overwrite=may_overwrite)
