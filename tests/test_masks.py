@@ -790,8 +790,8 @@ def test_blocks_of_a_mask_are_read_and_counted_as_the_whole(
     )
     dtypes = {"L": np.uint8, "I;16": np.uint16}
     monkeypatch.setattr(handling, "_BLOCK_PIXELS", 20)
-    read, _ = Handling().read_pixels(buffer.getvalue(), shown, dtypes)
-    np.testing.assert_array_equal(read, values)
+    file = Handling().read_pixels(buffer.getvalue(), shown, dtypes)
+    np.testing.assert_array_equal(file.values, values)
     monkeypatch.setattr(mask_counts, "_BLOCK_PIXELS", 5)
     numbers = np.bincount(np.minimum(values.astype(int), mask_counts.ABOVE).ravel())
     expected = {value: int(number) for value, number in enumerate(numbers) if number}
