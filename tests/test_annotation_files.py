@@ -21,6 +21,7 @@ FILES = {
     "metadata.jsonl": ('{"file_name": "a.jpg"}\n{"file_name": "b.jpg"}\n', "metadata.jsonl"),
     "labels/a.txt": ("0 0.5 0.5 0.2 0.2\n1 .1 .2 .3 4e-1 .9\n", "*.txt"),
     "notes.txt": ("0 0.5 0.5 0.2 0.2\nhello\n", ""),
+    "labels.csv": ("id,Label\n0,cat\n1,dog\n", "labels.csv"),
     "prices.csv": ("item,price\nhat,7\n", ""),
     "pom.xml": ("<project></project>", ""),
     "package.json": ('{"images": 7}', ""),

@@ -241,3 +241,11 @@ def test_folders_of_a_tar_without_classes_are_told(tmp_path: Path) -> None:
     assert not told()
     path = write_tar(tmp_path, {"0.jpg": JPEG, "1.jpg": JPEG})
     assert not told()
+
+
+@pytest.mark.parametrize("name", ["t.zip", "1.jpg"])
+def test_images_given_as_a_table_are_an_input(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(JPEG)
+    with pytest.raises(BeamTfrError, match=f"`input={path}`"):
+        beam_tfr.plan(table=path, output=tmp_path / "d")

@@ -17,6 +17,10 @@ _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+[0-9.eE+-]+){4,}\s*")
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
+# A word in the first line of a table with classes.
+_CLASS_COLUMN = re.compile(
+    rb"(?i)(?<![a-z])(?:labels?|class(?:es)?|category|target|breed|diagnosis|species)(?![a-z])"
+)
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _EXTENSIONS = (".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS)
 
@@ -69,10 +73,17 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
         lines = begin.splitlines()[:_FIRST_LINES]
         return bool(lines) and all(map(_YOLO_LINE.fullmatch, lines))
     if extension in _TEXTS:
-        rows = begin.splitlines()[1:_FIRST_LINES]
-        return bool(rows) and all(map(_NAME_OF_IMAGE.search, rows))
+        return _is_table(begin.splitlines()[:_FIRST_LINES])
     if extension == ".xml":
         return _VOC.search(begin) is not None
     if extension == ".json":
         return len({*_COCO_KEYS.findall(begin)}) > 1
     return _YOLO.search(begin) is not None
+
+
+def _is_table(lines: Sequence[bytes]) -> bool:
+    """Whether a text that begins with these lines is a table of images, or of their classes."""
+    rows = lines[1:]
+    if not rows:
+        return False
+    return _CLASS_COLUMN.search(lines[0]) is not None or all(map(_NAME_OF_IMAGE.search, rows))

@@ -18,6 +18,7 @@ from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.errors import BeamTfrError, UsageError
+from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import Annotations
 from beam_tfr.tables.annotations.darknet import suggest_yaml
 from beam_tfr.tables.base import (
@@ -111,6 +112,8 @@ def _name_error(path: str) -> UsageError:
     advice = suggest_dataset(path.rpartition("/")[0])
     if path.lower().endswith(".data"):
         advice = advice or suggest_yaml(path)
+    if path.lower().endswith(".zip") or has_image_name(path):
+        advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
     if not advice:
         suffix = os.path.splitext(path)[1].lower()
         advice = _ADVICE.get(suffix, "; the first four may be gzipped (.gz)")
