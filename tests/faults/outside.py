@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from beam_tfr.records.examples import serialize
 from tests.archives import Files, tarred
-from tests.faults.mutations import mutated
+from tests.faults.mutations import container, mutated
 from tests.faults.outcome import Outcome
 from tests.faults.reading import Reader
 from tests.voc_files import voc
@@ -150,6 +151,33 @@ def parquet() -> bytes:
     return file.getvalue()
 
 
+def records() -> list[bytes]:
+    return [
+        serialize(
+            {
+                "image/encoded": ("bytes", [photo()]),
+                "image/class/text": ("bytes", [name[:3].encode()]),
+                "image/object/bbox/xmin": ("float", [0.25, 0.5]),
+                "image/object/bbox/xmax": ("float", [0.5, 0.75]),
+                "image/object/bbox/ymin": ("float", [0.25, 0.5]),
+                "image/object/bbox/ymax": ("float", [0.5, 0.75]),
+                "image/object/class/text": ("bytes", [b"cat", b"dog"]),
+                "number": ("int64", [7]),
+            }
+        )
+        for name in PHOTOS
+    ]
+
+
+def changed_records(data: bytes, chance: random.Random) -> bytes:
+    """A TFRecord of which a record was changed, with the checksum for it."""
+    changed = records()
+    number = chance.randrange(len(changed))
+    begin = changed[number][:200]  # what precedes the image, or not
+    changed[number] = mutated(begin, chance) + changed[number][200:]
+    return container(changed, None) if chance.random() < 0.9 else mutated(data, chance)
+
+
 def samples() -> bytes:
     files = {}
     for name in PHOTOS:
@@ -179,6 +207,7 @@ SOUND_TABLES: dict[str, Callable[[], bytes]] = {
     "voc.xml": lambda: voc("cat/0.jpg", (6, 7, 25, 21), (0, 1, 2, 3)).encode(),
     "a.rows.parquet": parquet,
     "a.samples.tar": samples,
+    "a.tfrecord": lambda: container(records(), None),
     "yolo/data.yaml": lambda: b"names: {0: cat, 1: dog}\nnc: 2\ntrain: images\nkpt_shape: [1, 2]\n",
     "yolo/labels/0.txt": lambda: b"0 0.5 0.5 0.25 0.25 0.5 0.5\n1 .5 .5 .1 .1 .5 .5\n" * 3,
 }
@@ -207,7 +236,11 @@ def changed_text(data: bytes, chance: random.Random) -> bytes:
     return data
 
 
-def changed_table(data: bytes, chance: random.Random) -> bytes:
+def changed_table(name: str, data: bytes, chance: random.Random) -> bytes:
+    if name.endswith(".tfrecord"):
+        return changed_records(data, chance)
+    if name.endswith(".tar") and chance.random() < 0.5:
+        return changed_tar(data, chance)
     if chance.random() < 0.3:
         return mutated(data, chance)
     text, is_gzip = inflated(data)
@@ -562,7 +595,7 @@ def hurting_trials(
     return trials
 
 
-changed_tables = trials_of(SOUND_TABLES, lambda _, data, chance: changed_table(data, chance))
+changed_tables = trials_of(SOUND_TABLES, changed_table)
 changed_archives = trials_of(SOUND_ARCHIVES, changed_archive)
 hurting_tables = hurting_trials(HURTING_TABLES)
 hurting_archives = hurting_trials(HURTING_ARCHIVES)
