@@ -239,6 +239,14 @@ def test_paths_on_gs(gcs: str) -> None:
     assert keys == ["images/1.jpg", "images/a b.jpg", "images/real%20.jpg", "images/no%20.jpg"]
 
 
+def test_paths_of_another_machine_are_found_on_gs(gcs: str) -> None:
+    storage.write_bytes(f"{gcs}/data/img/1.jpg", JPEG, scratch="")
+    row = json.dumps({"path": "C:\\bob\\data\\img\\1.jpg"})
+    storage.write_bytes(f"{gcs}/data/t.jsonl", row.encode(), scratch="")
+    (ref,) = opened(f"{gcs}/data/t.jsonl").read(f"{gcs}/data/t.jsonl")
+    assert (ref.key, ref.reason) == ("img/1.jpg", "")
+
+
 def test_lines_of_a_list(folder: Path) -> None:
     lines = (
         f"{folder}\\images\\1.jpg",

@@ -15,6 +15,7 @@ from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
 _MOST_TRIED = 16  # of the first paths, evenly spread
+_MOST_REMOTE = 4  # each of which takes a request in each way
 _MOST_FOLDERS = 32  # at the beginning of paths, that may be left out
 
 
@@ -42,7 +43,7 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
         roots: folders that the rest may start from, with a trailing slash each, the best first.
     """
     texts = [*_select_paths(uris)]
-    tried = spread(texts, _MOST_TRIED)
+    tried = spread(texts, _MOST_REMOTE if storage.is_remote(base) else _MOST_TRIED)
     if not tried or any(_is_there(text, base) for text in tried):
         return None
     paths = [*map(change_slashes, texts)]
