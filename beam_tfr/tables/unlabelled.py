@@ -23,6 +23,7 @@ _SCANNED_BYTES = 8 << 20  # of them at a time
 _MOST_NAMES = 1_000_000  # in these
 _MOST_TABLES = 1_000  # of Pascal VOC, whose images are found, and of their folders
 _FIRST_TABLES = 8  # at least, of each folder
+_MOST_REMOTE_TABLES = 20  # that are read again on gs://
 _MOST_REMOTE = 10_000  # names of a folder on gs://, 1,000 with each request
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LONGEST_NAME = 4 << 10  # bytes, with its key
@@ -54,9 +55,13 @@ def describe_unlabelled(
     tables_in = collections.defaultdict[str, list[str]](list)
     for table in tables:
         tables_in[folder_of(table)].append(table)
+    most_folders = _MOST_TABLES
     num_first = max(_FIRST_TABLES, _MOST_TABLES // len(tables_in))
+    if storage.is_remote(tables[0]):  # where each takes a request
+        most_folders = _MOST_REMOTE_TABLES
+        num_first = max(1, _MOST_REMOTE_TABLES // len(tables_in))
     stems_in = collections.defaultdict[str, set[str]](set)  # folder of images -> those described
-    for members in itertools.islice(tables_in.values(), _MOST_TABLES):
+    for members in itertools.islice(tables_in.values(), most_folders):
         stems = set(map(name_of_image, members))
         for table in members[:num_first]:
             for image in _find_images(table, read_uris, choose_base(table), finder):
@@ -114,12 +119,15 @@ def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[st
     Raises:
         NotLookedAtError: they are large.
     """
+    are_remote = any(map(storage.is_remote, tables))
+    if are_remote and len(tables) > _MOST_REMOTE_TABLES:
+        raise NotLookedAtError(f"there are {len(tables):,} files to be read for that")
     entries = [entry for entry in map(storage.find, tables) if entry]
     num_bytes = sum(entry.size_bytes for entry in entries)
     if num_bytes <= _MOST_BYTES:
         for table in tables:
             yield table, read_uris(table)
-    elif num_bytes > _MOST_SCANNED or any(map(storage.is_remote, tables)):
+    elif num_bytes > _MOST_SCANNED or are_remote:
         raise NotLookedAtError(f"it has {num_bytes >> 20:,} MiB to be read for that")
     else:
         for table in tables:

@@ -141,8 +141,9 @@ def describe_imageless(images: Sequence[YoloImage]) -> str:
     imageless = list[str]()
     for folder in sorted({posixpath.dirname(path) for path in expected}):
         listed = storage.walk(folder, lambda _: False, deep=False)
+        most = _MOST_SEARCHED if storage.is_remote(folder) else _MOST_LISTED
         with contextlib.suppress(OSError):
-            for entry in itertools.islice(listed, _MOST_LISTED):
+            for entry in itertools.islice(listed, most):
                 is_label_file = entry.name.lower().endswith(".txt")
                 is_other = _OTHER_TEXT.fullmatch(entry.name) is not None
                 if is_label_file and not is_other and entry.path not in expected:
