@@ -317,7 +317,7 @@ def _in_child(function: Callable[[], Any]) -> str:
 def _processes() -> list[int]:
     """This process, and its guarded one."""
     guarded = getattr(guard._thread, "process", None)
-    return [os.getpid()] + ([guarded._process.pid] if guarded else [])
+    return [os.getpid()] + ([guarded.process.pid] if guarded else [])
 
 
 def _peak_bytes() -> int:
