@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,48 @@ def test_masks_that_take_too_much_are_one_reject(
     assert result.counts["written"] == 3
     (reject,) = map(json.loads, (tmp_path / "d" / "rejects.jsonl").read_text().splitlines())
     assert (reject["key"], reject["reason"]) == ("00.png", "masks-too-large")
+
+
+DRAW = """
+import json, resource, time, types
+from beam_tfr.features.instance_masks import InstanceMasks
+from beam_tfr.features.box_masks import read_masks
+from beam_tfr.images.geometry import compute_layout
+from beam_tfr.images.mapping import RecordPixels
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema.feature_names import OBJECT_MASK
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+kind = InstanceMasks(name="m", text="mask[box]")
+counts = [80_100, 300] + [7700, 300] * 249 + [61_927_600]
+runs = json.dumps({"size": [8000, 8000], "counts": counts})
+values = {OBJECT_MASK: ("bytes", [runs.encode()] * 30)}
+layout = compute_layout(8000, 8000, 1, ImageOptions(resize="none", encoding="png"))
+image = types.SimpleNamespace(geometry=layout.geometry, height=8000, width=8000)
+begin = peak()
+placed = kind.place(values, RecordPixels(image, 1 << 30), range(30))[OBJECT_MASK][1]
+drawn = peak()
+for mask in read_masks(placed, (8000, 8000)):
+    assert mask[150, 100] == 1 and mask[:, 9:].sum() == 300 * 250
+stored = {OBJECT_MASK: placed, "image/height": [8000], "image/width": [8000]}
+exported = kind.export(stored)
+print(drawn - begin, peak() - begin, time.process_time())
+"""
+
+
+@pytest.mark.slow
+def test_thirty_masks_of_a_large_image_take_little() -> None:
+    """They would have 1,920 million pixels: 17 s of CPU, and 2.5 GB to read them at once."""
+    run = subprocess.run(
+        [sys.executable, "-c", DRAW], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    drawn, read, seconds = map(float, run.stdout.split())
+    assert drawn < 150  # MB
+    assert read < 450
+    assert seconds < 60
 
 
 # Readers
