@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_tfr.inputs import labels
 from beam_tfr.inputs.labels import Labeler, choose_split, read_classes
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values
@@ -284,6 +285,16 @@ def test_invalid_class_files(tmp_path: Path, content: bytes, message: str) -> No
     path = tmp_path / "classes.txt"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=f"^`classes={path}`: {message}"):
+        read_classes(str(path))
+
+
+def test_class_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MOST_CLASSES", 2)
+    path = tmp_path / "classes.txt"
+    path.write_text("a\nb\n")
+    assert read_classes(str(path)) == ("a", "b")
+    path.write_text("a\nb\nc\n")
+    with pytest.raises(UsageError, match=r"3 classes are more than 2.*`feature_columns=`"):
         read_classes(str(path))
 
 

@@ -22,6 +22,7 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import find_two_spellings
 
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
+MOST_CLASSES = 250_000  # of a file; each takes 5 kB of memory in a run
 _BACKSLASH = "has a backslash, which separates folders on Windows only"
 _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
 
@@ -40,6 +41,11 @@ def read_classes(path: str) -> tuple[str, ...]:
 
 
 def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
+    if len(lines) > MOST_CLASSES:
+        raise ValueError(
+            f"{len(lines):,} classes are more than {MOST_CLASSES:,}: the names of so many things "
+            "are a column of a table (`feature_columns=`)"
+        )
     numbers: dict[str, int] = {}  # name -> number of its line
     for number, line in enumerate(lines, 1):
         name = line.strip()
