@@ -14,6 +14,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -364,6 +366,26 @@ def test_set_epoch_reaches_other_processes(folder: Path) -> None:
     worker.start()
     worker.join(60)
     assert dataset.epoch == 7
+
+
+def ask_for_ever(dataset: ImageDataset) -> None:
+    while True:
+        assert dataset.epoch >= 0
+
+
+@pytest.mark.slow
+def test_a_killed_worker_does_not_keep_others_from_the_next_epoch(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="train")
+    for epoch in range(5):
+        worker = multiprocessing.get_context("fork").Process(target=ask_for_ever, args=(dataset,))
+        worker.start()
+        time.sleep(0.1)
+        worker.kill()
+        worker.join()
+        setter = threading.Thread(target=dataset.set_epoch, args=(epoch,), daemon=True)
+        setter.start()
+        setter.join(10)
+        assert not setter.is_alive()
 
 
 def test_pytorch_is_there_where_it_is_asked_for() -> None:

@@ -185,8 +185,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         skipped, self._first_step = divmod(start_step, self.steps_per_epoch)
         self._first_epoch = epoch + skipped
         # Shared with workers that are already running: persistent_workers=True keeps them, and this
-        # object's copies. A lock made for fork could not be sent to spawned workers.
-        self._epoch = multiprocessing.get_context("spawn").Value("q", self._first_epoch)
+        # object's copies. Without a lock, which a worker that is killed might hold for ever: eight
+        # bytes are written at once.
+        spawn = multiprocessing.get_context("spawn")
+        self._epoch = spawn.Value("q", self._first_epoch, lock=False)
 
     @property
     def steps_per_epoch(self) -> int:
