@@ -140,7 +140,8 @@ def _check_present(content: TableContent, columns: Sequence[str]) -> None:
     """
     path = content.files[0]
     present = content.columns
-    may_be_fields = any("." in name for name in columns if name not in present)
+    missing = {*columns}.difference(present)
+    may_be_fields = any("." in name for name in missing)
     if may_be_fields and not content.read_rows:
         present = [*present, *list_fields(path, FIELD_ROWS)]
     check_columns(path, present, columns)
