@@ -385,13 +385,15 @@ def test_the_font_has_what_is_not_escaped() -> None:
 
 def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("beam_tfr.inspection.searching.MAX_KEPT_BYTES", 100)
-    with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
+    with pytest.raises(
+        UsageError, match="the records take more than 100 bytes of memory; choose fewer"
+    ):
         inspect(foreign(tmp_path))
-    monkeypatch.setattr(
-        "beam_tfr.inspection.searching.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1
-    )
+    num_values = sum(len(values) for _, values in FOREIGN[0].values())
+    needed = len(serialize(FOREIGN[0])) + 40 * num_values
+    monkeypatch.setattr("beam_tfr.inspection.searching.MAX_KEPT_BYTES", needed)
     assert len(inspect(foreign(tmp_path), records=1).records) == 1
-    with pytest.raises(UsageError, match="bytes; choose fewer"):
+    with pytest.raises(UsageError, match="bytes of memory; choose fewer"):
         inspect(foreign(tmp_path), records=2)
 
 

@@ -228,6 +228,22 @@ def test_a_copy_takes_no_more_than_the_file_states(
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
+def test_texts_take_no_more_memory_than_the_file_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the references of all rows, which the engine holds."""
+    file = write_column(tmp_path / "t.parquet", written(pa.array(["x" * 10_000] * 2000)))
+    monkeypatch.setattr(parquet_file, "_FREE_EXCESS_BYTES", 5_000_000)
+    with (
+        ParquetFile(file) as opened,
+        pytest.raises(DataError, match=r"t\.parquet, row \d+`: the texts up to here take far"),
+    ):
+        list(opened.read_rows(["image"]))
+    monkeypatch.setattr(parquet_file, "_FREE_EXCESS_BYTES", 20_000_000)
+    with ParquetFile(file) as opened:
+        assert sum(batch.num_rows for batch in opened.read_rows(["image"])) == 2000
+
+
 @pytest.mark.parametrize("careful", [False, True])
 def test_images_of_which_some_are_stored_once(
     careful: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

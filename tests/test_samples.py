@@ -244,6 +244,15 @@ def test_an_image_among_many_texts_takes_linear_time(tmp_path: Path) -> None:
     assert cell == BadCell("holds a list of 100001 values, and not the bytes of one image")
 
 
+def test_many_values_are_a_bad_cell_of_their_column_alone(tmp_path: Path) -> None:
+    values = {"many": ("int64", [7] * 2_000_001), "one": ("int64", [1]), "two": ("int64", [1, 2])}
+    (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize(values)))
+    table = str(tmp_path / "t.tfrecord")
+    assert [*read_rows(table, ["one", "two"])] == [(1, [1, [1, 2]])]
+    ((_, cells),) = read_rows(table, ["one", "many"])
+    assert cells == [1, BadCell("has 2,000,001 values, more than 2,000,000")]
+
+
 def test_boxes_without_end_are_a_bad_cell(tmp_path: Path) -> None:
     sides: dict[str, Any] = {name: ("float", [0.5]) for name in SIDES}
     sides[SIDES[0]] = ("float", [0.0] * 1_000_000)

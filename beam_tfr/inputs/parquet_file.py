@@ -40,6 +40,11 @@ _MOST_ROWS = 1_000_000
 _MOST_ROWS_A_BYTE = 1_000
 _WRITE_AGAIN = "write the file again"
 _WRITE_SMALLER = f"{_WRITE_AGAIN} with fewer rows in a group"
+# A text that is stored once is one in each row. Long ones may take so much more than the footer
+# states.
+_SHORT_BYTES = 4096  # of a row, on average
+_MOST_EXCESS = 4
+_FREE_EXCESS_BYTES = 128 << 20
 _idle = collections.deque["_Process"]()  # processes that no file uses
 _Answer = StoredRows | StoredImages
 
@@ -189,6 +194,8 @@ class ParquetFile:
             DataError: the file is damaged, or takes too much memory or time.
             OSError: it cannot be read, or was changed.
         """
+        room = _FREE_EXCESS_BYTES
+        room += _MOST_EXCESS * sum(max(0, group.num_bytes) for group in self.groups)
         for number, group in enumerate(self.groups):
             if not columns:
                 yield from self._count_rows(number)
@@ -199,6 +206,12 @@ class ParquetFile:
 
             for first, stored in self._read_group(number, 0, request):
                 cells = self._parse_cells(stored, columns, first)
+                if len(stored.stream) > _SHORT_BYTES * stored.num_rows:
+                    room -= _count_text_bytes(cells)
+                if room < 0:
+                    raise self._error(
+                        first, "the texts up to here take far more memory than its footer states"
+                    )
                 yield RowBatch(first, stored.num_rows, group.mean_bytes, cells)
 
     def _parse_cells(
@@ -339,6 +352,21 @@ class ParquetFile:
         """The error for the file, or for one of its rows, from 0."""
         place = self._file.path if row is None else f"{self._file.path}, row {row + 1}"
         return DataError(f"{problem}; {cure}", option="table", value=place)
+
+
+def _count_text_bytes(cells: dict[str, list[Any]]) -> int:
+    """The length of all texts and bytes in cells, with those in lists and objects."""
+    num_bytes = 0
+    waiting: list[Any] = [*cells.values()]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str | bytes):
+            num_bytes += len(part)
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list) and part and not isinstance(part[0], int | float):
+            waiting += part
+    return num_bytes
 
 
 def _parse_stream(stream: bytes) -> Any:

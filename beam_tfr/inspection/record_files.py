@@ -13,6 +13,8 @@ from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
 from beam_tfr.schema.errors import DataError, NotFoundError
 
+MAX_FOREIGN_BYTES = 512 << 20  # 512 MiB of a record in a file without a manifest
+
 
 @dataclasses.dataclass(frozen=True)
 class InspectedFile:
@@ -137,9 +139,10 @@ def read_records(
             if skip >= file.num_records:
                 first += file.num_records
                 continue
-        records = RecordFile(
-            file.path, max_record_bytes=max_record_bytes_in(file.num_bytes), skip=skip
-        )
+        longest = MAX_FOREIGN_BYTES
+        if file.num_records is not None:
+            longest = max_record_bytes_in(file.num_bytes)
+        records = RecordFile(file.path, max_record_bytes=longest, skip=skip)
         for data in records:
             yield index, InspectedRecord(first + records.record, file.path, records.offset, data)
         if file.num_records is None:

@@ -14,6 +14,7 @@ from beam_tfr.schema.errors import UsageError
 PROGRESS_RECORDS = 100  # between two reports of progress
 SAMPLE_RECORDS = 100  # of files without a manifest, which show their features
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
+_VALUE_BYTES = 40  # of memory, at most, beside its bytes
 _DTYPES = {bytes: "bytes", int: "int64", float: "float"}
 
 
@@ -122,6 +123,9 @@ class RecordSearch:
 
     def _keep(self, record: InspectedRecord) -> None:
         self.records.append(record)
-        self._bytes_kept += len(record.data)
+        num_values = sum(map(len, record.values.values()))
+        self._bytes_kept += len(record.data) + _VALUE_BYTES * num_values
         if self._bytes_kept > MAX_KEPT_BYTES:
-            raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
+            raise UsageError(
+                f"the records take more than {MAX_KEPT_BYTES:,} bytes of memory; choose fewer"
+            )

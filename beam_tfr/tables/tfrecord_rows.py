@@ -6,18 +6,19 @@ features, as of the object detection API.
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr import storage
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import MAX_VALUES, BadCell
 from beam_tfr.inputs import archives
-from beam_tfr.records.examples import check_example, parse_example
+from beam_tfr.records.examples import check_example, read_message
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, begins_record
 from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
+_FEW_VALUES = 16  # as the sides of an image, which are read in any case
 _MOST_BOXES = 100_000  # of an image, which take 20 MB
 # How the files of images begin: JPEG, PNG, GIF, WebP, TIFF.
 _ENCODED = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|RIFF|II[*+]|MM\0[*+]")
@@ -45,12 +46,13 @@ class TfRecord(Samples):
         file.seek(0)
         shard = archives.split_extension(listed.path)[1].partition("-")[2]
         folder = f"{shard}/" if shard else ""
+        wanted = {*selection.columns, *images.names, *SIDES}
         records = RecordFile(listed.path, compression="none", opened=file)
         for number, record in enumerate(records):
             name = f"{folder}{number:08d}"
             begin = records.offset + HEADER_BYTES
             row = dict[str, Any]()
-            features = parse_example(record)
+            features = _parse_features(record, wanted)
             check_example(record, features)
             for feature, values in features.items():
                 cells: Sequence[Any] = values
@@ -69,6 +71,28 @@ class TfRecord(Samples):
                     f"`feature_columns={images.main}:bytes` stores them as they are)"
                 )
             yield row
+
+
+def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence[Any]]:
+    """Feature -> its values, without the many of those that are not wanted.
+
+    Too many are a `BadCell`.
+
+    Raises:
+        ValueError: see `read_message`.
+    """
+    features = dict[str, Sequence[Any]]()
+    for name, feature in read_message(record).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        values = getattr(feature, kind).value if kind else ()
+        if len(values) > _FEW_VALUES and name not in wanted:
+            features[name] = ()
+        elif len(values) > MAX_VALUES:
+            problem = f"has {len(values):,} values, more than {MAX_VALUES:,}"
+            features[name] = [BadCell(problem)]
+        else:
+            features[name] = list(values)
+    return features
 
 
 def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
@@ -106,6 +130,8 @@ def _join_sides(row: Mapping[str, Any]) -> list[list[Any]] | BadCell:
     sides = []
     for name in SIDES:
         side = row[name]
+        if isinstance(side, BadCell):
+            return side
         sides.append(side if isinstance(side, list) else [side])
     longest = max(map(len, sides))
     if longest > _MOST_BOXES:

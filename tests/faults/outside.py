@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from beam_tfr.records.examples import serialize
+from beam_tfr.records.tfrecords import frame
 from tests.archives import Files, tarred
 from tests.faults.mutations import container, mutated
 from tests.faults.outcome import Outcome
@@ -353,8 +354,26 @@ def repeated_gzip(begin: bytes, part: bytes, number: int, end: bytes) -> bytes:
 
 MIB = 1 << 20
 QUOTED = b'"' + b"a" * (50 * MIB) + b'"'
+
+
 # Name -> content; each expands to far more than its bytes.
+def long_parquet(rows: int) -> bytes:
+    """A row with a list of so many numbers."""
+    values = pa.repeat(pa.scalar(0, pa.int64()), rows)
+    column = pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), values)
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": column}), file, compression="zstd", data_page_size=1 << 30)
+    return file.getvalue()
+
+
+def example_record(**values: tuple[str, list[object]]) -> bytes:
+    return frame(serialize(values))
+
+
 HURTING_TABLES: dict[str, Callable[[], bytes]] = {
+    "list.rows.parquet": lambda: long_parquet(10_000_000),
+    "values.rows.tfrecord": lambda: example_record(a=("int64", [300] * 9_000_000)) * 3,
+    "fields.rows.tfrecord": lambda: frame(b"\x0a\x00" * 10_000_000),
     "lists.rows.jsonl.gz": lambda: repeated_gzip(b'{"a": [', b"[],", 20_000_000, b"[]]}\n"),
     "objects.rows.jsonl.gz": lambda: repeated_gzip(b'{"a": [', b'{"b":1},', 5_000_000, b"1]}\n"),
     "numbers.rows.jsonl.gz": lambda: repeated_gzip(b'{"a": [', b"1.5,", 9_000_000, b"1]}\n"),
