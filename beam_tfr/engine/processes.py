@@ -9,7 +9,7 @@ import subprocess  # nosec B404  # starts this Python alone
 import sys
 import threading
 from collections.abc import Mapping
-from typing import IO, Protocol
+from typing import IO, Protocol, cast
 
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE
 
@@ -86,6 +86,7 @@ class ForkServer(_Python):
             super().__init__(f"fork_workers({target})", environment, (target,))
         finally:
             os.close(target)
+        self._requests = cast(IO[bytes], self.stdin)
         self._pids = queue.SimpleQueue[int]()
         self._workers = dict[int, ForkedWorker]()
         self._reader = threading.Thread(target=self._read_reports, args=(reports,), daemon=True)
@@ -97,9 +98,8 @@ class ForkServer(_Python):
         Returns this process if it has failed.
         """
         with contextlib.suppress(OSError, ValueError):  # it has ended, or is closed
-            assert self.stdin is not None
-            self.stdin.write(f"{json.dumps(dict(environment))}\n".encode())
-            self.stdin.flush()
+            self._requests.write(f"{json.dumps(dict(environment))}\n".encode())
+            self._requests.flush()
         pid = self._pids.get()
         if not pid:
             self._pids.put(pid)  # for the next one
@@ -110,8 +110,7 @@ class ForkServer(_Python):
         for worker in [*self._workers.values()]:
             worker.kill()
         with contextlib.suppress(OSError):
-            assert self.stdin is not None
-            self.stdin.close()
+            self._requests.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(END_S)
         self.kill()
