@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from beam_tfr.features.cells import BadCell
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import may_hold_images
 from beam_tfr.records import examples
-from beam_tfr.records.tfrecords import frame
+from beam_tfr.records.tfrecords import FOOTER, frame, masked_crc
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
 from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.finding import find_content
@@ -33,6 +34,8 @@ from tests.fake_gcs import FakeGcs
 from tests.image_tables import CLASSES, JPEG, Convert, example, images_of, photos
 from tests.table_rows import records_of
 
+LONG = struct.pack("<Q", 1 << 40)
+TOO_LONG = LONG + FOOTER.pack(masked_crc(LONG)) + b"no terabyte"
 SHARDS = ("photos-00000-of-00002", "photos-00001-of-00002")
 
 
@@ -192,7 +195,12 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
         (
             "t.tfrecord",
             frame(examples.serialize({"jpg": ("bytes", [JPEG])}))[:100],
-            "record 0 at byte 100: the file ends within it",
+            "t.tfrecord, row 1: the file ends within it",
+        ),
+        (
+            "t.tfrecord",
+            TOO_LONG,
+            "row 1: its length is 1099511627776 bytes",
         ),
         (
             "t.tfrecord",
@@ -212,6 +220,16 @@ def test_a_hostile_file_costs_a_message(
     assert str(tmp_path / name) in message
     assert problem in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("data", [frame(b"record")[:-1], TOO_LONG])
+def test_the_error_for_a_damaged_record_names_the_flag_and_a_cure(
+    data: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "t.tfrecord").write_bytes(data)
+    with pytest.raises(BeamTfrError, match=r"`table=.*write it again") as caught:
+        package.plan(table=str(tmp_path / "t.tfrecord"), output=str(tmp_path / "d"))
+    assert spell_as_flags(str(caught.value)).startswith("--table ")
 
 
 def test_what_cannot_be_used_is_a_reject_by_itself(beam_tfr: Convert, tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from beam_tfr import storage
 from beam_tfr.features.cells import MAX_VALUES, BadCell
 from beam_tfr.inputs import archives
 from beam_tfr.records.examples import check_example, read_message
-from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, begins_record
+from beam_tfr.records.tfrecords import (
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    RecordError,
+    RecordFile,
+    begins_record,
+)
 from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
@@ -48,7 +54,7 @@ class TfRecord(Samples):
         folder = f"{shard}/" if shard else ""
         wanted = {*selection.columns, *images.names, *SIDES}
         records = RecordFile(listed.path, compression="none", opened=file)
-        for number, record in enumerate(records):
+        for number, record in enumerate(_read_records(records)):
             name = f"{folder}{number:08d}"
             begin = records.offset + HEADER_BYTES
             row = dict[str, Any]()
@@ -71,6 +77,21 @@ class TfRecord(Samples):
                     f"`feature_columns={images.main}:bytes` stores them as they are)"
                 )
             yield row
+
+
+def _read_records(records: RecordFile) -> Iterator[bytes]:
+    """Yields the records of a file.
+
+    Raises:
+        ValueError: the next one is damaged, cut or too long; says what helps.
+    """
+    try:
+        yield from records
+    except RecordError as error:
+        raise ValueError(
+            f"{error.problem} (byte {error.offset:,} of the file); copy the file again if it is "
+            f"whole elsewhere, or write it again with records of up to {MAX_RECORD_BYTES >> 20} MiB"
+        ) from error
 
 
 def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence[Any]]:
