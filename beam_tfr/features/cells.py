@@ -4,6 +4,7 @@ A cell is what a reader of tables returns: text in CSV; text, numbers, lists and
 a file for images; `BadCell` where there is none.
 """
 
+import ast
 import dataclasses
 import datetime
 import decimal
@@ -15,7 +16,17 @@ from typing import Any
 
 MAX_VALUES = 2_000_000  # in a row or cell of text; one may take 80 bytes of memory
 _FEW_BYTES = 1 << 20  # 1 MiB, of a text which holds too few values to count them
-SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
+SEPARATOR = "|"  # of the members of a list in a text cell, unless it has brackets
+# Members of a list as Python and NumPy write it, such as ['cat', 'dog'] and ['cat' 'dog'].
+_ESCAPE = r"\\(?:[\\'\"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"
+_MEMBER = (
+    rf"'(?:[^'\\\r\n]|{_ESCAPE})*+'"
+    rf'|"(?:[^"\\\r\n]|{_ESCAPE})*+"'
+    r"|None|True|False"
+    r"|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+)
+_PYTHON_MEMBER = re.compile(_MEMBER)
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_MEMBER})(?:(?:\s*+,\s*+|\s++)(?:{_MEMBER}))*+\s*\]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
@@ -84,15 +95,32 @@ def parse_json_list(text: str) -> list[Any] | None:
         return None
 
 
+def parse_list(text: str) -> list[Any] | None:
+    """The members of a list as JSON, Python or NumPy write it; None for any other text.
+
+    `DataFrame.to_csv` writes a list, and an array of NumPy, as Python shows it.
+
+    Raises:
+        ValueError: it has too many values.
+    """
+    members = parse_json_list(text)
+    if members is not None or not _PYTHON_LIST.fullmatch(text):
+        return members
+    try:
+        return [ast.literal_eval(member) for member in _PYTHON_MEMBER.findall(text)]
+    except (ValueError, SyntaxError):  # such as 007
+        return None
+
+
 def split_text(text: str, separator: str) -> list[Any]:
     """The members of a list in a text cell.
 
-    Those of a JSON list, or of any other text between the separators, if any.
+    Those of a list as in `parse_list`, or of any other text between the separators, if any.
 
     Raises:
         ValueError: there are too many.
     """
-    members = parse_json_list(text)
+    members = parse_list(text)
     if members is not None:
         return members
     return _split_at(text, separator) if separator else [text]
@@ -107,7 +135,7 @@ def split_cell(cell: Any) -> list[Any]:
     """The members of the list in a cell; a single value is a list of one.
 
     Raises:
-        ValueError: it begins like a JSON list but is not one, or is a `BadCell`, or has too many
+        ValueError: it begins like a list but is not one, or is a `BadCell`, or has too many
             members.
     """
     check_cell(cell)
@@ -117,7 +145,7 @@ def split_cell(cell: Any) -> list[Any]:
         return cell
     if not isinstance(cell, str):
         return [cell]
-    members = parse_json_list(cell)
+    members = parse_list(cell)
     if members is not None:
         return members
     if cell.startswith("["):

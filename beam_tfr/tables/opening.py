@@ -46,6 +46,7 @@ from beam_tfr.tables.joining import (
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.several_classes import warn_of_several_classes
 from beam_tfr.tables.split_columns import (
     describe_split_feature,
     find_split_column,
@@ -134,6 +135,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
+            *warn_of_several_classes(options, class_texts),
             *warn_of_texts(features, declarations, cells),
         ),
     )

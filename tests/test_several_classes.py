@@ -1,0 +1,99 @@
+"""Several classes in a cell: lists as programs write them, and texts with a separator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+from beam_tfr.features.cells import parse_list, split_cell
+from beam_tfr.options import ConvertOptions
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.several_classes import warn_of_several_classes
+
+OPTIONS = ConvertOptions(table=("t.csv",), output="/o", uri_column="path", label_column="class")
+
+
+def opened(path: Path, **columns: Any) -> Tables:
+    options = ConvertOptions(
+        table=(path,), output="/o", uri_column="path", label_column="class", **columns
+    )
+    return open_tables(find_content(options))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        ["cat", "dog"],
+        ["it's", 'a "cat"', "a, b] | c", "Hündin", "line\nend", "back\\slash", "\x07", "\u2028"],
+        [1, -2, 3],
+        [0.5, 1.0, 1e-7],
+        ["cat", None, True],
+        np.array(["cat", "hot dog"]),
+        np.array([1, 20]),
+        np.array([0.0, 834.5]),
+        np.array([f"class {number}" for number in range(100)]),  # on several lines
+    ],
+)
+def test_a_list_is_read_as_pandas_writes_it(value: Any) -> None:
+    text = str(value)
+    assert parse_list(text) == [*value]
+    assert split_cell(text) == [*value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cat", "[cat]", "['a' 'b", "['a''b']", "['a'] x", "[007]", r"['\d']", "[f('x')]", "[[1 2]]"],
+)
+def test_other_texts_are_no_lists(text: str) -> None:
+    assert parse_list(text) is None
+
+
+@pytest.mark.parametrize("wrap", [list, np.array], ids=["lists", "arrays"])
+def test_lists_of_classes_in_csv(tmp_path: Path, wrap: Any) -> None:
+    classes = [wrap(["cat", "dog"]), wrap(["cat"]), wrap([])]
+    frame = pandas.DataFrame({"path": ["0.jpg", "1.jpg", "2.jpg"], "class": classes})
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    tables = opened(path, label_separator="|")
+    refs = [*tables.read(str(path))]
+    assert [ref.labels for ref in refs] == [("cat", "dog"), ("cat",), ()]
+    assert not [line for line in tables.warnings if "list" in line]
+    warnings = [line for line in opened(path).warnings if "list" in line]
+    assert len(warnings) == 1
+    assert "`label_separator=" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "separator"),
+    [
+        (["Mass|Nodule", "Mass", "Nodule"], "|"),
+        (["a; b", "a", "b"], ";"),
+        (["16 0", "0", "16"], " "),
+        (["clear primary", "primary water", "clear primary water"], " "),
+        (["1,5", "1", "5"], ","),
+        (["Mass|Nodule", "Mass"], ""),
+        (["hot dog", "dog"], ""),
+        (["red apple", "red pear", "green apple", "green pear"], ""),
+        (["Paris, Texas", "Paris, France", "Austin, Texas"], ""),
+        (["a |", "a"], ""),
+        ([1, 2.5, None], ""),
+    ],
+)
+def test_a_class_that_is_made_up_of_others_is_told(names: Sequence[Any], separator: str) -> None:
+    warnings = [*warn_of_several_classes(OPTIONS, names)]
+    assert len(warnings) == bool(separator)
+    assert all(f"`label_separator={separator!r}`" in warning for warning in warnings)
+
+
+def test_lists_that_cannot_be_read_are_told_with_a_separator_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("path,class\n0.jpg,\"('cat', 'dog')\"\n1.jpg,\"['cat', nan]\"\n")
+    assert [line for line in opened(path, label_separator="|").warnings if "list" in line]
