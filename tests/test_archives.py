@@ -13,6 +13,7 @@ import struct
 import tarfile
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -102,16 +103,45 @@ def test_an_archive_has_the_images_of_its_folder(tmp_path: Path, name: str) -> N
     assert skipped.get(".txt") is None
 
 
-def test_a_zip_of_unix_has_the_bytes_of_its_names_and_others_those_of_dos(tmp_path: Path) -> None:
-    for system, expected in ((3, "ü.jpg"), (0, "\u251c\u255d.jpg")):
-        data = bytearray(zipped({"ü.jpg": JPEG}))
-        for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-            struct.pack_into(
-                "<H", data, data.index(signature) + flags, 0
-            )  # nobody says that it is UTF-8
-        data[data.index(b"PK\1\2") + 5] = system
-        (tmp_path / "a.zip").write_bytes(data)
-        assert [*listed(tmp_path / "a.zip")[0]] == [f"{tmp_path}/a/{expected}"]
+@pytest.mark.parametrize(
+    ("system", "names", "expected", "guessed"),
+    [
+        (0, ["ü".encode(), "猫".encode()], ["ü", "猫"], 0),
+        (3, ["ü".encode(), "猫".encode()], ["ü", "猫"], 0),
+        (0, ["ü".encode("cp437")], ["ü"], 1),
+        (0, ["猫".encode("gbk"), "狗".encode("gbk"), b"a"], ["├¿", "╣╖", "a"], 2),  # C3 A8 is è
+        (3, ["狗".encode("gbk")], ["\udcb9\udcb7"], 0),
+    ],
+)
+def test_names_in_zips_without_a_declared_encoding_are_utf8_if_all_can_be(
+    tmp_path: Path, system: int, names: list[bytes], expected: list[str], guessed: int
+) -> None:
+    stand_ins = [f"{number}{'x' * len(name)}.jpg" for number, name in enumerate(names)]
+    data = zipped_as_is(dict.fromkeys(stand_ins, JPEG), system)
+    for number, name in enumerate(names):
+        data = data.replace(stand_ins[number].encode(), b"%d%b.jpg" % (number, name))
+    (tmp_path / "a.zip").write_bytes(data)
+    patterns = [f"{tmp_path}/a.zip"]
+    skipped = SkippedFiles(patterns, compile_exclusion((), "/"))
+    entries = match_files(order_patterns(patterns), skipped=skipped)
+    assert sorted(entry.path for entry in entries) == [
+        f"{tmp_path}/a/{number}{name}.jpg" for number, name in enumerate(expected)
+    ]
+    assert skipped.guessed_names.number == guessed
+    assert bool(skipped.guessed_names.describe()) == bool(guessed)
+
+
+def test_the_unicode_path_beside_a_name_in_a_zip_counts(tmp_path: Path) -> None:
+    old_name = "猫.jpg".encode("gbk")
+    info = zipfile.ZipInfo("xx.jpg")
+    info.create_system = 0
+    path = struct.pack("<BI", 1, zlib.crc32(old_name)) + "猫.jpg".encode()
+    info.extra = struct.pack("<HH", 0x7075, len(path)) + path
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(info, JPEG)
+    (tmp_path / "a.zip").write_bytes(file.getvalue().replace(b"xx.jpg", old_name))
+    assert listed(tmp_path / "a.zip") == ({f"{tmp_path}/a/猫.jpg": JPEG}, {})
 
 
 def zipped_as_is(files: Files, system: int = 0) -> bytes:

@@ -438,6 +438,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "missed": 0,
         "archives": 0,
         "repeated_folders": 0,
+        "guessed_names": 0,
         "nested": 0,
         "last_folders": 0,
         "ignored_split": 0,

@@ -49,6 +49,8 @@ _MOST_TAR_VALUES = 1_000  # said of all files of a tar, each of which gets a cop
 _UNIX = 3
 _UTF8 = 0x800
 _ENCRYPTED = 1
+_UNICODE_PATH = struct.Struct("<HHBI")  # kind, size, version, checksum of the other name
+_UNICODE_PATH_KIND = 0x7075
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
 # What a hostile archive may raise.
@@ -93,6 +95,7 @@ class Member(NamedTuple):
         checksum: CRC-32; None in a tar.
         problem: why it cannot be read; empty if it can.
         is_outside: whether its name leads out of the archive.
+        is_guessed: whether its name was read in code page 437, which nothing declares.
     """
 
     size_bytes: int
@@ -102,6 +105,7 @@ class Member(NamedTuple):
     checksum: int | None = None
     problem: str = ""
     is_outside: bool = False
+    is_guessed: bool = False
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
         """The member of an archive as a listed file."""
@@ -218,7 +222,10 @@ def list_images(
                 shown_name = posixpath.basename(name) if member.is_outside else name
                 if not is_image(f"{folder}/{shown_name}"):
                     skipped.add_kind(name)
-                elif name in images:
+                    continue
+                if member.is_guessed:
+                    skipped.add_guessed_name(f"{folder}/{name}")
+                if name in images:
                     images[name] = Member(0, problem=f"is in {file.name} more than once")
                 else:
                     images[name] = member
@@ -257,9 +264,11 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
         archive.NameToInfo.clear()
         # Where images begin, and the directory behind the last.
         starts = sorted([archive.start_dir, *(info.header_offset for info in infos)])
+        are_utf8 = all(map(_is_utf8, infos))
         while infos:
             info = infos.pop()  # which frees it
-            name = _name_in_zip(info)
+            is_guessed = not are_utf8 and info.create_system != _UNIX and not _is_declared(info)
+            name = _name_in_zip(info, are_utf8=are_utf8)
             if name.endswith("/"):  # a folder
                 continue
             begin = 0
@@ -277,25 +286,67 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
                     info.compress_type,
                     info.CRC,
                     _find_zip_problem(info),
+                    is_guessed=is_guessed,
                 ),
             )
 
 
-def _name_in_zip(info: zipfile.ZipInfo) -> str:
+def _name_in_zip(info: zipfile.ZipInfo, *, are_utf8: bool) -> str:
     """The name that a file has when it is unpacked.
 
     A name that was packed on Unix keeps its bytes, even if no encoding is declared. Some programs
     of Windows write backslashes for the slashes between folders.
+
+    Args:
+        info: the file.
+        are_utf8: whether all names in the zip can be UTF-8, declared or not.
     """
-    name = info.filename
-    is_declared = info.flag_bits & _UTF8 or name.isascii() or name != info.orig_filename
-    if is_declared:
+    name = _read_unicode_path(info) or info.filename
+    if _is_declared(info):
         return name.replace("\\", "/")
+    if are_utf8:
+        return name.encode("cp437").decode().replace("\\", "/")
     # In encodings of Chinese and Japanese, a backslash may be the second half of a character.
     name = _ASCII_BACKSLASH.sub("/", name)
     if info.create_system != _UNIX:
         return name
     return os.fsdecode(name.encode("cp437"))
+
+
+def _is_declared(info: zipfile.ZipInfo) -> bool:
+    """Whether the encoding of a name is certain."""
+    if info.flag_bits & _UTF8 or info.filename.isascii() or info.filename != info.orig_filename:
+        return True
+    return _read_unicode_path(info) != ""
+
+
+def _is_utf8(info: zipfile.ZipInfo) -> bool:
+    """Whether a name is UTF-8, or may be, although nothing declares it."""
+    if _is_declared(info):
+        return True
+    try:
+        info.filename.encode("cp437").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _read_unicode_path(info: zipfile.ZipInfo) -> str:
+    """The UTF-8 that some programs add to a name in another encoding; empty without one.
+
+    `zipfile` reads it from Python 3.12 on. Format: section 4.6.9 of PKWARE's APPNOTE.TXT.
+    """
+    if info.flag_bits & _UTF8 or info.filename.isascii():
+        return ""
+    checksum = zlib.crc32(info.orig_filename.encode("cp437"))
+    extra = info.extra
+    while len(extra) >= _UNICODE_PATH.size:
+        kind, size, version, name_checksum = _UNICODE_PATH.unpack_from(extra)
+        end = size + 4  # with kind and size
+        if kind == _UNICODE_PATH_KIND and (version, name_checksum) == (1, checksum):
+            return extra[_UNICODE_PATH.size : end].decode()
+        extra = extra[end:]
+    return ""
 
 
 def _find_zip_problem(info: zipfile.ZipInfo) -> str:

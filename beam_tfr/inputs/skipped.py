@@ -46,6 +46,34 @@ class RepeatedFolders:
         )
 
 
+@dataclasses.dataclass
+class GuessedNames:
+    """Images in zips whose names are not UTF-8, and that do not say what they are.
+
+    Attributes:
+        number: how many.
+        example: the path of the first of them, as it was read.
+    """
+
+    number: int = 0
+    example: str = ""
+
+    def add(self, path: str) -> None:
+        """Counts an image."""
+        self.number += 1
+        self.example = min(path, self.example or path)
+
+    def describe(self) -> str:
+        """Says so; empty if there are none."""
+        if not self.number:
+            return ""
+        return (
+            f"names in zips that are not UTF-8 are read in code page 437 ({self.number:,}), such "
+            f"as {self.example}; if that is wrong, unpack the zip with its own encoding, as by "
+            "`unzip -O gbk FILE`, and give the folder as `input=`"
+        )
+
+
 class SkippedFiles:
     """Counts files that match no pattern, each once; thread-safe.
 
@@ -61,6 +89,7 @@ class SkippedFiles:
         kinds: kind of name, such as ".txt" -> files.
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are listed by other paths.
+        guessed_names: images in zips whose names have no certain encoding.
         empty: folders without images beside those of images.
         used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
@@ -75,6 +104,7 @@ class SkippedFiles:
         self.kinds = collections.Counter[str]()
         self.annotations = collections.defaultdict[str, list[str]](list)
         self.repeats = RepeatedFolders()
+        self.guessed_names = GuessedNames()
         self.empty = EmptyFolders()
         self.used_exclusions = set[int]()
         self._unused = dict(enumerate(exclusions, start=1))
@@ -142,6 +172,11 @@ class SkippedFiles:
         with self._lock:
             self.repeats.add(path)
 
+    def add_guessed_name(self, path: str) -> None:
+        """Counts an image in a zip whose name has no certain encoding."""
+        with self._lock:
+            self.guessed_names.add(path)
+
     def add_kind(self, path: str) -> None:
         """Counts a file by its name."""
         with self._lock:
@@ -164,6 +199,9 @@ class UncountedFiles(SkippedFiles):
         pass
 
     def add_repeat(self, path: str) -> None:
+        pass
+
+    def add_guessed_name(self, path: str) -> None:
         pass
 
 

@@ -38,6 +38,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "missed": "missed",
     "archives": "archives",
     "repeated_folders": "repeated-folders",
+    "guessed_names": "guessed-names",
     "nested": "nested",
     "last_folders": "last-folders",
     "ignored_split": "ignored-split",
@@ -87,6 +88,10 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "repeated_folders": (
         "{number:,} links skipped that lead to folders listed by other paths: each is listed once"
     ),
+    "guessed_names": (
+        "{images} in zips with names that are not UTF-8, which are read in code page 437: see "
+        "`beam-tfr plan` if classes look wrong"
+    ),
 }
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.
 Its files were compared by name and size; beam-tfr verify reads all their bytes."""
@@ -105,7 +110,9 @@ class Result(Printable):
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "archives", those of
             the skipped files that are archives; "repeated_folders", links to folders that are
-            listed by other paths; "nested", images in deeper folders than those of other classes;
+            listed by other paths; "guessed_names", images in zips whose names were read in code
+            page 437, because they are not UTF-8 and nothing says what they are; "nested", images in
+            deeper folders than those of other classes;
             "last_folders", those whose classes hardly are classes, see `layouts.folders`;
             "ignored_split", all if some are in folders called like one split; "split_folders",
             images of tables in folders called like splits, which no option takes; "empty_folders",

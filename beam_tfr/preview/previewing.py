@@ -170,6 +170,7 @@ def _list_input(
     listing.skipped = skipped.kinds
     listing.annotations = skipped.annotations
     listing.repeats = skipped.repeats
+    listing.guessed_names = skipped.guessed_names
     listing.empty = skipped.empty
     listing.used_exclusions = skipped.used_exclusions
     listing.masks = masks
@@ -258,6 +259,7 @@ def _find_warnings(
         describe_missed(listing.skipped, source.root),
         describe_annotations(listing.annotations),
         listing.repeats.describe(),
+        listing.guessed_names.describe(),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
         describe_mask_classes(class_names),

@@ -163,6 +163,7 @@ class MatchImages(beam.PTransform):
         count("archives", count_archives(skipped.kinds))
         count("missed", missed)
         count("repeated-folders", skipped.repeats.number)
+        count("guessed-names", skipped.guessed_names.number)
         count("empty-folders", len(skipped.empty.find()))
         count("mask-names", masks.number)
         for number in skipped.used_exclusions:
