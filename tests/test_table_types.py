@@ -91,6 +91,16 @@ def test_na_values(tmp_path: Path, name: str) -> None:
     assert types_of(opened(table, na_values=("NA",), **options))["mass"] == "float"
 
 
+def test_na_values_that_no_cell_has_are_told(tmp_path: Path) -> None:
+    table = tmp_path / "t.jsonl"
+    table.write_text('{"age": 1, "name": "x"}\n{"age": -9.0, "name": "N/A"}\n')
+    assert opened(table, na_values=("-9", "N/A")).warnings == ()
+    warnings = opened(table, na_values=("-9", "NA", "-9.0")).warnings
+    assert [warning.partition(" is no cell")[0] for warning in warnings] == ["`na_values=-9.0 NA`"]
+    (warning,) = opened(table, na_values=("N/A",), feature_columns="age").warnings
+    assert "`na_values=N/A`" in warning  # of a column that nothing uses
+
+
 def test_a_label_column_of_numbers_that_all_differ_is_told(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("path,price\n" + "".join(f"{i}.jpg,{i * 1.25}\n" for i in range(40)))

@@ -33,6 +33,7 @@ from beam_tfr.tables.joining import (
     find_join,
     join_first_rows,
 )
+from beam_tfr.tables.missing_values import MissingValues, describe_unused
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
@@ -48,17 +49,15 @@ def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> R
         images: the columns of images.
         others: more arguments of `read_rows`.
     """
-    if content.read_rows:
-        return content.read_rows
     options = content.options
-    return functools.partial(
+    read = content.read_rows or functools.partial(
         read_rows,
         known_columns=tuple(content.columns) if takes_all(options) else (),
         images=images,
         label=options.label_column,
-        na_values=options.na_values,
         **others,
     )
+    return MissingValues(read, frozenset(options.na_values)) if options.na_values else read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,11 +68,13 @@ class Sample:
         first: the rows as they are.
         joined: those of the images, if rows that hold a box each are joined.
         notes: how tables were read where they leave that open.
+        unused_na_values: those of `na_values` that none of the cells has.
     """
 
     first: FirstRows
     joined: JoinedRows | None
     notes: Sequence[str]
+    unused_na_values: Sequence[str]
 
     @property
     def cells(self) -> Mapping[str, Sequence[Any]]:
@@ -98,6 +99,8 @@ class Sample:
             yield f"there are {len(self.notes) - MOST_NOTES} more such notes about the first tables"
         if self.joined:
             yield from describe_join(self.joined.join, self.first, label_column)
+        if self.unused_na_values:
+            yield describe_unused(self.unused_na_values, len(self.first.rows))
 
 
 def take_sample(
@@ -126,15 +129,17 @@ def take_sample(
     wanted = [*content.options.roles, *declarations, *others, split_column]
     columns = [*dict.fromkeys(filter(None, wanted))]
     possible_join = plan_join(content, declarations)
-    if possible_join is None:
-        return Sample(first=_read_first(content, read, columns), joined=None, notes=notes)
-    first = _read_first(content, read, possible_join.read_columns(columns))
     joined = None
-    join = find_join(possible_join, first)
-    if join:
-        undeclared = [name for name, declaration in declarations.items() if not declaration]
-        joined = join_first_rows(join, first, columns, undeclared)
-    return Sample(first=first, joined=joined, notes=notes)
+    if possible_join is None:
+        first = _read_first(content, read, columns)
+    else:
+        first = _read_first(content, read, possible_join.read_columns(columns))
+        join = find_join(possible_join, first)
+        if join:
+            undeclared = [name for name, declaration in declarations.items() if not declaration]
+            joined = join_first_rows(join, first, columns, undeclared)
+    unused = sorted(read.unused) if isinstance(read, MissingValues) else ()
+    return Sample(first=first, joined=joined, notes=notes, unused_na_values=unused)
 
 
 class _FirstRowsReader:

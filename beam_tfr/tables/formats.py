@@ -10,7 +10,7 @@ the file.
 import contextlib
 import gzip
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.inputs.listing import suggest_dataset
@@ -144,14 +144,10 @@ def read_rows(
     images: Sequence[str] = (),
     label: str = "",
     say: Callable[[str], object] = lambda _: None,
-    na_values: Collection[str] = (),
 ) -> Iterator[Row]:
     """Yields the rows of one table, local or on gs://.
 
     The other arguments are those of a `base.ColumnSelection`.
-
-    Args:
-        na_values: texts and numbers in cells that stand for a missing value.
 
     Raises:
         UsageError: the file cannot be opened, or lacks a column.
@@ -159,21 +155,7 @@ def read_rows(
     """
     selection = ColumnSelection(columns, known_columns, images, label, say, skipped)
     with _naming_errors(path):
-        rows = format_of(path).read_rows(path, selection)
-        yield from _blank_values(rows, frozenset(na_values)) if na_values else rows
-
-
-def _blank_values(rows: Iterable[Row], na_values: frozenset[str]) -> Iterator[Row]:
-    """The rows, without the values that stand for a missing one."""
-    for number, cells in rows:
-        yield number, [None if _text_of(cell) in na_values else cell for cell in cells]
-
-
-def _text_of(cell: Any) -> str:
-    """The text of a cell, as CSV has it; empty unless it is a text or a number."""
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell) if isinstance(cell, (str, int, float)) else ""
+        yield from format_of(path).read_rows(path, selection)
 
 
 def read_columns(path: str, rows: int) -> list[str]:

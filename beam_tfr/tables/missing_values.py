@@ -1,0 +1,54 @@
+"""Takes the values that stand for a missing one (`na_values`) out of the rows of tables."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.tables.base import Row, RowReader
+
+
+@dataclasses.dataclass(frozen=True)
+class MissingValues:
+    """Yields the rows of a table, without these values: a `RowReader` around another.
+
+    Attributes:
+        read: the other.
+        na_values: the texts and numbers that stand for a missing value.
+        unused: those that no cell has had so far.
+    """
+
+    read: RowReader
+    na_values: frozenset[str]
+    unused: set[str] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unused", {*self.na_values})
+
+    def __call__(self, path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
+        for number, cells in self.read(path, columns, skipped):
+            yield number, [*map(self._take_out, cells)]
+
+    def _take_out(self, cell: Any) -> Any:
+        """The cell, or None if it stands for a missing value."""
+        text = _text_of(cell)
+        if text not in self.na_values:
+            return cell
+        self.unused.discard(text)
+        return None
+
+
+def _text_of(cell: Any) -> str:
+    """The text of a cell, as CSV has it; empty unless it is a text or a number."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell) if isinstance(cell, (str, int, float)) else ""
+
+
+def describe_unused(unused: Sequence[str], number_of_rows: int) -> str:
+    """The message about values that no cell of the first rows has."""
+    return (
+        f"`na_values={' '.join(unused)}` is no cell of the first {number_of_rows:,} rows: give "
+        "whole cells of columns that are used, spelled as in the table, and whole numbers without "
+        "a point"
+    )
