@@ -512,7 +512,7 @@ def test_names_that_the_terminal_cannot_show_are_escaped(photos: Path, tmp_path:
     (photos / "train" / "hat").rename(photos / "train" / "帽子")
     output = tmp_path / "ő"
     environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
-    command = ["convert", "--input", f"{photos}/train/**/*.jpg", "--output", output]
+    command = ["convert", "--quiet", "--input", f"{photos}/train/**/*.jpg", "--output", output]
     run = finish(start(*command, env=environment))
     assert (run.code, run.err) == (0, "")
     assert "\\u5e3d\\u5b50" in run.out
