@@ -6,6 +6,7 @@ of other kinds.
 
 from __future__ import annotations
 
+import collections
 import io
 import json
 from collections.abc import Callable
@@ -45,6 +46,14 @@ def coco(*names: str, **changes: Any) -> dict[str, Any]:
 def rows(content: Any) -> list[dict[str, Any]]:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     return [*read_annotations("/none/t.json", io.BytesIO(data))]
+
+
+def notes_of(content: Any) -> list[str]:
+    """What is said of a file."""
+    notes = list[str]()
+    data = io.BytesIO(json.dumps(content).encode())
+    collections.deque(read_annotations("/none/t.json", data, notes.append), maxlen=0)
+    return notes
 
 
 def convert(folder: Path, content: Any, **options: Any) -> Any:
@@ -122,6 +131,18 @@ def test_categories_of_one_name_are_told(tmp_path: Path) -> None:
     (line,) = [line for line in plan.warnings if "one name" in line]
     assert "t.json" in line
     assert "'cat' has the ids [1, 7]" in line
+
+
+def test_categories_without_an_object_are_told(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png")
+    content["categories"] += [{"id": 3, "name": "cat"}]
+    result = convert(tmp_path, content)
+    assert result.class_names == ("cat",)
+    [note] = [note for note in notes_of(content) if "1 of the 2 categories" in note]
+    assert "'dog'" in note
+    assert "'cat'" not in note
+    assert not notes_of(coco("1.png", category_id=9))  # an unknown category is a reject
+    assert not notes_of({**content, "annotations": [], "categories": []})
 
 
 def test_images_that_no_file_lists_are_told(tmp_path: Path) -> None:

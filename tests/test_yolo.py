@@ -498,6 +498,37 @@ def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
         read(table)
 
 
+@pytest.mark.parametrize(
+    ("yaml", "names"),
+    [
+        ("names: [dog, owl, cat]", ("dog", "owl", "cat")),
+        ("names: {2: cat, 0: dog, 1: owl}", ("dog", "owl", "cat")),
+        ("names: [10, 9, 8]", ("10", "9", "8")),
+        ("nc: 12", tuple(f"class_{number}" for number in range(12))),
+    ],
+)
+def test_classes_have_the_ids_of_the_file(
+    tmp_path: Path, yaml: str, names: tuple[str, ...]
+) -> None:
+    table = write_set(tmp_path / "in", f"2 {BOX}\n", f"0 {BOX}\n")
+    table.write_text(f"train: images/train\n{yaml}\n")
+    result = convert(table, tmp_path / "d")
+    assert result.class_names == names
+    [note] = [note for note in result.notes if "no image" in note]
+    assert names[1] in note
+    assert not {names[0], names[2]} & {*note.replace(",", "").split()}
+    assert not any("not their ids" in note for note in read(table)[1])
+
+
+@pytest.mark.parametrize("names", ["{1: cat, 2: dog, 3: owl}", "[cat, cat, dog]"])
+def test_numbers_with_gaps_are_told(tmp_path: Path, names: str) -> None:
+    table = write_set(tmp_path / "in", f"2 {BOX}\n")
+    table.write_text(f"train: images/train\nnames: {names}\n")
+    note = read(table)[1][-1]
+    assert "not their ids" in note
+    assert ("'cat'" in note) == ("1:" in names)
+
+
 @pytest.mark.parametrize(("folder", "up"), [("", ""), ("config/", "../data/")])
 def test_darknet_is_refused_with_the_lines_that_read_it(
     tmp_path: Path, beam_tfr: Callable[..., Any], folder: str, up: str

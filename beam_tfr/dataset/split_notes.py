@@ -160,7 +160,7 @@ def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
 def describe_classes(
     splits: Mapping[str, Any], classes: Collection[str], encoding: str
 ) -> Iterator[str]:
-    """Yields sentences about classes that a split lacks, and about those of one image.
+    """Yields sentences about classes that a split or all lack, and about those of one image.
 
     And about names of classes or splits that may mean the same.
 
@@ -183,6 +183,9 @@ def describe_classes(
         yield f"{counted(len(notes) - _MOST_NOTES, 'more split')} lack classes"
     yield from _describe_alike("classes", classes)
     yield from _describe_alike("splits", [*counts])
+    absent = [name for name in classes if not totals[name]]
+    if absent:
+        yield f"{_name_classes(absent)} no {noun}"
     alone = [name for name in present if totals[name] == 1]
     if alone:
         each = "" if len(alone) == 1 else " each"

@@ -4,6 +4,7 @@ A row is an image with the boxes and classes of its objects; `options.implied.AN
 columns. `json_files` reads .json (`coco`, `create_ml`), `voc` reads .xml, and `yolo` .yaml.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
@@ -12,24 +13,25 @@ from xml.etree import ElementTree  # nosec B405  # for its error
 import msgspec
 import yaml
 
-from beam_tfr.options.implied import implied_options, optional_columns
+from beam_tfr.options.implied import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations.json_files import read_json
 from beam_tfr.tables.annotations.voc import describe_origin, read_voc
-from beam_tfr.tables.annotations.yolo import read_yolo
+from beam_tfr.tables.annotations.yolo import read_names, read_yolo
 from beam_tfr.tables.base import (
     ColumnSelection,
     DamagedTableError,
     ObjectFormat,
     damaged_table,
+    open_table,
 )
 
+YOLO = (".yaml", ".yml")
 _Reader = Callable[[str, IO[bytes], Callable[[str], object]], Iterator[dict[str, Any]]]
 # Extension -> the name of the format, and the function that reads it.
 _FORMATS: dict[str, tuple[str, _Reader]] = {
     ".json": ("COCO or Create ML", read_json),
     ".xml": ("Pascal VOC", read_voc),
-    ".yaml": ("YOLO", read_yolo),
-    ".yml": ("YOLO", read_yolo),
+    **dict.fromkeys(YOLO, ("YOLO", read_yolo)),
 }
 _SHOWN_BYTES = 30  # before and after what is not in the encoding of its file
 
@@ -54,6 +56,12 @@ class Annotations(ObjectFormat):
     ) -> Iterator[dict[str, Any]]:
         return read_annotations(path, file, selection.say)
 
+    def read_class_names(self, path: str, column: str) -> list[str]:
+        if _extension_of(path) not in YOLO or column != ANNOTATIONS[".yaml"]["label_column"]:
+            return []
+        with open_table(path) as file, _naming_format(path):
+            return read_names(file)
+
 
 def read_annotations(
     path: str, file: IO[bytes], say: Callable[[str], object] = lambda _: None
@@ -65,10 +73,17 @@ def read_annotations(
     Raises:
         DamagedTableError: it is not such a file; says what is wrong and where.
     """
-    extension = os.path.splitext(path)[1].lower()
-    name, read = _FORMATS[extension]
-    try:
+    _, read = _FORMATS[_extension_of(path)]
+    with _naming_format(path):
         yield from read(path, file, say)
+
+
+@contextlib.contextmanager
+def _naming_format(path: str) -> Iterator[None]:
+    """Turns an error of reading in the block into one that names the file and its format."""
+    name, _ = _FORMATS[_extension_of(path)]
+    try:
+        yield
     except UnicodeDecodeError as error:
         begin = max(error.start - _SHOWN_BYTES, 0)
         text = error.object[begin : error.start + _SHOWN_BYTES]
@@ -81,6 +96,10 @@ def read_annotations(
         ElementTree.ParseError,
     ) as error:
         raise _unreadable(path, name, " ".join(str(error).split())) from None
+
+
+def _extension_of(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
 
 
 def describe_uncertainty(path: str, cells: Mapping[str, Sequence[Any]]) -> str:
@@ -105,7 +124,7 @@ class RepeatedImage(NamedTuple):
 
 def describe_repeat(earlier: RepeatedImage, later: RepeatedImage) -> str:
     """The problem of an image that two rows have, and its cure; empty if the format has none."""
-    extension = os.path.splitext(later.path)[1].lower()
+    extension = _extension_of(later.path)
     if extension == ".xml":
         return (
             f"it and {earlier.path} are about one image, {later.file}: join their objects in one "

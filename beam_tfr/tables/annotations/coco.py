@@ -131,6 +131,7 @@ def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[
     categories = _index_by_id("categories", content.categories or [])
     _say_repeated_names(categories, say)
     images = _index_by_id("images", content.images)
+    _say_unused(categories, objects, say)
     annotations = _group_by_image(objects, images)
     for image_id, image in images.items():
         members = annotations.pop(image_id, [])
@@ -169,6 +170,24 @@ def _say_repeated_names(
     if repeated:
         texts = join_texts([f"{name!r:.60} has the ids {ids[name]}" for name in repeated])
         say(f"categories have one name, so they are one class: {texts}")
+
+
+def _say_unused(
+    categories: Mapping[int, CocoCategory],
+    objects: Sequence[CocoAnnotation],
+    say: Callable[[str], object],
+) -> None:
+    """Says which categories have no annotation, if there are annotations at all."""
+    used_ids = {obj.category_id for obj in objects}
+    used_names = {str(categories[number].name) for number in used_ids & categories.keys()}
+    names = [str(category.name) for category in categories.values()]
+    unused = [f"{name!r:.60}" for name in dict.fromkeys(names) if name not in used_names]
+    if used_names and unused:
+        number = f"{len(unused)} of the {len({*names})} categories"
+        say(
+            f"no annotation has {number}: {join_texts(unused)}; the dataset has them as classes "
+            "only if a file with all names is given as `classes=`"
+        )
 
 
 def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[Any, _HasId]:

@@ -77,6 +77,8 @@ class _Yolo(msgspec.Struct):
         repeated = len(by_number) - len(by_number.texts)
         if repeated:
             say(f"names repeat others ({repeated}): classes of one name are one class")
+        for note in _describe_numbers(by_number):
+            say(note)
         return by_number
 
     def places(self, folder: str) -> YoloPlaces:
@@ -98,6 +100,14 @@ class _Yolo(msgspec.Struct):
         return YoloPlaces(folder, path, places)
 
 
+def _describe_numbers(names: ClassNames) -> Iterator[str]:
+    """Yields a line if the numbers of classes cannot be their ids in a dataset."""
+    for label, name in enumerate(names.in_order()):
+        if names.get(label) != name:
+            yield f"its numbers of classes are not their ids: {name!r:.60} becomes {label}"
+            return
+
+
 def _read_count(text: str) -> int:
     """The number of a class, or of all classes.
 
@@ -109,6 +119,15 @@ def _read_count(text: str) -> int:
     if not text.isdecimal() or int(text) > _MOST_CLASSES:
         raise ValueError(f"{text!r:.60} is not the number of a class, or of all classes (nc)")
     return int(text)
+
+
+def read_names(file: IO[bytes]) -> list[str]:
+    """The names of all classes in a `data.yaml`, in the order of their numbers.
+
+    Raises as `read_yolo`.
+    """
+    names = _parse(read_text(file)).class_names(lambda _: None)
+    return names.in_order()
 
 
 def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,10 @@ class ClassNames(dict[int, str]):
         """All names."""
         return frozenset(self.values())
 
+    def in_order(self) -> list[str]:
+        """Each name once, in the order of the numbers."""
+        return [*dict.fromkeys(self[number] for number in sorted(self))]
+
 
 class LineForm(NamedTuple):
     """What the lines of a set have behind boxes and polygons.
