@@ -108,6 +108,9 @@ def test_sources_that_changed_are_gone_or_new_are_named(
     assert (
         "1 changed, 1 gone, 0 new, 0 unreadable\n" in beam_tfr(*command, "--exclude", "**/one*").out
     )
+    excluded = beam_tfr(*command, "--exclude", "**/one*", "nothing/**").out
+    notes = [line for line in excluded.splitlines() if line.startswith("note: --exclude")]
+    assert [note.split()[2] for note in notes] == ["nothing/**"]
 
 
 STRAYS = (

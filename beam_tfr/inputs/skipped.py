@@ -205,6 +205,17 @@ class UncountedFiles(SkippedFiles):
         pass
 
 
+class UsedExclusions(UncountedFiles):
+    """Notes which patterns of `exclude` match a file, and nothing else; thread-safe."""
+
+    def __init__(self, exclusions: Sequence[re.Pattern[str]]) -> None:
+        super().__init__()
+        self._unused = dict(enumerate(exclusions, start=1))
+
+    def note_excluded(self, path: str) -> None:
+        self._note_use(path)
+
+
 class FoundFolders(UncountedFiles):
     """Notes folders whose names match a pattern of files, and links; thread-safe.
 

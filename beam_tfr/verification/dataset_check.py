@@ -174,7 +174,7 @@ class DatasetCheck:
             kinds=self.problems.kinds,
             problems=self.problems.first,
             broken=tuple(result.task.entry.file for result in results if result.num_problems),
-            notes=tuple(self._describe_splits(results)),
+            notes=(*self._describe_splits(results), *self._describe_exclusions()),
             seconds=time.monotonic() - self._started,
         )
 
@@ -186,6 +186,11 @@ class DatasetCheck:
         yield from describe_overlaps(dataset, shards, find_overlaps(hashes))
         encoding = dataset.options["encoding"]
         yield from describe_classes(dataset.splits, dataset.class_names, encoding)
+
+    def _describe_exclusions(self) -> Iterator[str]:
+        """Yields messages about patterns of `exclude` that match no source."""
+        if self._sources is not None:
+            yield from self._sources.describe_exclusions()
 
     def _order_results(self) -> list[TaskResult]:
         """The results of all shards, in the order of the manifest.

@@ -218,7 +218,8 @@ class Report(Printable):
             `MAX_SHARD_PROBLEMS` of one shard.
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
-        notes: sentences about the splits, which are no problems: see `split_notes`.
+        notes: sentences that are no problems: about the splits (see `split_notes`), and about
+            patterns of `exclude` that match nothing.
         seconds: time taken.
     """
 

@@ -23,9 +23,13 @@ from beam_tfr.inputs.patterns import (
     ARCHIVE,
     common_root,
     compile_exclusion,
+    compile_exclusions,
+    describe_misplaced,
+    describe_unused,
     mark_folders,
     order_patterns,
 )
+from beam_tfr.inputs.skipped import UsedExclusions
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, NotInstalledError, RejectError, UsageError
@@ -65,6 +69,9 @@ class _Sources(Protocol):
     def read_place(self, source: storage.Entry, copies: str) -> bytes:
         """Reads a source that has a place, with `copies` of the images of Parquet files."""
 
+    def describe_exclusions(self) -> Iterator[str]:
+        """Yields messages about patterns of `exclude` that match nothing, after `paths`."""
+
 
 class _FileSources:
     """Files that match patterns, and the images in archives."""
@@ -76,6 +83,8 @@ class _FileSources:
         ]
         self._patterns = order_patterns(patterns)
         self._exclude = compile_exclusion([*exclude, *beside], self.root)
+        self._exclusions = exclude
+        self._used = UsedExclusions(compile_exclusions(exclude, self.root))
         self._keep_damaged = manifest.has_unusable_files
         self._archived = dict[str, storage.Entry]()
         if any(map(ARCHIVE.search, patterns)):
@@ -88,6 +97,7 @@ class _FileSources:
             self._patterns,
             exclude=self._exclude,
             option="sources",
+            skipped=self._used,
             keep_damaged=self._keep_damaged,
         )
 
@@ -99,6 +109,10 @@ class _FileSources:
 
     def read_place(self, source: storage.Entry, copies: str) -> bytes:
         return reading.read_embedded(source, _MAX_BYTES, copies)
+
+    def describe_exclusions(self) -> Iterator[str]:
+        yield from describe_misplaced(self._exclusions, self.root)
+        yield from describe_unused(self._exclusions, self._used.used_exclusions, self.root)
 
 
 class _TableSources:
@@ -155,6 +169,9 @@ class _TableSources:
 
     def read_place(self, source: storage.Entry, copies: str) -> bytes:
         return self._datasets.read_embedded(source, _MAX_BYTES, copies)
+
+    def describe_exclusions(self) -> Iterator[str]:
+        return iter(())  # it cannot be given with tables
 
 
 def _name_option(error: Exception) -> str:
@@ -278,6 +295,10 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
                 )
                 problems.add(problem, Section.NEW_SOURCES, path)
         return problems
+
+    def describe_exclusions(self) -> Iterator[str]:
+        """Yields messages about patterns of `exclude` that match nothing, after `find_new`."""
+        return self._sources.describe_exclusions()
 
     def _read_removed(self) -> Removed:
         """What was taken down; nothing if the file is damaged, which is reported elsewhere."""
