@@ -379,7 +379,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
         "has a DOCTYPE .*",
     ),
     "hidden": ("t.xml", b"<!<!--DOCTYPE a><annotation/>", "has a DOCTYPE .*"),
-    "UTF-16": ("t.xml", "<!DOCTYPE a><annotation/>".encode("utf-16"), "has a DOCTYPE .*"),
+    "UTF-16": ("t.xml", "<!DOCTYPE a []><annotation/>".encode("utf-16"), "has a DOCTYPE .*"),
     "behind CDATA": ("t.xml", b"<!<![CDATA[DOCTYPE a><annotation/>", "has a DOCTYPE .*"),
     "encoding": ("t.xml", b"<?xml version='1.0' encoding='idna'?><a/>", "its encoding 'idna' .*"),
     "page": ("t.xml", b"<html><p>404 Not Found</p></html>", "begins with <html>, .*"),

@@ -257,6 +257,8 @@ def test_a_polygon_gives_the_box_around_it(polygon: str) -> None:
         ("<bndbox></bndbox>", "no bndbox"),
         ("<robndbox><cx>15</cx><cy>12</cy></robndbox>", "no bndbox"),
         ("<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax></bndbox>", "no ymax"),
+        (2 * bndbox((6, 7, 25, 21)), "more than one bndbox"),
+        (bndbox((6, 7, 25, 21)).replace("<ymin>", "<xmin>6</xmin><ymin>"), "more than one xmin"),
         (bndbox(("a", 7, 25, 21)), "'a'"),
         (bndbox((6, "NaN", 25, 21)), "ymin is 'NaN'"),
         (bndbox((6, 7, "inf", 21)), "xmax is 'inf'"),
@@ -292,7 +294,7 @@ UNREADABLE = {
     "cut": voc("1.png").encode()[:60],
     "twice": voc("1.png").encode() * 2,
     "ampersand": voc("1.png", label="cat & dog").encode(),
-    "doctype": b"<!DOCTYPE annotation>" + voc("1.png").encode(),
+    "doctype": b"<!DOCTYPE annotation [<!ELEMENT a ANY>]>" + voc("1.png").encode(),
     "page": b"<html><body>404 Not Found</body></html>",
     "of CVAT": b"<annotations><image id='0' name='1.png'/></annotations>",
     "no UTF-8": voc("1.png", label="caf\xe9").encode("latin-1"),
@@ -308,6 +310,17 @@ def test_a_file_that_cannot_be_read_is_one_reject(tmp_path: Path, kind: str) -> 
     assert sorted(records(tmp_path / "d")) == ["2.png", "3.png"]
     (detail,) = rejects(tmp_path / "d").values()
     assert detail.startswith("1.xml: cannot be read as Pascal VOC: ")
+
+
+@pytest.mark.parametrize("outer", ["", ' SYSTEM "none.dtd"', ' PUBLIC "-//a" "http://a/b.dtd"'])
+def test_a_doctype_that_declares_nothing_is_no_harm(outer: str) -> None:
+    assert row(f"<!DOCTYPE annotation{outer}>\n" + voc("1.png")) == row(voc("1.png"))
+
+
+def test_an_object_with_two_names_has_no_class() -> None:
+    text = f"<object><name>a</name><name>b</name>{bndbox((6, 7, 25, 21))}</object>"
+    [name] = row(f"<annotation>{named('1.png')}{text}</annotation>")["class"]
+    assert isinstance(name, BadCell)
 
 
 def test_the_only_file_that_cannot_be_read_ends_the_run(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ _WIDE_STARTS = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
 _NEWER_CODECS = {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
 # Codecs of Python that are no encodings of files.
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7")
+# One that declares nothing itself; no parser of Python reads the file that it may name.
+_DOCTYPE = re.compile(r"<!DOCTYPE[^\[<>]*>")
 _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
 
@@ -69,8 +71,9 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         ValueError, ElementTree.ParseError: it is not such a file.
     """
     text = decode_xml(read_at_most(file))
-    if "<!" in text.replace("<!--", "").replace("<![CDATA[", ""):
-        raise ValueError("has a DOCTYPE or an entity, which no such file needs")
+    rest = _DOCTYPE.sub("", text, count=1)
+    if "<!" in rest.replace("<!--", "").replace("<![CDATA[", ""):
+        raise ValueError("has a DOCTYPE with declarations, or an entity, which no such file needs")
     root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
     name = _text_of(root, "filename")
     if not name and root.tag == "annotations":
@@ -83,7 +86,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     moved = [box.from_1 for box in boxes]
     yield {
         "file": ImageName(name, _text_of(root, "folder") or ""),
-        "class": [_text_of(obj, "name") for obj in objects],
+        "class": [_read_name(obj) for obj in objects],
         "box": _find_zero(boxes) or moved,
         VOC_FROM_0: [box.from_0 for box in boxes],
         VOC_FROM_1: moved,
@@ -156,6 +159,9 @@ def _read_box(obj: ElementTree.Element) -> _Box:
     bndbox = obj.find("bndbox")
     if bndbox is None or not len(bndbox):
         return _Box.same(_read_without_bndbox(obj))
+    repeated = _find_repeated(obj, ("bndbox",)) or _find_repeated(bndbox, _SIDES)
+    if repeated:
+        return _Box.same(BadCell(f"has more than one {repeated}"))
     sides = []
     for side in _SIDES:
         text = _text_of(bndbox, side)
@@ -170,6 +176,21 @@ def _read_box(obj: ElementTree.Element) -> _Box:
     if begins_at_0 and (right <= left or bottom <= top):
         return _Box(from_0=sides, from_1=BadCell(f"its bndbox {sides} has no area"))
     return _Box(from_0=sides, from_1=[left - 1, top - 1, right, bottom])
+
+
+def _find_repeated(element: ElementTree.Element, tags: Sequence[str]) -> str:
+    """The first of some tags that an element holds twice, of which one counts; empty if none."""
+    for tag in tags:
+        if len(element.findall(tag)) > 1:
+            return tag
+    return ""
+
+
+def _read_name(obj: ElementTree.Element) -> str | BadCell | None:
+    """The class of an object; None if it has none."""
+    if _find_repeated(obj, ("name",)):
+        return BadCell("has more than one name")
+    return _text_of(obj, "name")
 
 
 def _read_without_bndbox(obj: ElementTree.Element) -> list[float] | BadCell:
