@@ -65,6 +65,28 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["all/train/cat/1", "all/test/1"], "*/{split}/{label}/**"),
         (["train/steam/1", "test/1", "car/1"], ""),  # classes
         (["cat/1"], ""),
+        (["seg_train/sea/1", "seg_test/sea/1"], "seg_{split}/{label}/*"),
+        (["my_train/sea/1", "my_val/sea/1"], "my_{split}/{label}/*"),
+        (["Images-Train/sea/1", "Images-Test/sea/1"], "Images-{split}/{label}/*"),
+        (["all/seg_train/seg_train/sea/1", "all/seg_test/seg_test/sea/1"], "seg_{split}/{label}/*"),
+        (
+            ["seg_train/seg_train/sea/1", "seg_test/seg_test/sea/1", "seg_pred/seg_pred/1"],
+            "seg_{split}/*/{label}/*",
+        ),
+        (["train/train/sea/1", "test/test/sea/1", "val/val/1"], "{split}/*/{label}/*"),
+        (["x_train/sea/1", "x_test/sea/1", "x_pred/1"], "x_{split}/{label}/*"),
+        (["cat_train/1", "cat_test/1", "dog_train/1", "dog_val/1"], "{label}_{split}/*"),
+        (["x_train/1", "x_test/1"], "x_{split}/*"),
+        (["a{_train/cat/1", "a{_test/cat/1"], "*_{split}/{label}/*"),
+        (["bullet_train/1", "steam_train/1"], ""),  # classes
+        (["blood_test/1", "steam_train/1", "train/1"], ""),
+        (["bullet_train/old/1", "crash_test/old/1"], ""),
+        (["train/cat/raw/1", "train/dog/raw/1", "test/dog/raw/1"], "{split}/{label}/**"),
+        (
+            ["all/train/cat/raw/1", "all/train/dog/raw/1", "all/dev/dog/raw/1"],
+            "*/{split}/{label}/**",
+        ),
+        (["train/old/cat/1", "train/new/dog/1", "test/old/cat/1"], "{split}/*/{label}/*"),
     ],
 )
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
@@ -296,6 +318,8 @@ def test_folders_of_images_and_masks_are_told_from_classes(
         (["train/dog/1", "train/cat/1"], ""),
         (["dog/images/1", "dog/1"], ""),  # which find_deep_folders tells
         (["dog/1"], ""),
+        (["train/dog/raw/1", "train/cat/raw/1", "test/dog/raw/1"], ""),  # which are refused
+        (["seg_train/dog/1", "seg_test/dog/1"], ""),
     ],
 )
 def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) -> None:

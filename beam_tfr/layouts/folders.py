@@ -7,12 +7,12 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
-from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_of_folder
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, find_split_folders, split_of_folder
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
@@ -37,17 +37,36 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
         UsageError: folders of one level are named like two or more splits; suggests a layout that
             reads them.
     """
-    for layout, images in _count_split_names(folders):
-        different_names = {name.lower() for name in images}
-        if len(different_names) > 1:
-            counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
-            instead = " without `splits=`" if splits else ""
-            raise UsageError(
-                f"folders have the names of splits, {counts}, but the default layout "
-                f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
-                f"`layout='{DEFAULT_LAYOUT}'` to ignore them{_describe_unlabelled(folders)}",
-                option="input",
-            )
+    levels = [level for level in _count_split_names(folders) if _are_different(level[1])]
+    if not levels:
+        return
+    # One that takes a folder of a split for that of a class is not meant.
+    sound_levels = (level for level in levels if not _has_split_as_class(folders, level[0]))
+    layout, images = next(sound_levels, levels[0])
+    counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
+    instead = " without `splits=`" if splits else ""
+    raise UsageError(
+        f"folders have the names of splits, {counts}, but the default layout "
+        f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
+        f"`layout='{DEFAULT_LAYOUT}'` to ignore them{_describe_unlabelled(folders, layout)}",
+        option="input",
+    )
+
+
+def _are_different(splits: Iterable[str]) -> bool:
+    """Whether folders are named like two or more splits."""
+    return len({name.lower() for name in splits}) > 1
+
+
+def _has_split_as_class(folders: Iterable[str], layout: str) -> bool:
+    """Whether a layout takes folders for classes that are named like splits."""
+    parsed_layout = parse_layout(layout)
+    classes = set()
+    for folder in folders:
+        values = parsed_layout.parse_key(f"{folder}/1") or {}
+        classes.add(values.get("label", ""))
+    names = {name for folder in folders for name in folder.split("/")}
+    return bool(find_split_folders(names).keys() & classes)
 
 
 def _count_split_names(
@@ -58,20 +77,35 @@ def _count_split_names(
     The levels are counted from the files, lowest first, and then from the common folder.
     """
     for level, images in _count_from_files(folders).items():
-        yield _layout_with_splits(folders, level), images
+        yield _spell_split(_layout_with_splits(folders, level), images), images
     for level, images in _count_from_root(folders).items():
-        yield str(parse_layout("{split}/{label}/**").below(level)), images
+        layout = str(parse_layout("{split}/{label}/**").below(level))
+        yield _spell_split(layout, images), images
 
 
-def _describe_unlabelled(folders: Mapping[str, int]) -> str:
-    """What becomes of the images of splits that have no folders of classes; empty if all have."""
-    splits = _find_unlabelled_splits(folders)
-    if not splits:
+def _spell_split(layout: str, names: Iterable[str]) -> str:
+    """A layout with what folders have before their split, such as `seg_{split}/{label}/*`."""
+    prefixes = {*find_split_folders(names).values()}
+    separators = {prefix[-1:] for prefix in prefixes}
+    if "" in prefixes or len(separators) > 1:
+        return layout
+    prefix = min(prefixes)
+    if len(prefixes) > 1 or re.search("[*{}]", prefix):
+        before = "*" if "{label}" in layout else "{label}"  # cat_train/1.jpg
+        prefix = before + prefix[-1]
+    return layout.replace("{split}", f"{prefix}{{split}}")
+
+
+def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
+    """What becomes of images in folders that a layout does not read; empty without any."""
+    parsed_layout = parse_layout(layout)
+    unfit = [folder for folder in folders if parsed_layout.parse_key(f"{folder}/1") is None]
+    if not unfit:
         return ""
-    split = min(splits)
+    folder = min(unfit)
     return (
-        f"; images in {split} are in no folder of a class, so that layout rejects them, and "
-        f"`exclude='{split}/*'` leaves them out"
+        f"; images in {folder} are in no folder of a class, so that layout rejects them, and "
+        f"`exclude='{folder}/*'` leaves them out"
     )
 
 
@@ -87,7 +121,7 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
             names_in["/".join(parts[:depth])].add(name)
     unlabelled = set()
     for parent, names in names_in.items():
-        if not all(map(split_of_folder, names)):
+        if names != find_split_folders(names).keys():
             continue
         paths = {f"{parent}/{name}".lstrip("/") for name in names}
         without_classes = paths - names_in.keys()
@@ -102,11 +136,24 @@ def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counte
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
         names = folder.split("/")
-        splits = names if folder in unlabelled else names[:-1]
-        for level, name in enumerate(splits):
-            if split_of_folder(name):
-                images[level][name] += number
-    return images
+        above_images = names if folder in unlabelled else names[:-1]
+        for level, name in enumerate(above_images):
+            images[level][name] += number
+    return _keep_splits(images)
+
+
+def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collections.Counter[str]]:
+    """The levels with folders that are named like splits, with these alone, the first level first.
+
+    Args:
+        images: level -> each name of a folder there -> its images.
+    """
+    kept = {}
+    for level, images_in in sorted(images.items()):
+        splits = find_split_folders(images_in)
+        if splits:
+            kept[level] = collections.Counter({name: images_in[name] for name in splits})
+    return kept
 
 
 def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
@@ -114,23 +161,25 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
         for level, name in enumerate(reversed(folder.split("/"))):
-            if split_of_folder(name):
-                images[level][name] += number
+            images[level][name] += number
+    splits = _keep_splits(images)
     # A class may be called like a split; where all are, the folders of splits have no classes.
-    last_names = [folder.rpartition("/")[2] for folder in folders]
-    if not all(map(split_of_folder, last_names)):
-        images.pop(0, None)
-    return dict(sorted(images.items()))
+    if 0 in splits and splits[0].keys() != images[0].keys():
+        del splits[0]
+    return splits
 
 
 def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     """The layout that reads splits from this level above the files."""
     last_names = {folder.rpartition("/")[2] for folder in folders}
-    if level and len(last_names) == 1 and _IMAGES.fullmatch(min(last_names)):
-        if level == 1:
+    if level and len(last_names) == 1:
+        if _IMAGES.fullmatch(min(last_names)) and level == 1:
             return "{split}/**"  # test/images/1.jpg
-        between = "*/" * (level - 2)
-        return f"{{split}}/{between}{{label}}/**"  # test/cat/images/1.jpg
+        if level > 1 and (_IMAGES.fullmatch(min(last_names)) or _has_siblings(folders, level)):
+            between = "*/" * (level - 2)
+            layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
+            shallowest = min(folder.count("/") for folder in folders)
+            return str(layout.below(max(0, shallowest - level)))
     if level:
         between = "*/" * (level - 1)
         return f"{{split}}/{between}{DEFAULT_LAYOUT}"
@@ -138,6 +187,13 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     if len(parents) > 1:
         return "{label}/{split}/*"  # cat/test/1.jpg
     return "{split}/*"  # test/1.jpg
+
+
+def _has_siblings(folders: Iterable[str], level: int) -> bool:
+    """Whether a split, at a level above the files, has several folders with folders of images."""
+    parents = {folder.rpartition("/")[0] for folder in folders}
+    splits = {parent.rsplit("/", level - 1)[0] for parent in parents}
+    return len(splits) < len(parents)
 
 
 def describe_ignored_split(folders: Mapping[str, int]) -> str:
@@ -150,6 +206,8 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
     """
     total = sum(folders.values())
     for layout, images in _count_split_names(folders):
+        if _are_different(images):
+            return ""  # which `check_split_folders` refuses
         name = min(images)
         number = sum(images.values())
         if "{label}" not in layout:
@@ -186,18 +244,26 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
             f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
             "without classes"
         )
-    if all(split_of_folder(parent.rpartition("/")[2]) for parent in names_in):
-        return ""  # folders of splits, which `check_split_folders` refuses
+    if _are_splits({parent.rpartition("/")[2] for parent in names_in}):
+        return ""
     if "" in names_in or not (hold_images or _are_equal([*names_in.values()])):
         return ""
     first, second, *_ = sorted(names_in)
     level = _count_shared([*names_in])
+    outer_names = {parent.split("/")[level] for parent in names_in if parent.count("/") >= level}
+    if _are_different(outer_names) and _are_splits(outer_names):
+        return ""  # which `check_split_folders` refuses
     layout = parse_layout("{label}/**").below(level)
     return (
         f"the classes are {join_texts(names, most=3, separator=', ')}: folders below each of "
         f"{len(names_in):,} others, such as {first} and {second}; if these are the classes, "
         f"`layout='{layout}'` takes them, else give `layout='{DEFAULT_LAYOUT}'`"
     )
+
+
+def _are_splits(names: Set[str]) -> bool:
+    """Whether all of some folders of a level are named like splits."""
+    return names == find_split_folders(names).keys()
 
 
 def _are_equal(sets: Sequence[set[str]]) -> bool:
