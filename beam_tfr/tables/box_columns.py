@@ -108,6 +108,11 @@ def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
     return _find_sides(marked, (*_SIDES, *_MARKED_SIDES)) or _find_sides(all_columns, _SIDES)
 
 
+def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
+    """As `find_box_columns`, but a `width` beside `x` and `y` may be that of an image."""
+    return find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
+
+
 def _find_sides(
     columns: Iterable[str], sides: Iterable[tuple[str, tuple[str, ...]]]
 ) -> BoxColumns | None:

@@ -15,13 +15,16 @@ from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.extensions import has_image_name
-from beam_tfr.schema.feature_names import BOXES
+from beam_tfr.schema.feature_names import BOXES, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.box_columns import BOX, find_possible_boxes
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.dialects import DECIMAL_COMMA
-from beam_tfr.tables.formats import list_fields
+from beam_tfr.tables.formats import format_of, list_fields
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
+from beam_tfr.tables.samples import EXTENSIONS, Samples
+from beam_tfr.tables.split_columns import is_named_like_splits
 
 _FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
@@ -34,6 +37,8 @@ _FIRST_CELLS = 20  # of a column, all of which name images
 PLACES = re.compile(
     r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
 )
+# Columns that say the same, as number and as text.
+_SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
 # Names of columns with objects.
 _OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|annotations?|bounding_?box(es)?|b?box(es)?)")
 
@@ -53,23 +58,43 @@ def warn_of_numbers_as_classes(
         )
 
 
-def warn_of_unused_columns(content: TableContent, declarations: Mapping[str, str]) -> Iterator[str]:
-    """Yields a warning if images are stored with nothing that their table says of them.
-
-    Or without what looks like objects in them, whatever else is stored.
-    """
+def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
+    """Yields warnings about columns of which nothing is stored, if none is chosen by option."""
     options = content.options
-    if not options.uri_column or declarations or options.feature_columns is not None:
+    if not options.uri_column or options.feature_columns is not None:
         return
-    others = [name for name in content.columns if name and name not in options.roles]
+    others = _list_unused(content)
+    sides = find_possible_boxes(others)
     objects = [*filter(_may_hold_objects, others)]
-    if objects and (options.label_column or _find_boxes(content, objects)):
-        yield _suggest_boxes(content, objects)
-    elif others and not options.label_column:
+    if sides:
         yield (
-            f"nothing is stored of the columns {list_columns(others)}: `label_column=` names that "
-            "of classes, `feature_columns=` those of features"
+            f"nothing is stored of {list_columns(sides.sides)}: if they are the sides of boxes, "
+            f"`feature_columns='{BOX}:{sides.declaration}'` stores these"
         )
+        others = [name for name in others if name not in sides.sides]
+    elif objects and (options.label_column or _find_boxes(content, objects)):
+        yield _suggest_boxes(content, objects)
+        others = [name for name in others if name not in objects]
+    if not others:
+        return
+    cure = "`feature_columns=` names those of features"
+    if not options.label_column:
+        cure = f"`label_column=` names that of classes, {cure}"
+    yield f"nothing is stored of the columns {list_columns(others)}: {cure}"
+
+
+def _list_unused(content: TableContent) -> list[str]:
+    """The columns without a role, but those that say the same as one with a role."""
+    roles = {*content.options.roles}
+    used = {*roles}
+    for group in _SAME_COLUMNS:
+        if roles & group:
+            used |= group
+    if isinstance(format_of(content.files[0]), Samples) and roles & {*EXTENSIONS}:
+        used |= {*EXTENSIONS}
+    if content.options.splits:  # instead of those of a column
+        used |= {*filter(is_named_like_splits, content.columns)}
+    return [name for name in content.columns if name and name not in used]
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:

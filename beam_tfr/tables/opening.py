@@ -9,7 +9,7 @@ from beam_tfr.features.registry import parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.tables.annotations import describe_uncertainty
-from beam_tfr.tables.box_columns import BOX, find_box_columns
+from beam_tfr.tables.box_columns import BOX, find_possible_boxes
 from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
@@ -130,7 +130,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *roots.warnings,
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
-            *warn_of_unused_columns(content, declarations),
+            *warn_of_unused_columns(content),
             *_warn_of_split_feature(content),
             *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),
@@ -152,7 +152,7 @@ def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
     """What to do about a file with several rows; empty if nothing is known."""
     if joined:
         return "name a file in the same way in all of its rows, and have them in one table"
-    found = find_box_columns(content.columns)
+    found = find_possible_boxes(content.columns)
     if found:
         return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
     places = [*filter(PLACES.fullmatch, content.columns)]

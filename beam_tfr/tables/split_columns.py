@@ -36,6 +36,11 @@ def find_split_column(options: ConvertOptions, columns: Collection[str]) -> str:
     return next((by_name[name] for name in (_SPLIT, *_OTHER_NAMES) if name in by_name), "")
 
 
+def is_named_like_splits(column: str) -> bool:
+    """Whether a column is named like one that says the split of each row."""
+    return _plain_name(column) in (_SPLIT, *_OTHER_NAMES)
+
+
 def describe_split_feature(column: str) -> str:
     """The message about a column that becomes a feature, and so gives no splits; may be empty."""
     if _plain_name(column) != _SPLIT:
