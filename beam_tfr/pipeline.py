@@ -282,8 +282,7 @@ class Convert(beam.PTransform):
         if self.read.ahead is None:
             return self.read
         copies = work_path(self.options.output, "")
-        read_copied = functools.partial(read_embedded, copies=copies)
-        ahead = dataclasses.replace(self.read.ahead, read_embedded=read_copied)
+        ahead = dataclasses.replace(self.read.ahead, copies=copies)
         return dataclasses.replace(self.read, ahead=ahead)
 
 

@@ -208,7 +208,7 @@ def test_equal_images_are_copied_once_and_long_ones_not_at_all(tmp_path: Path) -
     (copy,) = (tmp_path / "copies").glob("images-*[0-9a-f]")
     assert copy.stat().st_size == 300
     copy.unlink()
-    parquet._find_copy.cache_clear()
+    parquet._copies.clear()
     assert read_image(image(file, 0), max_bytes=150, read_embedded=read) == b"a" * 100
     with pytest.raises(RejectError, match="file-too-large"):
         read_image(image(file, 1), max_bytes=150, read_embedded=read)

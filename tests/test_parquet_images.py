@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,8 @@ from pyarrow import parquet as arrow
 
 import beam_tfr as package
 from beam_tfr import storage
-from beam_tfr.inputs import parquet, reading
+from beam_tfr.inputs import parquet, read_ahead, reading
+from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.inputs.reading import read_embedded, read_image
 from beam_tfr.schema.errors import BeamTfrError, RejectError, UsageError, spell_as_flags
 from beam_tfr.tables.finding import find_tables
@@ -315,6 +317,36 @@ def copying(folder: str) -> Callable[[storage.Entry, int], bytes]:
 
 
 @pytest.mark.parametrize("copies", [False, True])
+def test_images_are_read_ahead_by_their_sizes_and_not_by_their_mean(
+    copies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "SLOW_DISK_S", -1.0)  # all reads are those of slow disks
+    sizes = [1_000] * 300 + [100_000] * 30
+    table = write(tmp_path / "t.parquet", [bytes(size) for size in sizes], [0] * len(sizes))
+    begun = list[int]()
+
+    def read(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
+        begun.append(image.size_bytes)
+        return read_embedded(image, max_bytes, copies)
+
+    ahead = ReadAhead(
+        images=16,
+        ahead_bytes=400_000,
+        read_embedded=read,
+        copies=str(tmp_path) if copies else "",
+    )
+    most = 0
+    for number, content in enumerate(ahead.read(entry(table, row) for row in range(len(sizes)))):
+        assert isinstance(content, bytes)
+        assert len(content) == sizes[number]
+        time.sleep(0.001)
+        most = max(most, sum(sizes[number + 1 : len(begun)]))
+    ahead.close()
+    assert most <= 400_000
+    assert (most > 100_000) == copies  # without copies, each is read by itself
+
+
+@pytest.mark.parametrize("copies", [False, True])
 def test_a_file_that_changes_after_it_was_listed(copies: bool, tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0])
     image = entry(table)
@@ -360,12 +392,12 @@ def test_a_copy_is_made_once_and_again_if_it_is_gone(
     shutil.rmtree(folder)
     folder.mkdir()
     assert read_image(entry(table, 0), read_embedded=copying(str(folder))) == b"a"
-    parquet._find_copy.cache_clear()  # as another process
+    parquet._copies.clear()  # as another process
     monkeypatch.setattr(parquet, "_read_images", lambda *_: pytest.fail("it is read again"))
     assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
     places.unlink()  # as in a process that was killed
     monkeypatch.undo()
-    parquet._find_copy.cache_clear()
+    parquet._copies.clear()
     assert read_image(entry(table, 2), read_embedded=copying(str(folder))) == b"ccc"
 
 
@@ -388,7 +420,7 @@ def test_a_run_resumes_with_the_copies_of_one_that_failed(
     assert "a passing failure" in run.err
     work = tmp_path / "d/.beam_tfr"
     assert len([*work.glob("images-*.places")]) == 2
-    parquet._find_copy.cache_clear()  # as in another process
+    parquet._copies.clear()  # as in another process
 
     monkeypatch.setattr(parquet, "_Copier", lambda *_: pytest.fail("it is copied again"))
     run = beam_tfr("convert", *flags, "--output", tmp_path / "d")

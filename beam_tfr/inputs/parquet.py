@@ -11,7 +11,6 @@ The place of such an image: the extension of the file, the length of the image's
 generation and the size of the file, the number of the row, from 0, and the column.
 """
 
-import functools
 import re
 import struct
 import threading
@@ -28,6 +27,7 @@ KEPT_BYTES = 128 << 20  # 128 MiB of images, in each process
 # A copy may take so much more than the file states: a file of some bytes cannot fill a disk.
 _MOST_EXCESS = 4
 _FREE_EXCESS_BYTES = 1 << 30
+_KEPT_COPIES = 256  # of which the places are in memory
 _IN_COPY = struct.Struct("<QQ")  # of an image: where it begins, and its size
 # As pyarrow names types.
 _BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")
@@ -77,9 +77,7 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
         RejectError: the row has no image.
         DataError, OSError: see `ParquetFile`.
     """
-    generation, size, number, column = image.place.split(":", 5)[2:]
-    file = storage.Entry(archive_of(image.path, image.place), int(size), int(generation))
-    row = int(number)
+    file, column, row = _parse_place(image)
     if copies:
         data = _read_copy(file, column, row, max_bytes, copies)
     else:
@@ -89,6 +87,23 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
             "bad-value", f"{file.name}, row {row + 1}: column {column!r} holds no bytes"
         )
     return data
+
+
+def size_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> int:
+    """How many bytes `read_in_parquet` returns at most: the image's size, once its copy is there.
+
+    Reads nothing.
+    """
+    file, column, row = _parse_place(image)
+    copy = _copies.get((file, column, max_bytes, copies))
+    return max_bytes if copy is None else min(copy.place(row)[1], max_bytes)
+
+
+def _parse_place(image: storage.Entry) -> tuple[storage.Entry, str, int]:
+    """The file, the column and the number of the row of an image."""
+    generation, size, row, column = image.place.split(":", 5)[2:]
+    file = storage.Entry(archive_of(image.path, image.place), int(size), int(generation))
+    return file, column, int(row)
 
 
 class _RowImage(NamedTuple):
@@ -185,12 +200,28 @@ def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folde
     try:
         return storage.read_part(copy.path, begin, size)
     except FileNotFoundError:  # it was made by an earlier run in this process
-        _find_copy.cache_clear()
+        with _LOCK:
+            _copies.clear()
         return _read_copy(file, column, row, max_bytes, folder)
 
 
-@functools.lru_cache(maxsize=256)
+# File, column, limit of bytes and folder -> copy.
+_copies: dict[tuple[storage.Entry, str, int, str], _Copy] = {}
+
+
 def _find_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
+    """The copy of a column; the last ones that were found are kept."""
+    key = (file, column, max_bytes, folder)
+    copy = _copies.get(key)
+    if copy is None:
+        copy = _make_copy(file, column, max_bytes, folder)
+        if len(_copies) == _KEPT_COPIES:
+            del _copies[next(iter(_copies))]
+        _copies[key] = copy
+    return copy
+
+
+def _make_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
     """The copy of a column, made if it is not there."""
     name = sha256_hex(repr((*file, column, max_bytes)).encode())[:16]
     path = storage.join(folder, f"images-{name}")

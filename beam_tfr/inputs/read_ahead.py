@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.inputs.parquet import is_in_parquet, size_in_parquet
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.reading import MAX_FILE_BYTES, read_embedded, read_image
 from beam_tfr.schema.errors import RejectError
@@ -33,11 +34,14 @@ class ReadAhead:
     Args:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
-        ahead_bytes: their maximum total size, as listed; a larger file is read alone.
+        ahead_bytes: their maximum total size, as listed or in their copies; a larger file is read
+            alone.
         companions: for each image beside the images, what returns its file, which is read with the
             image.
         optional: the keys of those that an image may lack.
-        read_embedded, root: see `read_image`.
+        read_embedded: reads a file that has a place, see `reading.read_embedded`.
+        copies: the folder of copies of images in Parquet files; empty to make none.
+        root: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
@@ -47,7 +51,8 @@ class ReadAhead:
         default_factory=dict
     )
     optional: Container[str] = ()
-    read_embedded: Callable[[storage.Entry, int], bytes] = read_embedded
+    read_embedded: Callable[[storage.Entry, int, str], bytes] = read_embedded
+    copies: str = ""
     root: str = ""
 
     def __post_init__(self) -> None:
@@ -101,11 +106,14 @@ class ReadAhead:
                 source,
                 max_bytes=self.max_bytes,
                 cancelled=cancelled,
-                read_embedded=self.read_embedded,
+                read_embedded=self._read_embedded,
                 root=self.root,
             )
         except RejectError as error:
             return error
+
+    def _read_embedded(self, source: storage.Entry, max_bytes: int) -> bytes:
+        return self.read_embedded(source, max_bytes, self.copies)
 
 
 class _BegunRead(NamedTuple):
@@ -144,6 +152,8 @@ class _Reads:
         return len(self._begun) < self.ahead.images and total_bytes <= self.ahead.ahead_bytes
 
     def _size_of(self, source: storage.Entry) -> int:
+        if is_in_parquet(source.place):
+            return size_in_parquet(source, self.ahead.max_bytes, self.ahead.copies)
         return min(source.size_bytes, self.ahead.max_bytes)
 
     def take_all(self) -> Iterator[_Read]:
