@@ -17,6 +17,8 @@ from beam_tfr.dataset.split_notes import (
     HASH_BYTES,
     SourceHashes,
     describe_classes,
+    encode_label,
+    find_contradiction,
     find_overlaps,
 )
 from beam_tfr.schema.naming import contents_name
@@ -51,6 +53,47 @@ def test_overlaps_are_those_of_sets(parts: Sequence[tuple[str, list[int]]]) -> N
         assert places[0] == places[1] > 0
 
 
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 2)), max_size=8), max_size=4))
+def test_contradictions_are_sources_of_several_classes(
+    parts: Sequence[Sequence[tuple[int, int]]],
+) -> None:
+    """The source 0 stands for none, and the label -1 for no class."""
+    hashes = []
+    classes: dict[int, set[int]] = {}
+    for pairs in parts:
+        sources = b"".join(source.to_bytes(HASH_BYTES) for source, _ in pairs)
+        labels = b"".join(encode_label([label]) for _, label in pairs)
+        hashes.append(SourceHashes("train", sources, labels))
+        for source, label in pairs:
+            classes.setdefault(source, set()).update({label} - {-1})
+    number = sum(len(labels) > 1 for source, labels in classes.items() if source)
+    contradiction = find_contradiction(hashes)
+    assert (contradiction.number if contradiction else 0) == number
+    if contradiction:
+        [one, other] = [parts[part][record] for part, record in contradiction.first]
+        assert one[0] == other[0] > 0
+        assert one[1] != other[1]
+        assert -1 not in (one[1], other[1])
+
+
+def test_images_of_two_classes_are_told(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    shutil.rmtree(photos / "test")
+    given = ["--input", photos / "train", "--output", tmp_path / "d"]
+    for number in (0, 1):
+        shutil.copy(photos / f"train/hat/{number}.jpg", photos / f"train/shoes/{number}.jpg")
+    plan = beam_tfr("plan", *given)
+    run = beam_tfr("convert", *given)
+    verified = beam_tfr("verify", tmp_path / "d")
+    for out in (plan.out, run.out, verified.out):
+        assert "2 images have the same bytes in different classes" in out
+        assert "hat/" in out
+    many = ["--table", photos / "t.csv", "--uri_column", "path", "--label_column", "label"]
+    rows = "train/hat/0.jpg,a|b\ntrain/shoes/0.jpg,a\n"
+    (photos / "t.csv").write_text(f"path,label\n{rows}")
+    run = beam_tfr("convert", *many, "--label_separator", "|", "--output", tmp_path / "e")
+    assert "different classes" not in run.out
+
+
 @pytest.mark.parametrize(
     ("counts", "notes"),
     [
@@ -72,8 +115,10 @@ def test_classes_that_a_split_lacks(
     counts: Mapping[str, Mapping[str, int]], notes: list[str]
 ) -> None:
     splits = {name: SimpleNamespace(class_counts=of_split) for name, of_split in counts.items()}
-    classes = ["a", "b", "c", "cat", "d", "e", "hat"]  # those without any image are told elsewhere
+    classes = sorted({name for of_split in counts.values() for name in of_split})
     assert [*describe_classes(splits, classes, "jpeg")] == notes
+    with_unused = [*describe_classes(splits, [*classes, "unused"], "jpeg")]
+    assert {*with_unused} - {*notes} == {"class unused has no image"}
 
 
 @pytest.mark.parametrize(

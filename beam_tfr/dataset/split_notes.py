@@ -1,6 +1,6 @@
 """What is noteworthy about the splits of a dataset.
 
-Images that have the same bytes in several splits, and classes that are missing in one.
+Images that have the same bytes in several splits or classes, and classes that are missing in one.
 """
 
 import collections
@@ -23,6 +23,7 @@ from beam_tfr.schema.errors import BeamTfrError
 
 HASH_BYTES = 8  # of the SHA-256 of a source
 NO_HASH = bytes(HASH_BYTES)  # where there is none
+_LABEL = np.dtype("<i8")
 _MOST_NAMES = 3  # of classes
 _MOST_NOTES = 3  # of a kind
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W\d_])")
@@ -36,10 +37,18 @@ class SourceHashes(NamedTuple):
     Attributes:
         split: the split.
         hashes: the first `HASH_BYTES` of the SHA-256 of each source, one after another.
+        labels: the id of the class of each as `encode_label` has it; empty if they are not known.
     """
 
     split: str
     hashes: bytes | bytearray
+    labels: bytes | bytearray = b""
+
+
+def encode_label(labels: Sequence[int]) -> bytes:
+    """The id of the class of a record, given its labels; -1 if it has none, or several."""
+    label = labels[0] if len(labels) == 1 else -1
+    return label.to_bytes(_LABEL.itemsize, "little", signed=True)
 
 
 class RecordPlace(NamedTuple):
@@ -59,6 +68,18 @@ class Overlap(NamedTuple):
     """
 
     splits: tuple[str, str]
+    number: int
+    first: tuple[RecordPlace, RecordPlace]
+
+
+class Contradiction(NamedTuple):
+    """Sources of records that have different classes.
+
+    Attributes:
+        number: of different sources.
+        first: two records of one of them, of different classes.
+    """
+
     number: int
     first: tuple[RecordPlace, RecordPlace]
 
@@ -114,6 +135,60 @@ def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
             places = (split.find_first(shared[0]), other.find_first(shared[0]))
             overlaps.append(Overlap((name, other_name), len(shared), places))
     return sorted(overlaps, key=lambda overlap: -overlap.number)
+
+
+def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
+    """Finds sources of records that have different classes, of one class each; None if none do."""
+    hashes = np.frombuffer(b"".join(part.hashes for part in parts), np.uint64)
+    labels = np.frombuffer(b"".join(part.labels for part in parts), _LABEL)
+    if len(labels) != len(hashes):
+        return None
+    known = np.flatnonzero((labels >= 0) & (hashes != 0))
+    records = known[np.argsort(hashes[known], kind="stable")]
+    is_same = hashes[records[1:]] == hashes[records[:-1]]
+    differs = labels[records[1:]] != labels[records[:-1]]
+    pairs = np.flatnonzero(is_same & differs)
+    if not len(pairs):
+        return None
+    first = int(pairs[np.argmin(records[pairs])])
+    ends = np.cumsum([len(part.hashes) // HASH_BYTES for part in parts])
+    places = (_find_place(ends, records[first]), _find_place(ends, records[first + 1]))
+    return Contradiction(len({*hashes[records[pairs]].tolist()}), places)
+
+
+def _find_place(ends: npt.NDArray[np.int_], index: int) -> RecordPlace:
+    """The place of a record among all; `ends` has the number of records up to each part's end."""
+    part = int(np.searchsorted(ends, index, side="right"))
+    begin = int(ends[part - 1]) if part else 0
+    return RecordPlace(part, int(index) - begin)
+
+
+def describe_contradiction(number: int, keys: Sequence[str], noun: str) -> str:
+    """A sentence about sources of different classes; for the arguments see `describe_overlap`."""
+    verb = "has" if number == 1 else "have"
+    first, second = map(printable, keys)
+    images = counted(number, noun)
+    return f"{images} {verb} the same bytes in different classes, such as {first} and {second}"
+
+
+def describe_contradictions(
+    dataset: Manifest, shards: Sequence[ShardEntry], parts: Sequence[SourceHashes]
+) -> Iterator[str]:
+    """Yields a sentence about sources of several classes in a dataset of one class for each image.
+
+    Args:
+        dataset: the dataset.
+        shards: the shard of each of the parts.
+        parts: what its records were made from.
+    """
+    label = dataset.feature_kinds.label
+    if label is None or label.is_list:
+        return
+    contradiction = find_contradiction(parts)
+    if contradiction:
+        keys = [_read_key(dataset, shards[part], record) for part, record in contradiction.first]
+        noun = noun_of(dataset.options["encoding"])[:-1]
+        yield describe_contradiction(contradiction.number, keys, noun)
 
 
 def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image") -> str:

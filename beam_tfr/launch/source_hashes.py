@@ -11,6 +11,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.split_notes import (
     HASH_BYTES,
     SourceHashes,
+    describe_contradictions,
     describe_overlaps,
     find_overlaps,
 )
@@ -20,58 +21,68 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
 
-MOST_REMOTE_RECORDS = 5_000_000  # on gs://, of each of which 32 bytes are read
+MOST_REMOTE_RECORDS = 5_000_000  # on gs://, of each of which 40 bytes are read
 _COLUMN = "source_sha256"
+_LABEL = "label"
 _SHA256_BYTES = 32
 _THREADS = 32  # that read contents, on gs:// with two requests each
 
 
 def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
-    """Yields sentences about images that have the same bytes in several splits."""
+    """Yields sentences about images that have the same bytes in several splits or classes."""
     splits = {name: split for name, split in dataset.splits.items() if name != NO_SPLIT}
-    if len(splits) < 2 or not dataset.names.sha256:
+    label = dataset.feature_kinds.label
+    has_label = label is not None and not label.is_list
+    if not dataset.names.sha256 or (len(splits) < 2 and not has_label):
         return
     num_records = sum(split.num_examples for split in splits.values())
     if storage.is_remote(dataset.folder) and num_records > MOST_REMOTE_RECORDS:
         yield (
             f"{num_records:,} records are too many to look for the same bytes in several splits "
-            "here; `beam-tfr verify` does"
+            "or classes here; `beam-tfr verify` does"
         )
         return
     shards = [(name, shard) for name, split in splits.items() for shard in split.shards]
 
     def read(split_and_shard: tuple[str, ShardEntry]) -> SourceHashes:
         split, shard = split_and_shard
-        return SourceHashes(split, _read_hashes(dataset, shard))
+        return _read_hashes(dataset, split, shard, has_label=has_label)
 
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
             hashes = [*pool.map(read, shards)]
     except (DataError, OSError) as error:
-        yield f"the same bytes in several splits were not looked for: {error}"
+        yield f"the same bytes in several splits or classes were not looked for: {error}"
         return
-    overlaps = find_overlaps(hashes)
-    yield from describe_overlaps(dataset, [shard for _, shard in shards], overlaps)
+    entries = [shard for _, shard in shards]
+    yield from describe_overlaps(dataset, entries, find_overlaps(hashes))
+    yield from describe_contradictions(dataset, entries, hashes)
 
 
-def _read_hashes(dataset: Manifest, shard: ShardEntry) -> bytes:
-    """The first `HASH_BYTES` of the SHA-256 of the source of each record."""
+def _read_hashes(
+    dataset: Manifest, split: str, shard: ShardEntry, *, has_label: bool
+) -> SourceHashes:
+    """The sources of the records of a shard, with their classes if each has one."""
     path = storage.join(dataset.folder, contents_name(shard.file))
     file = storage.find(path)
     if file is None:
         raise DataError(f"{path} is missing")
+    columns = [_COLUMN, _LABEL] if has_label else [_COLUMN]
     parts = []
-    for batch in _read_batches(file):
-        column = batch.column(0).fill_null(bytes(_SHA256_BYTES))
+    labels = []
+    for batch in _read_batches(file, columns):
+        if has_label:
+            labels.append(np.asarray(batch.column(_LABEL).fill_null(-1)).astype("<i8").tobytes())
+        column = batch.column(_COLUMN).fill_null(bytes(_SHA256_BYTES))
         _, data = column.buffers()
         digests = np.frombuffer(data, np.uint8).reshape(-1, _SHA256_BYTES)
         begin = column.offset
         parts.append(digests[begin : begin + len(column), :HASH_BYTES].tobytes())
-    return b"".join(parts)
+    return SourceHashes(split, b"".join(parts), b"".join(labels))
 
 
-def _read_batches(file: storage.Entry) -> Iterator[Any]:
-    """Yields batches of the column of SHA-256, of contents that this run has written or checked.
+def _read_batches(file: storage.Entry, columns: list[str]) -> Iterator[Any]:
+    """Yields batches of some columns, of contents that this run has written or checked.
 
     Of a file on gs://, it reads no other column.
 
@@ -83,6 +94,6 @@ def _read_batches(file: storage.Entry) -> Iterator[Any]:
 
     try:
         with parquet.ParquetFile(RangeReader(file), pre_buffer=False) as opened:
-            yield from opened.iter_batches(columns=[_COLUMN], use_threads=False)
+            yield from opened.iter_batches(columns=columns, use_threads=False)
     except pa.ArrowException as error:
         raise DataError(f"{file.path} is damaged: {error}") from None

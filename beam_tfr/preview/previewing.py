@@ -11,9 +11,18 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
-from beam_tfr.dataset.split_notes import describe_classes, describe_overlap, find_overlaps
+from beam_tfr.dataset.split_notes import (
+    SourceHashes,
+    describe_classes,
+    describe_contradiction,
+    describe_overlap,
+    encode_label,
+    find_contradiction,
+    find_overlaps,
+)
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.features.box_counts import dropped_share
+from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
@@ -287,4 +296,22 @@ def _describe_splits(plan: Plan, sample: ConvertedSample) -> Iterator[str]:
     for overlap in overlaps[:1]:
         keys = [sample.written_refs[part].key for part, _ in overlap.first]
         yield f"in the sample, {describe_overlap(overlap, keys, noun_of(encoding)[:-1])}"
+    contradiction = find_contradiction(_label_sources(plan, sample))
+    if contradiction:
+        keys = [sample.written_refs[part].key for part, _ in contradiction.first]
+        note = describe_contradiction(contradiction.number, keys, noun_of(encoding)[:-1])
+        yield f"in the sample, {note}"
     yield from describe_classes(plan.splits, plan.classes, encoding)
+
+
+def _label_sources(plan: Plan, sample: ConvertedSample) -> list[SourceHashes]:
+    """The sources of the sample with their classes; none unless each image has one class."""
+    label = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None).label
+    if label is None or label.is_list:
+        return []
+    ids = {name: label_id for label_id, name in enumerate(plan.classes)}
+    sources = []
+    for ref, source in zip(sample.written_refs, sample.sources, strict=True):
+        labels = [ids.get(name, -1) for name in ref.labels]
+        sources.append(source._replace(labels=encode_label(labels)))
+    return sources

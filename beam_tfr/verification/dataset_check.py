@@ -16,6 +16,7 @@ from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.split_notes import (
     SourceHashes,
     describe_classes,
+    describe_contradictions,
     describe_overlaps,
     find_overlaps,
 )
@@ -181,9 +182,13 @@ class DatasetCheck:
     def _describe_splits(self, results: Sequence[TaskResult]) -> Iterator[str]:
         """Yields what is noteworthy about the splits."""
         dataset = self._manifest
-        hashes = [SourceHashes(result.task.split, result.source_hashes) for result in results]
+        hashes = [
+            SourceHashes(result.task.split, result.source_hashes, result.source_labels)
+            for result in results
+        ]
         shards = [result.task.entry for result in results]
         yield from describe_overlaps(dataset, shards, find_overlaps(hashes))
+        yield from describe_contradictions(dataset, shards, hashes)
         encoding = dataset.options["encoding"]
         yield from describe_classes(dataset.splits, dataset.class_names, encoding)
 

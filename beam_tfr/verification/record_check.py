@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.split_notes import HASH_BYTES, NO_HASH
+from beam_tfr.dataset.split_notes import HASH_BYTES, NO_HASH, encode_label
 from beam_tfr.features.objects import object_problems
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.examples import parse_example
@@ -131,6 +131,7 @@ class RecordCheck:
         """Yields what is wrong with the SHA-256 of the source, and adds that to the result."""
         name = self._names.sha256
         for sha256 in values.get(name, ()):
+            result.source_labels += encode_label(values.get(self._names.label, ()))
             if _SHA256_HEX.fullmatch(sha256):
                 result.source_hashes += bytes.fromhex(sha256[: 2 * HASH_BYTES].decode())
             else:

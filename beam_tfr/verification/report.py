@@ -166,7 +166,7 @@ class TaskResult:
         num_problems: number of problems, without those of its sources.
         num_sources: number of records compared with their sources.
         key_hashes: 16 bytes for each record.
-        source_hashes: those of `split_notes.SourceHashes`; empty if no file is read.
+        source_hashes, source_labels: those of `split_notes.SourceHashes`; empty if no file is read.
         labels: class id -> records.
         pixels: stored pixels, by the records' own heights and widths.
         source_sizes: see `schema.plan.ShardInfo`.
@@ -183,6 +183,7 @@ class TaskResult:
     num_sources: int = 0
     key_hashes: bytearray = dataclasses.field(default_factory=bytearray)
     source_hashes: bytearray = dataclasses.field(default_factory=bytearray)
+    source_labels: bytearray = dataclasses.field(default_factory=bytearray)
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     pixels: int = 0
     source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)

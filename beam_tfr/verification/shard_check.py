@@ -14,7 +14,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.lookup import RecordLookup, read_contents
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.split_notes import NO_HASH
+from beam_tfr.dataset.split_notes import NO_HASH, encode_label
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records.contents import ContentsColumn, contents_row, need_pyarrow
 from beam_tfr.records.repeats import HASH_BYTES
@@ -221,6 +221,7 @@ class ShardCheck:
         self.result.key_hashes += os.urandom(HASH_BYTES)
         if self._check_record.has_sources:
             self.result.source_hashes += NO_HASH
+            self.result.source_labels += encode_label(())
 
     def _check_size(self) -> None:
         file = storage.find(self._path)
