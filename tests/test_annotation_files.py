@@ -16,6 +16,7 @@ FILES = {
     "anno/a.XML": ('<?xml version="1.0"?>\n<annotation verified="no">\n</annotation>', "*.XML"),
     "instances.json": ('{"info": {}, "images": [], "annotations": []}', "instances.json"),
     "ml.json": ('[{"image": "a", "annotations": [{"coordinates": {}}]}]', "ml.json"),
+    "a.json": ('{"version": "5", "flags": {}, "shapes": [], "imagePath": "a.jpg"}', "a.json"),
     "data.yaml": ("train: images\nnames: [cat]\n", "data.yaml"),
     "metadata.csv": ("file_name,label\na.jpg,cat\nb.jpg,dog\n", "metadata.csv"),
     "metadata.jsonl": ('{"file_name": "a.jpg"}\n{"file_name": "b.jpg"}\n', "metadata.jsonl"),

@@ -13,6 +13,7 @@ MOST_LOOKED_INTO = 5  # files of each extension
 _FIRST_LINES = 10  # of it, if it has lines
 _BEGIN_BYTES = 64 << 10  # of a file that is looked into
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
+_LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+[0-9.eE+-]+){4,}\s*")
@@ -68,7 +69,7 @@ def _name_table(extension: str, path: str) -> str:
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:
-    """Whether a file that begins so is one of Pascal VOC, COCO, Create ML or YOLO, or a table."""
+    """Whether a file that begins so is one of VOC, COCO, Create ML, LabelMe or YOLO, or a table."""
     if extension == ".txt":
         lines = begin.splitlines()[:_FIRST_LINES]
         return bool(lines) and all(map(_YOLO_LINE.fullmatch, lines))
@@ -77,7 +78,8 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
     if extension == ".xml":
         return _VOC.search(begin) is not None
     if extension == ".json":
-        return len({*_COCO_KEYS.findall(begin)}) > 1
+        is_labelme = len({*_LABELME_KEYS.findall(begin)}) > 2
+        return is_labelme or len({*_COCO_KEYS.findall(begin)}) > 1
     return _YOLO.search(begin) is not None
 
 
