@@ -22,13 +22,14 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.schema.errors import DataError, RejectError
+from beam_tfr.schema.extensions import is_junk
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -52,6 +53,7 @@ _ENCRYPTED = 1
 _UNICODE_PATH = struct.Struct("<HHBI")  # kind, size, version, checksum of the other name
 _UNICODE_PATH_KIND = 0x7075
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
+_LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt)$")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
 # What a hostile archive may raise.
 ERRORS = (
@@ -213,6 +215,7 @@ def list_images(
     is_image = compile_pattern(f"{folder}/").fullmatch
     step_bytes = _GCS_STEP_BYTES if storage.is_remote(file.path) else _DISK_STEP_BYTES
     images = dict[str, Member]()
+    others = list[str]()  # names that are those of labels
     try:
         with io.BufferedReader(RangeReader(file), step_bytes) as opened:
             for name, member in list_members(file, opened):
@@ -222,6 +225,7 @@ def list_images(
                 shown_name = posixpath.basename(name) if member.is_outside else name
                 if not is_image(f"{folder}/{shown_name}"):
                     skipped.add_kind(name)
+                    others += _LABELS.findall(name)
                     continue
                 if member.is_guessed:
                     skipped.add_guessed_name(f"{folder}/{name}")
@@ -239,8 +243,24 @@ def list_images(
         )
         damaged.problem = f"cannot be read as {kind}: {cause}"
         raise damaged from error
+    for name in _find_labels(others, images):
+        skipped.add_packed_label(f"{folder}/{name}")
     for name, member in images.items():
         yield member.to_entry(file, name)
+
+
+def _find_labels(names: Sequence[str], images: Iterable[str]) -> Iterator[str]:
+    """Those of some names in an archive that lie beside an image of the same key."""
+    keys = {*map(_key_of, images)} if names else frozenset[str]()
+    for name in names:
+        if _key_of(name) in keys and not is_junk(name):
+            yield name
+
+
+def _key_of(name: str) -> str:
+    """The path of a file in an archive, up to the first dot of its name, as WebDataset has it."""
+    folder, slash, file_name = name.rpartition("/")
+    return folder + slash + file_name.partition(".")[0]
 
 
 def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:

@@ -16,25 +16,33 @@ from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild,
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
+PACKED_LABELS_CURE = (
+    "give such tars, of WebDataset, as `table=` instead of `input=`, or unpack the archives and "
+    "give their labels in a `table=`"
+)
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
 
 @dataclasses.dataclass
-class RepeatedFolders:
-    """Links to folders that are listed by other paths, and so not again.
+class CountedPaths:
+    """How many paths of a kind there are.
 
     Attributes:
         number: how many.
-        example: the first of them by its path.
+        example: the first of them.
     """
 
     number: int = 0
     example: str = ""
 
     def add(self, path: str) -> None:
-        """Counts a link."""
+        """Counts a path."""
         self.number += 1
         self.example = min(path, self.example or path)
+
+
+class RepeatedFolders(CountedPaths):
+    """Links to folders that are listed by other paths, and so not again."""
 
     def describe(self) -> str:
         """Says so; empty if there are none."""
@@ -46,22 +54,8 @@ class RepeatedFolders:
         )
 
 
-@dataclasses.dataclass
-class GuessedNames:
-    """Images in zips whose names are not UTF-8, and that do not say what they are.
-
-    Attributes:
-        number: how many.
-        example: the path of the first of them, as it was read.
-    """
-
-    number: int = 0
-    example: str = ""
-
-    def add(self, path: str) -> None:
-        """Counts an image."""
-        self.number += 1
-        self.example = min(path, self.example or path)
+class GuessedNames(CountedPaths):
+    """Images in zips whose names are not UTF-8, and that do not say what they are."""
 
     def describe(self) -> str:
         """Says so; empty if there are none."""
@@ -71,6 +65,19 @@ class GuessedNames:
             f"names in zips that are not UTF-8 are read in code page 437 ({self.number:,}), such "
             f"as {self.example}; if that is wrong, unpack the zip with its own encoding, as by "
             "`unzip -O gbk FILE`, and give the folder as `input=`"
+        )
+
+
+class PackedLabels(CountedPaths):
+    """Files in archives that lie beside images of the same names, and hold their labels."""
+
+    def describe(self) -> str:
+        """Says so; empty if there are none."""
+        if not self.number:
+            return ""
+        return (
+            f"labels beside images in archives are skipped ({self.number:,} .cls, .json or .txt), "
+            f"such as {self.example}: {PACKED_LABELS_CURE}"
         )
 
 
@@ -90,6 +97,7 @@ class SkippedFiles:
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are listed by other paths.
         guessed_names: images in zips whose names have no certain encoding.
+        packed_labels: files of labels beside images in archives.
         empty: folders without images beside those of images.
         used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
@@ -105,6 +113,7 @@ class SkippedFiles:
         self.annotations = collections.defaultdict[str, list[str]](list)
         self.repeats = RepeatedFolders()
         self.guessed_names = GuessedNames()
+        self.packed_labels = PackedLabels()
         self.empty = EmptyFolders()
         self.used_exclusions = set[int]()
         self._unused = dict(enumerate(exclusions, start=1))
@@ -177,6 +186,11 @@ class SkippedFiles:
         with self._lock:
             self.guessed_names.add(path)
 
+    def add_packed_label(self, path: str) -> None:
+        """Counts a file of labels beside an image in an archive."""
+        with self._lock:
+            self.packed_labels.add(path)
+
     def add_kind(self, path: str) -> None:
         """Counts a file by its name."""
         with self._lock:
@@ -202,6 +216,9 @@ class UncountedFiles(SkippedFiles):
         pass
 
     def add_guessed_name(self, path: str) -> None:
+        pass
+
+    def add_packed_label(self, path: str) -> None:
         pass
 
 

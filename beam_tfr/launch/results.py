@@ -20,6 +20,7 @@ from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.patterns import describe_unused
+from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
 from beam_tfr.layouts.folders import describe_mask_classes
@@ -39,6 +40,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "archives": "archives",
     "repeated_folders": "repeated-folders",
     "guessed_names": "guessed-names",
+    "packed_labels": "packed-labels",
     "nested": "nested",
     "last_folders": "last-folders",
     "ignored_split": "ignored-split",
@@ -88,6 +90,10 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "repeated_folders": (
         "{number:,} links skipped that lead to folders listed by other paths: each is listed once"
     ),
+    "packed_labels": (
+        "labels beside images in archives are skipped ({number:,} .cls, .json or .txt of the same "
+        f"names): {PACKED_LABELS_CURE}"
+    ),
     "guessed_names": (
         "{images} in zips with names that are not UTF-8, which are read in code page 437: see "
         "`beam-tfr plan` if classes look wrong"
@@ -111,7 +117,8 @@ class Result(Printable):
             have no image extension; "missed", images that the patterns miss; "archives", those of
             the skipped files that are archives; "repeated_folders", links to folders that are
             listed by other paths; "guessed_names", images in zips whose names were read in code
-            page 437, because they are not UTF-8 and nothing says what they are; "nested", images in
+            page 437, because they are not UTF-8 and nothing says what they are;
+            "packed_labels", files of labels beside images in archives; "nested", images in
             deeper folders than those of other classes;
             "last_folders", those whose classes hardly are classes, see `layouts.folders`;
             "ignored_split", all if some are in folders called like one split; "split_folders",

@@ -180,6 +180,7 @@ def _list_input(
     listing.annotations = skipped.annotations
     listing.repeats = skipped.repeats
     listing.guessed_names = skipped.guessed_names
+    listing.packed_labels = skipped.packed_labels
     listing.empty = skipped.empty
     listing.used_exclusions = skipped.used_exclusions
     listing.masks = masks
@@ -269,6 +270,7 @@ def _find_warnings(
         describe_annotations(listing.annotations),
         listing.repeats.describe(),
         listing.guessed_names.describe(),
+        listing.packed_labels.describe(),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
         describe_mask_classes(class_names),

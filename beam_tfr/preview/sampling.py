@@ -22,7 +22,7 @@ from beam_tfr.inputs.listing import LIST_BATCH, match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
 from beam_tfr.inputs.patterns import compile_exclusion, read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
-from beam_tfr.inputs.skipped import GuessedNames, RepeatedFolders, SkippedFiles
+from beam_tfr.inputs.skipped import GuessedNames, PackedLabels, RepeatedFolders, SkippedFiles
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources
@@ -55,6 +55,7 @@ class Listing:
         annotations: those among them that may hold annotations; see `SkippedFiles`.
         repeats: links to folders that are listed by other paths.
         guessed_names: images in zips whose names have no certain encoding.
+        packed_labels: files of labels beside images in archives.
         empty: folders without images beside those of images.
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
         masks: files that are named like masks of those beside them.
@@ -69,6 +70,7 @@ class Listing:
     annotations: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     repeats: RepeatedFolders = dataclasses.field(default_factory=RepeatedFolders)
     guessed_names: GuessedNames = dataclasses.field(default_factory=GuessedNames)
+    packed_labels: PackedLabels = dataclasses.field(default_factory=PackedLabels)
     empty: EmptyFolders = dataclasses.field(default_factory=EmptyFolders)
     used_exclusions: Set[int] = frozenset()
     masks: MaskNames = dataclasses.field(default_factory=MaskNames)

@@ -164,6 +164,7 @@ class MatchImages(beam.PTransform):
         count("missed", missed)
         count("repeated-folders", skipped.repeats.number)
         count("guessed-names", skipped.guessed_names.number)
+        count("packed-labels", skipped.packed_labels.number)
         count("empty-folders", len(skipped.empty.find()))
         count("mask-names", masks.number)
         for number in skipped.used_exclusions:
