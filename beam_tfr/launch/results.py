@@ -23,7 +23,7 @@ from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
-from beam_tfr.layouts.folders import describe_mask_classes
+from beam_tfr.layouts.folders import describe_mask_classes, describe_numbered_classes
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -299,8 +299,9 @@ class Result(Printable):
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
         mask_folders = describe_mask_classes(self.class_names)
-        if mask_folders:
-            yield f"note:    {mask_folders}"
+        numbers_as_text = describe_numbered_classes(self.class_names)
+        for note in filter(None, [mask_folders, numbers_as_text]):
+            yield f"note:    {note}"
         deep_layout = f"{self.manifest.options.get('layout', '').removesuffix('*')}**"
         for name, note in _NOTES.items():
             number = self.run[name]

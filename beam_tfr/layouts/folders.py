@@ -23,6 +23,8 @@ _MASKS = re.compile(
     r"(?:masks?|labels?|annotations?|segmentations?|segmentationclass|ground_?truth|gt)(?:png)?"
 )
 
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
+
 
 def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
     """Checks that the default layout ignores no folders that look like splits.
@@ -341,6 +343,26 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
 def describe_mask_classes(classes: Sequence[str]) -> str:
     """Says so if classes look like images and the masks beside them; empty if none do."""
     return _describe_masks(classes, "classes")
+
+
+def describe_numbered_classes(classes: Sequence[str]) -> str:
+    """Says so if classes are numbers in the order of texts, so 10 before 2; empty if they are not.
+
+    Folders named 0 to 42 are such classes.
+
+    Args:
+        classes: in the order of their ids.
+    """
+    if not all(map(_NUMBER.fullmatch, classes)) or list(classes) != sorted(classes):
+        return ""
+    for number, following in itertools.pairwise(classes):
+        if float(number) > float(following):
+            return (
+                f"classes are numbers, but sorted as text: {number} comes before {following}, and "
+                "the id of a class is not its number. A file of `classes=`, one in each line, sets "
+                "their order"
+            )
+    return ""
 
 
 def describe_mask_folders(folders: Iterable[str]) -> str:

@@ -32,6 +32,7 @@ from beam_tfr.layouts.folders import (
     check_split_folders,
     describe_deep_folders,
     describe_mask_classes,
+    describe_numbered_classes,
     find_deep_folders,
 )
 from beam_tfr.layouts.mask_names import MaskNames
@@ -152,6 +153,7 @@ def preview(
         warnings=[
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample),
+            *filter(None, [describe_numbered_classes(plan.labels or ())]),
         ],
     )
 
