@@ -61,8 +61,8 @@ def convert(folder: Path, content: Any, **options: Any) -> Any:
     for number in range(1, 4):
         write_picture(folder / f"{number}.png", number)
     (folder / "t.json").write_text(json.dumps(content))
-    chosen = {"resize": "none", "progress": False} | options
-    return beam_tfr.convert(table=folder / "t.json", output=folder / "d", **chosen)
+    chosen = {"resize": "none", "progress": False, "output": folder / "d"} | options
+    return beam_tfr.convert(table=folder / "t.json", **chosen)
 
 
 def records(folder: Path) -> dict[str, dict[str, Any]]:
@@ -143,6 +143,19 @@ def test_categories_without_an_object_are_told(tmp_path: Path) -> None:
     assert "'cat'" not in note
     assert not notes_of(coco("1.png", category_id=9))  # an unknown category is a reject
     assert not notes_of({**content, "annotations": [], "categories": []})
+
+
+def test_splits_of_images_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = coco("1.png", "2.png")
+    convert(tmp_path, content, output=tmp_path / "none")
+    assert "'split'" not in capsys.readouterr().err
+    for image, split in zip(content["images"], ("train", "val"), strict=True):
+        image["split"] = split
+    result = convert(tmp_path, content, progress=True)
+    assert [*result.splits] == ["train", "val"]
+    assert "'split' gives the splits: train, val" in capsys.readouterr().err
+    content["images"][0]["split"] = ["any", 7]
+    assert [row["split"] for row in rows(content)] == [["any", 7], "val"]
 
 
 def test_images_that_no_file_lists_are_told(tmp_path: Path) -> None:

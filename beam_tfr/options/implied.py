@@ -46,7 +46,7 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
 VOC_FROM_0 = "box_from_0"
 VOC_FROM_1 = "box_from_1"
 _OPTIONAL_COLUMNS = {
-    ".json": ("segment",),
+    ".json": ("segment", "split"),
     **dict.fromkeys((".yaml", ".yml"), ("segment", "confidence")),
     ".xml": (VOC_FROM_0, VOC_FROM_1),
 }

@@ -3,12 +3,13 @@
 import collections
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import is_annotated
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.tables.content import TableContent
@@ -48,7 +49,7 @@ def describe_split_feature(column: str) -> str:
     return f"column {column!a} is a feature; `split_column={column}` takes splits from it"
 
 
-def imply_split_column(content: TableContent, column: str, cells: Iterable[Any]) -> TableContent:
+def imply_split_column(content: TableContent, column: str, cells: Sequence[Any]) -> TableContent:
     """The content with the splits of a column, if its cells are certainly splits.
 
     Args:
@@ -56,6 +57,9 @@ def imply_split_column(content: TableContent, column: str, cells: Iterable[Any])
         column: result of `find_split_column`.
         cells: its cells in the first rows.
     """
+    present = [cell for cell in cells if cell is not None]
+    if not present and is_annotated(content.files[0]):
+        return content  # whose files may have it, and mostly do not
     splits = {_read_split(cell) for cell in list_distinct(cells)}
     if _are_splits(splits, column, folder_of(content.files[0])):
         names = join_texts(sort_splits(splits), most=_MOST_SHOWN, separator=", ")

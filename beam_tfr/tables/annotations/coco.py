@@ -33,6 +33,7 @@ class CocoImage(msgspec.Struct, gc=False):
     id: int | str
     file_name: str | None = None
     coco_url: msgspec.Raw = _NULL
+    split: msgspec.Raw = _NULL
     width: int | None = None
     height: int | None = None
 
@@ -247,6 +248,7 @@ def make_row(
     return {
         "file": image.file_cell(),
         "class": classes,
+        "split": msgspec.json.decode(image.split),
         "box": boxes,
         "image/source_id": str(image.id),
         SOURCE_WIDTH: image.width,
