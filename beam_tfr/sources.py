@@ -13,7 +13,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
-from beam_tfr.features.companions import Companion
+from beam_tfr.features.companions import Companion, to_glob
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.annotation_files import describe_annotations
 from beam_tfr.inputs.labels import Labeler, read_classes
@@ -340,8 +340,11 @@ def describe_strays(source: Input) -> Iterator[str]:
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
     """Yields the paths of the first files that may be beside an image."""
-    pattern = escape_pattern(resolve_path(companion.path, source.root))
-    pattern = pattern.replace("[{]path}", "**/*").replace("[{]stem}", "*")
+    path = companion.path.replace("{folder}/../", "{folder}/")  # of any folder
+    pattern = escape_pattern(resolve_path(path, source.root))
+    for name in ("path", "stem", "folder"):
+        pattern = pattern.replace(f"[{{]{name}}}", f"{{{name}}}")
+    pattern = to_glob(pattern)
     with contextlib.suppress(UsageError):  # of none, which reading them tells
         listed = match_files([(pattern, ())], option="pair")
         for entry in itertools.islice(listed, MOST_LOOKED_AT):

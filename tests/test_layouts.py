@@ -105,6 +105,25 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
     assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
 
 
+@pytest.mark.parametrize(
+    ("keys", "cure"),
+    [
+        (
+            ["train/images/1", "train/masks/1", "val/images/2", "val/masks/2"],
+            "pair=mask='{folder}/../masks/{stem}.png'` `layout='{split}/*/*'",
+        ),
+        (
+            ["images/train/1", "masks/train/1", "images/val/2", "masks/val/2"],
+            "input=DIR/images` `pair=mask='../masks/{path}.png'` `layout='{split}/*'",
+        ),
+    ],
+)
+def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders(*keys), None)
+    assert cure in str(caught.value)
+
+
 def test_a_split_without_classes_can_be_left_out(beam_tfr: Command, tmp_path: Path) -> None:
     folder = photos(tmp_path / "in", "train/a/1.jpg", "train/b/2.jpg", "test/3.jpg")
     run = beam_tfr("plan", "--input", folder, "--output", tmp_path / "out")
@@ -386,7 +405,11 @@ def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_pa
     ("given", "cure"),
     [
         (["images", "masks"], "--pair mask='../masks/{stem}.png'"),
-        (["train/images", "train/masks", "test/images"], "--table"),
+        (
+            ["train/images", "train/masks", "test/images"],
+            "--pair mask='{folder}/../masks/{stem}.png' --layout '{split}/*/*'",
+        ),
+        (["a/images", "a/masks"], "--pair mask='{folder}/../masks/{stem}.png' --layout '*'"),
         (["train/images", "test/masks"], ""),
         (["photos", "images"], ""),
     ],

@@ -439,3 +439,31 @@ def test_masks_without_an_image_are_told(tmp_path: Path) -> None:
     (tmp_path / "photos/01.png").unlink()
     (text,) = [text for text in beam_tfr.plan(**given).warnings if "left out" in text]
     assert f"1 file left out, such as {tmp_path}/masks/01.png" in text
+
+
+def test_masks_beside_the_folder_of_each_image(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        for name in ("images/1.png", "masks/1.png"):
+            (tmp_path / "in" / split / name).parent.mkdir(parents=True)
+            (tmp_path / "in" / split / name).write_bytes(png(np.full((8, 8), 3, np.uint8)))
+    result = beam_tfr.convert(
+        input=tmp_path / "in",
+        output=tmp_path / "d",
+        pair=["mask={folder}/../masks/{stem}.png"],
+        layout="{split}/*/*",
+        resize="none",
+        progress=False,
+    )
+    assert {name: split.num_examples for name, split in result.manifest.splits.items()} == {
+        "train": 1,
+        "val": 1,
+    }
+    assert result.manifest.statistics["masks"]
+    strays = beam_tfr.plan(
+        input=tmp_path / "in",
+        output=tmp_path / "d2",
+        pair=["mask={folder}/../masks/{stem}.png"],
+        layout="{split}/*/*",
+        progress=False,
+    ).warnings
+    assert not any("left out" in warning for warning in strays)

@@ -68,6 +68,13 @@ class PlacedCompanion(NamedTuple):
     palette: Palette | None = None
 
 
+def to_glob(path: str) -> str:
+    """The pattern of the files that a path with {stem}, {path} or {folder} names."""
+    pattern = path.replace("{folder}/../", "**/").replace("{folder}/", "**/")
+    pattern = pattern.replace("{folder}", "**/*").replace("{path}", "**/*")
+    return pattern.replace("{stem}", "*")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Companion(ColumnKind):
     """An image that is stored beside each image, and follows its pixels.
@@ -77,8 +84,8 @@ class Companion(ColumnKind):
     pixel takes the one under its center.
 
     Attributes:
-        path: its path, with {stem} or {path}, from the folder that keys are relative to; empty if a
-            table names it.
+        path: its path, with {stem}, {path} or {folder}, from the folder that keys are relative to;
+            empty if a table names it.
         handling: what becomes of its values and its size, and where there is none.
         dtypes: modes of Pillow that its file may have -> dtypes of the pixels.
     """
@@ -128,7 +135,7 @@ class Companion(ColumnKind):
     @property
     def glob(self) -> str:
         """The pattern of its files."""
-        return self.path.replace("{path}", "**/*").replace("{stem}", "*")
+        return to_glob(self.path)
 
     @property
     def specs(self) -> Mapping[str, FeatureSpec]:

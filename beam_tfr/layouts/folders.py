@@ -45,6 +45,9 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
     # One that takes a folder of a split for that of a class is not meant.
     sound_levels = (level for level in levels if not _has_split_as_class(folders, level[0]))
     layout, images = next(sound_levels, levels[0])
+    masks = describe_mask_folders(folders) or _describe_masks_around_splits(folders)
+    if masks:
+        raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
     instead = " without `splits=`" if splits else ""
     raise UsageError(
@@ -375,28 +378,38 @@ def describe_mask_folders(folders: Iterable[str]) -> str:
         parent, _, name = folder.rpartition("/")
         names_in[parent].append(name)
     for parent, names in names_in.items():
-        text = _describe_masks(names, "folders", is_top=not parent)
+        text = _describe_masks(names, "folders", parent=parent)
         if text:
             return text
     return ""
 
 
-def _describe_masks(names: Sequence[str], noun: str, *, is_top: bool = True) -> str:
+def _describe_masks_around_splits(folders: Iterable[str]) -> str:
+    """Says so if folders are images/train and masks/train; empty if they are not."""
+    if any(folder.count("/") != 1 for folder in folders):
+        return ""
+    names = sorted({folder.partition("/")[0] for folder in folders})
+    text = _describe_masks(names, "folders")
+    return text.replace("{stem}", "{path}").replace("layout='*'", "layout='{split}/*'")
+
+
+def _describe_masks(names: Sequence[str], noun: str, *, parent: str = "") -> str:
     """Says so if some names look like images and the masks beside them; empty if none do.
 
     Args:
         names: those of folders.
         noun: what they are.
-        is_top: whether the folders are in the one that all images share.
+        parent: the folder that they are in, below the one that all images share.
     """
     images = [name for name in names if _IMAGES.fullmatch(name)]
     masks = [name for name in names if _MASKS.fullmatch(name)]
     if not images or not masks:
         return ""
-    cure = "a `table=` with a column of each, declared as `feature_columns=NAME:mask`,"
-    if is_top:
-        pair = f"mask='../{masks[0]}/{{stem}}.png'"
-        cure = f"`input=DIR/{images[0]}` `pair={pair}` `layout='*'`"
+    cure = f"`input=DIR/{images[0]}` `pair=mask='../{masks[0]}/{{stem}}.png'` `layout='*'`"
+    if parent:
+        layout = "{split}/*/*" if split_of_folder(parent.rpartition("/")[2]) else "*"
+        pair = f"mask='{{folder}}/../{masks[0]}/{{stem}}.png'"
+        cure = f"`pair={pair}` `layout='{layout}'`"
     return (
         f"the {noun} {images[0]} and {masks[0]} look like images and the masks beside them: "
         f"{cure} converts them together"

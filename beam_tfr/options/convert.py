@@ -118,9 +118,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="images that belong to each image and have its size: its mask, and others, by the "
         "names that readers give them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. "
         "Paths start from the folder that all inputs share; {path} is the key of the image "
-        "without its extension, {stem} its name, [255] the value in --resize pad's margins, else "
-        "0; [255,scale,optional,9=1,#ff0000=2] also scales, takes images without one, and replaces "
-        "values or colors",
+        "without its extension, {stem} its name, {folder} its folder, [255] the value in --resize "
+        "pad's margins, else 0; [255,scale,optional,9=1,#ff0000=2] also scales, takes images "
+        "without one, and replaces values or colors",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,

@@ -272,6 +272,7 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
         (entry,) = parse_example(ref.columns or b"")[companion.feature]
         return storage.Entry(*json.loads(entry))
     path = os.path.splitext(ref.key)[0]
-    stem = path.rpartition("/")[2]
-    named = companion.path.replace("{path}", path).replace("{stem}", stem)
+    folder, slash, stem = path.rpartition("/")
+    named = companion.path.replace("{folder}/", folder + slash).replace("{folder}", folder)
+    named = named.replace("{path}", path).replace("{stem}", stem)
     return storage.Entry(resolve_path(named, root), 0, 0)
