@@ -51,6 +51,7 @@ from beam_tfr.tables.split_columns import (
     describe_split_feature,
     find_split_column,
     imply_split_column,
+    warn_of_other_columns,
     warn_of_splits,
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
@@ -126,6 +127,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
             *_warn_of_spaces(options, cells),
+            *warn_of_other_columns(content),
             *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
             *warn_of_coordinates(options, features),

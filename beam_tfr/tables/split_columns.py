@@ -1,20 +1,26 @@
 """The column that says the split of each row, where no option names it."""
 
 import collections
+import contextlib
 import dataclasses
+import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from beam_tfr.features.cells import is_missing
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_annotated
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.export_splits import read_export_splits
+from beam_tfr.tables.formats import format_of, read_rows
 from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
+from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.paths import folder_of
 
 _SPLIT = "split"
@@ -22,6 +28,15 @@ _SPLIT = "split"
 _OTHER_NAMES = ("subset", "set", "mluse", "partition", "phase", "usage")
 _NO_SPLIT = "unassigned"  # of Vertex AI
 _MOST_SHOWN = 5  # splits
+_FIRST_ROWS = 1_000  # in which other columns are looked at
+_MOST_COLUMNS = 100  # that are looked at
+# Names of columns that may say splits, whatever they hold, and of those that are worth a look.
+_LIKE_SPLITS = re.compile(r"(?:is)?(?:train|test|val|valid|validation)|k?folds?")
+_NEAR_SPLITS = re.compile("split|set|part|phase|usage|mode|stage|purpose|train|test|val|fold")
+# Such as PublicTest of FER2013.
+_LIKE_WORD = re.compile(
+    r"(?i).{0,20}(?:train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|dev|eval)(?:[-_ ]?set)?"
+)
 
 
 def find_split_column(options: ConvertOptions, columns: Collection[str]) -> str:
@@ -76,6 +91,66 @@ def imply_split_column(content: TableContent, column: str, cells: Sequence[Any])
         f"the first rows; `split_column={column}` takes it"
     )
     return content._replace(warnings=(*content.warnings, warning))
+
+
+def warn_of_other_columns(content: TableContent) -> Iterator[str]:
+    """Yields a line about columns that may say the split of each row, which nothing takes.
+
+    Other names than those of `find_split_column` are common, too, such as dataset and is_train.
+    """
+    options = content.options
+    table = content.files[0]
+    if options.splits or options.split_column or content.read_rows:
+        return
+    if not format_of(table).may_have_box_rows:  # which have rows of many images
+        return
+    columns = _list_candidates(content)
+    named = [column for column in columns if _LIKE_SPLITS.fullmatch(_plain_name(column))]
+    doubtful = [*dict.fromkeys([*named, *_find_columns_of_splits(table, columns)])]
+    if doubtful:
+        shown = join_texts([ascii(column) for column in doubtful], _MOST_SHOWN, ", ")
+        yield (
+            f"columns that may say the split of each row are not taken for it: {shown}; "
+            f"`split_column={doubtful[0]}` takes it"
+        )
+
+
+def _list_candidates(content: TableContent) -> list[str]:
+    """The columns without a role that may hold splits.
+
+    Of a text all are read in any case, but of a Parquet file only those with a name that is near.
+    """
+    counts = collections.Counter(content.columns)
+    left_out = {*content.options.roles, *(content.options.feature_columns or ())}
+    others = [
+        column
+        for column in content.columns
+        if column not in left_out and counts[column] == 1 and _plain_name(column) != _SPLIT
+    ]
+    if isinstance(format_of(content.files[0]), Parquet):
+        others = [column for column in others if _NEAR_SPLITS.search(_plain_name(column))]
+    return others[:_MOST_COLUMNS]
+
+
+def _find_columns_of_splits(table: str, columns: Sequence[str]) -> list[str]:
+    """The columns that hold nothing but names of splits in the first rows of a table."""
+    texts_of = {column: set[str]() for column in columns}
+    if not columns:
+        return []
+    with contextlib.suppress(DataError):  # of a column that nothing else reads
+        for _, cells in itertools.islice(read_rows(table, columns), _FIRST_ROWS):
+            _collect_splits(texts_of, dict(zip(columns, cells, strict=True)))
+    return [column for column, texts in texts_of.items() if any(map(is_split_word, texts))]
+
+
+def _collect_splits(texts_of: dict[str, set[str]], row: Mapping[str, Any]) -> None:
+    """Adds the splits in a row to those of their columns, and drops columns with other cells."""
+    for column in [*texts_of]:
+        cell = row[column]
+        if isinstance(cell, str) and _LIKE_WORD.fullmatch(cell.strip()):
+            texts_of[column].add(cell.strip())
+        elif not is_missing(cell):
+            del texts_of[column]
 
 
 def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
