@@ -437,6 +437,16 @@ def test_files_of_other_kinds_are_named(kind: str) -> None:
         rows(content)
 
 
+def test_classes_of_images_without_boxes_are_told_with_what_takes_them(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png", bbox=[])
+    with pytest.raises(UsageError, match="feature_columns=image/source_id:bytes"):
+        convert(tmp_path, content)
+    result = convert(tmp_path, content, feature_columns="image/source_id:bytes")
+    assert result.class_names == ("cat",)
+    content["annotations"][0]["bbox"] = BOX
+    assert rows(content)[0]["box"] == [BOX]
+
+
 def test_one_file_under_two_ids_is_named_with_both(
     tmp_path: Path, beam_tfr: Callable[..., Any]
 ) -> None:

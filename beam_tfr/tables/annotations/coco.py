@@ -22,6 +22,10 @@ from beam_tfr.tables.image_names import ImageName
 # A part of the file, decoded when its image is read, so that it takes little memory until then.
 _EMPTY = msgspec.Raw(b"[]")
 _NULL = msgspec.Raw(b"null")
+_NO_BOXES = BadCell(
+    "no annotation of the file has a bbox, or a mask that gives one; "
+    "`feature_columns=image/source_id:bytes` stores the classes of images alone"
+)
 _LONGEST_ID = 20  # digits of a number of 64 bits
 MOST_OBJECTS = 250_000  # of an image, whose boxes have `roles.MOST_BOX_VALUES` then
 MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON, of all masks and keypoints of an image
@@ -71,6 +75,10 @@ class CocoAnnotation(msgspec.Struct, gc=False):
             return BadCell(f"annotation {self.id!r:.60} has no bbox, nor a mask that gives one")
         return box if self.id is None else AnnotatedBox(box, self.id)
 
+    def has_place(self) -> bool:
+        """Whether it says where the object is."""
+        return self.bbox != [] or len(self.segmentation) > len(_NULL)
+
     def area_of_mask(self, box: list[float] | BadCell) -> float:
         """The area of the object, as annotated, or else of its box."""
         if self.area is not None and not math.isnan(self.area):
@@ -89,6 +97,9 @@ class BadAnnotation(CocoAnnotation, gc=False):
     """An object of which something cannot be read; what, `problem` says."""
 
     problem: str = ""
+
+    def has_place(self) -> bool:
+        return True  # as far as it can be read
 
     def named_box(self, segment: Any, image: CocoImage) -> BadCell:
         return BadCell(self.problem)
@@ -133,6 +144,7 @@ def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[
     _say_repeated_names(categories, say)
     images = _index_by_id("images", content.images)
     _say_unused(categories, objects, say)
+    has_boxes = any(obj.has_place() for obj in objects)
     annotations = _group_by_image(objects, images)
     for image_id, image in images.items():
         members = annotations.pop(image_id, [])
@@ -142,7 +154,10 @@ def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[
             yield {**make_row(image, [], []), "class": bad, "box": bad}
             continue
         classes = [obj.class_name(categories) for obj in members]
-        yield make_row(image, members, classes)
+        row = make_row(image, members, classes)
+        if not has_boxes:
+            row["box"] = [_NO_BOXES] * len(members)
+        yield row
     for image_id in annotations:
         problem = f"annotations have the image_id {image_id!r}, which no image has"
         yield {"file": BadCell(problem)}
