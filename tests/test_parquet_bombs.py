@@ -135,10 +135,13 @@ def read(path):
         if "binary" not in str(opened.schema.field("image").type):
             return sum(batch.num_rows for batch in opened.read_rows(["image"])), 0
         for group in range(len(opened.groups)):
+            sizes = {}
             for _, images in opened.read_images("image", 64 << 20, group):
                 rows += images.num_rows
-                sizes = [len(value) for value in images.values]
-                num_bytes += sum(sizes[position] for position in images.positions)
+                numbers = images.numbers or range(len(images.values))
+                for number, value in zip(numbers, images.values):
+                    sizes[number] = sizes[number] if value is None else len(value)
+                num_bytes += sum(sizes[numbers[position]] for position in images.positions)
     return rows, num_bytes
 
 
@@ -255,12 +258,41 @@ def test_images_of_which_some_are_stored_once(
     file = write_column(tmp_path / "t.parquet", data)
     if careful:
         monkeypatch.setattr(parquet_file, "ReadImages", make_careful)
-    found = []
+    found = list[bytes]()
+    sent = dict[int, bytes]()
     with ParquetFile(file) as opened:
         for first, images in opened.read_images("image", 1 << 20, 0):
             assert first == len(found)
-            found += [images.values[position] for position in images.positions]
+            numbers = images.numbers or range(len(images.values))
+            assert not any(
+                value is None and number not in sent
+                for number, value in zip(numbers, images.values, strict=True)
+            )
+            sent |= {
+                number: value
+                for number, value in zip(numbers, images.values, strict=True)
+                if value is not None
+            }
+            found += [sent[numbers[position]] for position in images.positions]
     assert found == values
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_values_that_take_turns_are_sent_once(copied: bool, tmp_path: Path) -> None:
+    values = [bytes([number]) * (2 << 20) for number in range(5)]
+    indices = pa.array([number % 5 for number in range(3000)], pa.int32())
+    file = write_column(
+        tmp_path / "t.parquet", written(pa.DictionaryArray.from_arrays(indices, values))
+    )
+    sent = 0
+    with ParquetFile(file) as opened:
+        for _, images in opened.read_images("image", 4 << 20, 0):
+            sent += sum(len(value) for value in images.values if value is not None)
+    assert sent == 5 * (2 << 20)
+    copies = str(tmp_path) if copied else ""
+    for row in (2999, 4):
+        read = read_embedded(image(file, row), 4 << 20, copies)
+        assert read == values[row % 5]
 
 
 def make_careful(

@@ -111,13 +111,13 @@ class _RowImage(NamedTuple):
 
     Attributes:
         row: number of the row, from 0.
-        data: its bytes.
+        data: its bytes; None if an earlier row has the same value.
         value: what it has in common with equal images of its group of rows; None if nothing is
             known of that.
     """
 
     row: int
-    data: bytes
+    data: bytes | None
     value: int | None
 
 
@@ -149,29 +149,41 @@ def _keep_images(
     """Keeps the image in a row, and those of its group, while there is room for all."""
     group = opened.find_group(row)
     num_bytes = opened.groups[group].num_bytes
-    skip = 0
-    if num_bytes > KEPT_BYTES:
-        skip = row - opened.first_row(group)  # a sample is read in the order of its rows
-    room = KEPT_BYTES - sum(map(len, _kept.values()))
-    if num_bytes > room:
+    position = row - opened.first_row(group)
+    # A sample is read in the order of its rows.
+    skip = position if num_bytes > KEPT_BYTES else 0
+    key = (file, column, max_bytes)
+    if num_bytes > KEPT_BYTES - _count_kept():
         _kept.clear()
-        room = KEPT_BYTES
-    values = dict[int, bytes]()
-    for image in _read_images(opened, column, max_bytes, group, skip):
-        data = image.data
-        if image.value in values:
+    if not _keep_rows(key, row, _read_images(opened, column, max_bytes, group, skip)):
+        _kept.clear()
+        _keep_rows(key, row, _read_images(opened, column, max_bytes, group, position))
+
+
+def _keep_rows(key: tuple[storage.Entry, str, int], row: int, images: Iterable[_RowImage]) -> bool:
+    """Keeps images while there is room, and the first in any case.
+
+    Returns:
+        Whether that of a row is among them.
+    """
+    room = KEPT_BYTES - _count_kept()
+    values = dict[int | None, bytes]()
+    for number, image in enumerate(images):
+        if image.data is None:
             data = values[image.value]
         else:
+            data = image.data
             room -= len(data)
-        if room < 0:
-            if image.row > row:
-                return
-            _kept.clear()
-            values.clear()
-            room = KEPT_BYTES - len(data)
+        if number and room < 0:
+            return image.row > row
         if image.value is not None:
             values[image.value] = data
-        _kept[file, column, max_bytes, image.row] = data
+        _kept[*key, image.row] = data
+    return True
+
+
+def _count_kept() -> int:
+    return sum(map(len, _kept.values()))
 
 
 class _Copy(NamedTuple):
@@ -263,25 +275,21 @@ class _Copier:
         Raises:
             DataError: they take much more room than the file states.
         """
-        begins = dict[int, int]()  # value -> where it is in the copy
+        places = dict[int | None, bytes]()  # value -> its `_IN_COPY`
         for image in images:
-            size = len(image.data)
-            begin = begins.get(-1 if image.value is None else image.value)
-            if begin is None:
-                begin = self._num_bytes
-                if size <= max_bytes:
-                    self._write(image)
-            if image.value is not None:
-                begins[image.value] = begin
-            self.places += _IN_COPY.pack(begin, size)
+            if image.data is not None and (image.value is None or image.value not in places):
+                places[image.value] = _IN_COPY.pack(self._num_bytes, len(image.data))
+                if len(image.data) <= max_bytes:
+                    self._write(image.row, image.data)
+            self.places += places[image.value]
 
-    def _write(self, image: _RowImage) -> None:
-        self._num_bytes += len(image.data)
+    def _write(self, row: int, data: bytes) -> None:
+        self._num_bytes += len(data)
         if self._num_bytes > self._most_bytes:
             raise DataError(
                 f"its images take more than {self._num_bytes:,} bytes, though its footer states "
                 f"{self._stated_bytes:,}; write the file again",
                 option="table",
-                value=f"{self._file.path}, row {image.row + 1}",
+                value=f"{self._file.path}, row {row + 1}",
             )
-        self._copied.write(image.data)
+        self._copied.write(data)

@@ -162,13 +162,13 @@ class StoredImages(NamedTuple):
     """The images of rows that follow each other.
 
     Attributes:
-        values: images, each once.
+        values: images, each once; None for one that an earlier answer to the request has.
         positions: of the image of each row among them; -1 where there is none.
         numbers: for each of `values` a number, which images that are stored once have in common;
             empty where nothing is known of that.
     """
 
-    values: Sequence[bytes]
+    values: Sequence[bytes | None]
     positions: Sequence[int]
     numbers: Sequence[int] = ()
 
@@ -359,6 +359,7 @@ class _Server:
         file = self._open_with(metadata=self._file.metadata, read_dictionary=[request.column])
         rows = 0
         size = -1
+        sent = set[int]()
         for batch in _iterate(file, BATCH_ROWS, request.group, [request.column], 0):
             images = _bytes_column(batch, decode=False)
             if size not in (-1, len(images.dictionary)):
@@ -366,7 +367,7 @@ class _Server:
             size = len(images.dictionary)
             skip = max(0, request.skip - rows)
             rows += len(batch)
-            yield from _share_images(images.slice(skip), request.max_bytes)
+            yield from _share_images(images.slice(skip), request.max_bytes, sent)
         return max(rows, request.skip)
 
 
@@ -466,21 +467,37 @@ def _cut(image: bytes | None, max_bytes: int) -> Any:
     return pickle.PickleBuffer((image or b"")[: max_bytes + 1])
 
 
-def _share_images(images: Any, max_bytes: int) -> Iterator[StoredImages]:
-    """Yields the images of a dictionary array, each value once in a batch."""
+def _share_images(images: Any, max_bytes: int, sent: set[int]) -> Iterator[StoredImages]:
+    """Yields the images of a dictionary array, each value once.
+
+    Args:
+        images: the array.
+        max_bytes: see `ReadImages`.
+        sent: the numbers of values that were yielded before; those that are yielded are added.
+    """
     from pyarrow import compute
 
     sizes = compute.fill_null(compute.binary_length(images.dictionary), 0)
 
     def count_bytes(part: Any) -> int:
-        used = part.indices.unique().drop_null()
-        if len(used) == 1:  # to divide the rows would send it again
+        new = [number for number in _list_numbers(part) if number not in sent]
+        if len(new) < 2:  # to divide the rows makes no answer smaller
             return 0
-        return int(compute.sum(sizes.take(used)).as_py() or 0)
+        return int(compute.sum(sizes.take(new)).as_py() or 0)
 
     for part in _divide(images, count_bytes):
-        numbers = part.indices.unique().drop_null()
-        values = [_cut(image, max_bytes) for image in images.dictionary.take(numbers).to_pylist()]
-        places = {number: place for place, number in enumerate(numbers.to_pylist())}
+        numbers = _list_numbers(part)
+        values = [None] * len(numbers)
+        for place, number in enumerate(numbers):
+            if number not in sent:
+                values[place] = _cut(images.dictionary[number].as_py(), max_bytes)
+        sent.update(numbers)
+        places = {number: place for place, number in enumerate(numbers)}
         positions = [places.get(number, -1) for number in part.indices.to_pylist()]
-        yield StoredImages(values, positions, numbers.to_pylist())
+        yield StoredImages(values, positions, numbers)
+
+
+def _list_numbers(images: Any) -> list[int]:
+    """The numbers of the values that a dictionary array uses, each once."""
+    numbers: list[int] = images.indices.unique().drop_null().to_pylist()
+    return numbers
