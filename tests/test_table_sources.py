@@ -184,6 +184,6 @@ def test_a_damaged_table_is_named(beam_tfr: Convert, tmp_path: Path) -> None:
     run = beam_tfr("verify", tmp_path / "out", "--sources", table)
     assert (run.code, run.out) == (1, "")
     assert run.err.startswith(
-        f"beam-tfr verify: a table of --sources is damaged, so nothing was compared: {table}: "
-        f"record 2 at byte "
+        f"beam-tfr verify: a table of --sources is damaged, so nothing was compared: "
+        f"--sources {table}, row 3: "
     )
