@@ -139,3 +139,22 @@ def test_plan_and_summary_show_types(beam_tfr: Callable[..., Run], tmp_path: Pat
     assert read_manifest(str(tmp_path / "o")).options["na_values"] == ["NA"]
     update = beam_tfr("update", tmp_path / "o", "--table", table, "--json")
     assert update.json["written"] == 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_told"),
+    [
+        (["+1", "-4", "5"], True),
+        (["5%", "7.5 %"], True),
+        (["$10", "$2.50", "3"], True),
+        (["+a", "1"], False),
+        (["00501", "12"], False),
+    ],
+)
+def test_numbers_with_signs_that_stay_text_are_told(
+    tmp_path: Path, cells: list[str], is_told: bool
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,n\n" + "".join(f"k{i},{cell}\n" for i, cell in enumerate(cells)))
+    warnings = opened(path, encoding="row", key_column="id").warnings
+    assert any("numbers with signs" in line for line in warnings) == is_told

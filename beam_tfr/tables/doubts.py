@@ -31,6 +31,8 @@ LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
+_DIGITS = r"[0-9]+\.?[0-9]*"
+_MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
 # Names of columns with coordinates.
@@ -206,6 +208,13 @@ def warn_of_texts(
             continue
         texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
         others = sorted(text for text in texts if not NUMBER.fullmatch(text))
+        marked = sorted(filter(_MARKED.fullmatch, texts))
+        if marked and set(others) <= {*marked}:
+            yield (
+                f"column {feature.name!r} has numbers with signs, such as {marked[0]:.30}, and is "
+                "stored as text; write numbers without them"
+            )
+            continue
         if others and all(map(_WITH_COMMA.fullmatch, others)):
             yield (
                 f"column {feature.name!r} has numbers with commas, such as {others[0]:.30}, and is "
