@@ -405,6 +405,18 @@ def test_label_files_of_another_spelling_are_told(name: str, tmp_path: Path) -> 
     assert str(tmp_path / "labels" / name) in note
 
 
+def test_images_of_one_label_file_are_told(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, LABEL, None)
+    write_picture(tmp_path / "in/images/train/3.PNG", 4)
+    assert not any("several images" in note for note in read(table)[1])  # neither has labels
+    write_picture(tmp_path / "in/images/train/2.bmp", 4)
+    [note] = [note for note in read(table)[1] if "several images" in note]
+    (tmp_path / "in/labels/train/3.txt").write_text(LABEL)
+    [note] = [note for note in read(table)[1] if "several images" in note]
+    assert note.split(": ", 1)[1].startswith("2 label files of several images, such as ")
+    assert f"{tmp_path}/in/labels/train/2.txt" in note
+
+
 def test_label_files_without_an_image_are_told(tmp_path: Path) -> None:
     table = write_set(tmp_path / "in", LABEL, LABEL)
     (tmp_path / "in/labels/train/classes.txt").write_text("cat")

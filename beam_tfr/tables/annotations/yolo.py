@@ -19,6 +19,7 @@ from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.yolo_files import (
     LabelFile,
     describe_imageless,
+    describe_shared,
     find_respelled,
     read_label_files,
     require_labels,
@@ -151,7 +152,8 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):
         say_of_file(note)
-    for note in filter(None, [describe_imageless(images), describe_unnamed(images)]):
+    doubts = (describe_imageless(images), describe_unnamed(images), describe_shared(images))
+    for note in filter(None, doubts):
         say_of_file(note)
     for label_file in itertools.chain(first, files):
         row = _read_row(label_file, base, names, form, data.kpt_shape)

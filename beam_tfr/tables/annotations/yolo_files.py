@@ -20,6 +20,7 @@ _MOST_LISTED = 1_000_000  # files of a folder of label files
 _OTHER_TEXT = re.compile(
     r"(?i)(?:(?:.*_)?classes|names|labels|readme.*|notes|licen[cs]e|train|val|valid|test)\.txt"
 )
+_MOST_SHARED = 100  # label files, of which one has to be there
 _MOST_SEARCHED = 20_000  # files, for one that lies elsewhere
 
 
@@ -152,6 +153,19 @@ def describe_imageless(images: Sequence[YoloImage]) -> str:
         return ""
     files = counted(len(imageless), "label file")
     return f"{files} left out, such as {min(imageless)}: no image that it names has that stem"
+
+
+def describe_shared(images: Sequence[YoloImage]) -> str:
+    """The message about images of one label file, such as 1.jpg and 1.png; empty without any."""
+    images_of = collections.defaultdict[str, list[str]](list)
+    for image in images:
+        images_of[label_path(image.path)].append(image.path)
+    shared = {path: members for path, members in images_of.items() if len(members) > 1}
+    for path, members in itertools.islice(shared.items(), _MOST_SHARED):
+        if storage.find(path):
+            files = counted(len(shared), "label file")
+            return f"{files} of several images, such as {path}: {members[0]} and {members[1]}"
+    return ""
 
 
 def find_respelled(missing: Sequence[LabelFile]) -> str:
