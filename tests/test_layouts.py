@@ -80,6 +80,8 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["x_train/1", "x_test/1"], "x_{split}/*"),
         (["a{_train/cat/1", "a{_test/cat/1"], "*_{split}/{label}/*"),
         (["bullet_train/1", "steam_train/1"], ""),  # classes
+        (["cat/train/1", "cat/val/1", "dog/train/1", "dog/val/1", "bird/1"], "{label}/{split}/*"),
+        (["cat/train/1", "cat/val/1", "bird/1"], ""),
         (["blood_test/1", "steam_train/1", "train/1"], ""),
         (["bullet_train/old/1", "crash_test/old/1"], ""),
         (["train/cat/raw/1", "train/dog/raw/1", "test/dog/raw/1"], "{split}/{label}/**"),
@@ -122,6 +124,13 @@ def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure:
     with pytest.raises(UsageError) as caught:
         check_split_folders(folders(*keys), None)
     assert cure in str(caught.value)
+
+
+def test_folders_beside_splits_of_one_prefix_can_be_left_out() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders("box_train/1", "box_test/1", "query/1"), None)
+    assert "`layout='box_{split}/*'`" in str(caught.value)
+    assert "`exclude='query/*'`" in str(caught.value)
 
 
 def test_a_split_without_classes_can_be_left_out(beam_tfr: Command, tmp_path: Path) -> None:
@@ -276,6 +285,13 @@ def test_the_first_folder_is_the_class_of_files_and_of_archives(tmp_path: Path) 
         assert result.run["nested"] == 0
         digests.add(result.digest)
     assert len(digests) == 1
+
+
+def test_the_layout_for_flat_folders_is_made_from_a_name(beam_tfr: Command, tmp_path: Path) -> None:
+    source = photos(tmp_path / "in", "cat.0.jpg", "dog.1.jpg")
+    call = ("plan", "--input", source, "--output", tmp_path / "out")
+    assert "--layout '{label}.{number}.*'" in beam_tfr(*call).err
+    assert beam_tfr(*call, "--layout", "{label}.{number}.*").code == 0
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])

@@ -50,10 +50,15 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
     instead = " without `splits=`" if splits else ""
+    in_names = ""
+    if "{label}" not in layout and layout.endswith("/*"):
+        named_layout = f"{layout[:-1]}{{label}}_{{number}}.*"
+        in_names = f"; `layout='{named_layout}'` reads classes of file names, as of cat_1.jpg"
     raise UsageError(
         f"folders have the names of splits, {counts}, but the default layout "
         f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
-        f"`layout='{DEFAULT_LAYOUT}'` to ignore them{_describe_unlabelled(folders, layout)}",
+        f"`layout='{DEFAULT_LAYOUT}'` to ignore them{in_names}"
+        f"{_describe_unlabelled(folders, layout)}",
         option="input",
     )
 
@@ -169,9 +174,23 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
             images[level][name] += number
     splits = _keep_splits(images)
     # A class may be called like a split; where all are, the folders of splits have no classes.
-    if 0 in splits and splits[0].keys() != images[0].keys():
-        del splits[0]
-    return splits
+    if 0 in splits and splits[0].keys() != images[0].keys() and not _are_within_classes(folders):
+        prefixes = find_split_folders(images[0])
+        splits[0] = collections.Counter(
+            {name: number for name, number in splits[0].items() if prefixes[name]}
+        )
+    return {level: images_in for level, images_in in splits.items() if images_in}
+
+
+def _are_within_classes(folders: Iterable[str]) -> bool:
+    """Whether several folders hold nothing but splits, as in cat/train, cat/val and dog/train."""
+    names_in = collections.defaultdict[str, set[str]](set)  # folder -> the folders in it
+    for folder in folders:
+        parent, _, name = folder.rpartition("/")
+        names_in[parent].add(name)
+    names_in.pop("", None)
+    with_splits = [names for names in names_in.values() if _are_different(names)]
+    return sum(map(_are_splits, with_splits)) > 1
 
 
 def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:

@@ -28,6 +28,7 @@ FLOOR_SHARDS = 32
 _SIZE_OPTIONS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # of which one is given
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
+_NUMBERED = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 # Renames all files below the current folder whose paths are not NFC, and merges their folders.
@@ -208,9 +209,12 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     if folders:
         message = f"{problem}, which has {folders + 1} parts; use `layout='{{label}}/*'`"
     else:
+        numbered = _NUMBERED.fullmatch(survey.first_unfit)
+        separator = numbered[1] if numbered else "_"
         message = (
             f"{problem}, which has 1 part; say where the names hold the class, such as "
-            "`layout='{label}_{number}.*'`; or use `layout='*'`, for no classes, or a `table=`"
+            f"`layout='{{label}}{separator}{{number}}.*'`; or use `layout='*'`, for no "
+            "classes, or a `table=`"
         )
     return UsageError(message, option="layout", value=layout)
 
