@@ -448,7 +448,7 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
     beam_tfr.update(tmp_path / "d", table=table, min_visible=0.9, progress=False)
     convert(table, tmp_path / "strict", min_visible=0.9, resize="crop")
     assert files_of(tmp_path / "d") == files_of(tmp_path / "strict")
-    found = beam_tfr.diff(tmp_path / "one", tmp_path / "strict", progress=False)
+    found = beam_tfr.diff(tmp_path / "one", tmp_path / "strict")
     assert 0 < found.counts["columns"] < 7, found.counts
 
 
