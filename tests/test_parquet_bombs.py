@@ -295,6 +295,14 @@ def test_values_that_take_turns_are_sent_once(copied: bool, tmp_path: Path) -> N
         assert read == values[row % 5]
 
 
+def test_rows_are_sent_without_the_values_of_others() -> None:
+    column = pa.array(["a" * MIB, "b"]).dictionary_encode()
+    batch = pa.RecordBatch.from_arrays([column], ["text"]).slice(1)
+    stream = parquet_process._to_stream(batch).raw()
+    assert stream.nbytes < 2000
+    assert pa.ipc.open_stream(stream).read_next_batch().to_pydict() == {"text": ["b"]}
+
+
 def make_careful(
     group: int, column: str, max_bytes: int, skip: int, careful: bool
 ) -> parquet_process.ReadImages:

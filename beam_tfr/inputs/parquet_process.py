@@ -430,9 +430,8 @@ def _count_array(array: Any) -> int:
     """About how many bytes the values of an array take in Python, with those in lists."""
     from pyarrow import types
 
+    array = _decode_dictionary(array)
     kind = array.type
-    if types.is_dictionary(kind):
-        array = array.dictionary_decode()
     num_bytes = _VALUE_BYTES * len(array)
     if types.is_struct(kind):
         return num_bytes + sum(map(_count_array, array.flatten()))
@@ -442,12 +441,23 @@ def _count_array(array: Any) -> int:
 
 
 def _to_stream(rows: Any) -> Any:
+    """A stream of Arrow's IPC format with some rows, and no dictionary: it may be that of many."""
+    import pyarrow as pa
     from pyarrow import ipc
 
+    columns = [_decode_dictionary(column) for column in rows.columns]
+    rows = pa.RecordBatch.from_arrays(columns, rows.schema.names)
     sink = io.BytesIO()
     with ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
     return pickle.PickleBuffer(sink.getvalue())
+
+
+def _decode_dictionary(array: Any) -> Any:
+    """The values of an array that may have them in a dictionary."""
+    from pyarrow import types
+
+    return array.dictionary_decode() if types.is_dictionary(array.type) else array
 
 
 def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
@@ -457,9 +467,7 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
     (array,) = batch.columns
     if types.is_struct(array.type):
         (array,) = array.flatten()
-    if decode and types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return array
+    return _decode_dictionary(array) if decode else array
 
 
 def _cut(image: bytes | None, max_bytes: int) -> Any:
