@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,18 @@ def test_a_column_of_splits_with_another_name(
     assert not split_lines(path, splits={"train": 1})
     assert not split_lines(path, label_column=column)
     assert not split_lines(path, feature_columns={column: "bytes"})
+
+
+def test_a_column_of_splits_with_an_empty_cell_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("path,split\n0.jpg,train\n1.jpg,test\n2.jpg,\n")
+    options = ConvertOptions(table=(str(path),), output="/o", uri_column="path")
+    (line,) = (line for line in open_tables(find_content(options)).warnings if "split" in line[:15])
+    assert "is empty in 1 of the first 3 rows" in line
+    assert "`split_column=split`" in line
+    refs = [
+        *open_tables(find_content(dataclasses.replace(options, split_column="split"))).read(
+            str(path)
+        )
+    ]
+    assert [ref.reason for ref in refs] == ["", "", "bad-value"]

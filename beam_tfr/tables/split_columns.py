@@ -86,6 +86,14 @@ def imply_split_column(content: TableContent, column: str, cells: Sequence[Any])
         return content._replace(options=options, warnings=(*content.warnings, warning))
     if _plain_name(column) != _SPLIT:
         return content
+    num_empty = sum(map(is_missing, cells))
+    if num_empty and _are_splits(splits - {""}, column, folder_of(content.files[0])):
+        warning = (
+            f"column {column!a} is not taken for the split of each row, as it is empty in "
+            f"{num_empty:,} of the first {len(cells):,} rows; `split_column={column}` takes it, "
+            "and rejects such rows"
+        )
+        return content._replace(warnings=(*content.warnings, warning))
     warning = (
         f"column {column!a} is not taken for the split of each row, as it holds other values in "
         f"the first rows; `split_column={column}` takes it"
