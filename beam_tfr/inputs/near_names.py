@@ -32,6 +32,8 @@ def describe_near_names(path: str) -> str:
         for number, entry in enumerate(entries):
             if number >= _MOST_NAMES:
                 break
+            if entry.name == name:
+                continue  # a link that leads nowhere
             other = fold_name(entry.name)
             if other == folded:
                 same.append(entry.name)
