@@ -158,6 +158,19 @@ def test_splits_of_images_are_taken(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [row["split"] for row in rows(content)] == [["any", 7], "val"]
 
 
+def test_images_below_the_folder_of_each_table_are_found(tmp_path: Path) -> None:
+    for number, split in enumerate(("train", "val")):
+        (tmp_path / split / "images").mkdir(parents=True)
+        write_picture(tmp_path / split / "images" / "1.png", number)
+        (tmp_path / split / "annotations.json").write_text(json.dumps(coco("1.png")))
+    result = beam_tfr.convert(
+        table=tmp_path / "*/annotations.json", output=tmp_path / "d", progress=False
+    )
+    assert result.counts["written"] == 2
+    assert [*result.splits] == ["train", "val"]
+    assert sorted(records(tmp_path / "d")) == ["train/images/1.png", "val/images/1.png"]
+
+
 def test_images_that_no_file_lists_are_told(tmp_path: Path) -> None:
     for number in range(1, 4):
         write_picture(tmp_path / f"images/{number}.png", number)

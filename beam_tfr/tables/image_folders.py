@@ -158,7 +158,7 @@ def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder
 
 
 def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """The folders beside that of a table that may hold its files.
+    """The folders in and beside that of a table that may hold its files.
 
     None if the table is in the folder of all tables, beside which keys would start elsewhere.
     """
@@ -166,7 +166,9 @@ def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
     outer = folder_of(table_folder[:-1])
     if table_folder == folder or not outer.startswith(base):
         return []
-    return [ImageFolder(base or table_folder, f"{outer}{name}") for name in _SIBLINGS]
+    inner = [f"{table_folder}{name}" for name in _SIBLINGS if name]
+    beside = [f"{outer}{name}" for name in _SIBLINGS]
+    return [ImageFolder(base or table_folder, path) for path in (*inner, *beside)]
 
 
 def describe_image_root(image_root: str, folder: str) -> str:
@@ -185,7 +187,7 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
     if not paths:
         return ""
     return (
-        "the files that tables name are in folders that are named like them, or are beside "
+        "the files that tables name are in folders that are named like them, or in or beside "
         "theirs; from these their paths start: "
         f"{join_texts(paths, most=5, separator=', ')}"
     )
