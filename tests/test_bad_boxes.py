@@ -526,10 +526,10 @@ def test_the_manifest_counts_boxes_by_size_and_image(
     assert plan.as_json()["sample"]["boxes"] == done.manifest.statistics["boxes"]
     assert not [warning for warning in plan.warnings if "that crops drop" in warning]
 
-    found = beam_tfr.diff(tmp_path / "d", tmp_path / "three", progress=False)
+    found = beam_tfr.diff(tmp_path / "d", tmp_path / "three")
     assert "boxes." not in str(found)
     convert(given, tmp_path / "all", min_visible=0)
-    told = str(beam_tfr.diff(tmp_path / "d", tmp_path / "all", progress=False))
+    told = str(beam_tfr.diff(tmp_path / "d", tmp_path / "all"))
     assert "boxes.dropped: 2 there, 0 now" in told
     assert "boxes.small: 3 there, 5 now" in told
     with (tmp_path / "d" / "manifest.json").open() as file:
