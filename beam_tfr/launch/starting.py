@@ -264,9 +264,7 @@ def _hold_output(
                     f"{error}\nThe same command completes it"
                 ) from error
             if replaced and storage.find(manifest) == replaced:
-                raise type(error)(
-                    f"{error}\nThe dataset in {output} is whole, as it was"
-                ) from error
+                raise type(error)(f"{error}\nThe dataset in {output} is as it was") from error
             raise
 
 

@@ -33,7 +33,7 @@ from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.sources import Input, open_source
 
-_OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
+_OUTCOME = Outcome("the dataset is as it was", "run the same command again: it resumes")
 _MOST_NAMED = 5  # of what is not in a dataset
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
