@@ -32,7 +32,9 @@ DATASET = [
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
     for name in ("turns.SECONDS", "turns.SETTLING_S", "traces.TRACED_S"):
-        monkeypatch.setattr(f"beam_tfr.speed.{name}", 0.02)
+        monkeypatch.setattr(f"beam_tfr.speed.{name}", 0.01)
+    monkeypatch.setattr("beam_tfr.speed.turns.TURNS", 1)
+    monkeypatch.setattr("beam_tfr.commands.bench.MOST_FILES", 16)
 
 
 @pytest.mark.slow

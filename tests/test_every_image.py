@@ -102,7 +102,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         "empty-file",
         "taken-down",
     }
-    of_other_files = {"left-out", "bad-value", "not-an-array", "damaged-array"}
+    of_other_files = {"masks-too-large", "left-out", "bad-value", "not-an-array", "damaged-array"}
     reasons = {fixture.reason for fixture in ALL.values()} - {""}
     adjusted = {what for fixture in ALL.values() for what in fixture.adjusted}
     assert (

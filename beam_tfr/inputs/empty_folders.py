@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterable
 
+from beam_tfr.schema.dataset import MANIFEST_FILE, WORK_FOLDER
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
 
 _MOST_FOLDERS = 100_000  # that are remembered
+_OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # of one that is complete, or begun
 
 
 class EmptyFolders:
@@ -29,11 +31,8 @@ class EmptyFolders:
         """The paths of the empty folders, sorted."""
         around = set(map(os.path.dirname, self._filled))
         empty = self._entered - self._filled - _list_ancestors(self._filled)
-        return sorted(
-            folder
-            for folder in empty
-            if os.path.dirname(folder) in around and not is_junk(os.path.basename(folder))
-        )
+        beside = [folder for folder in empty if os.path.dirname(folder) in around]
+        return sorted(folder for folder in beside if not _holds_no_images(folder))
 
     def describe(self) -> str:
         """Says so; empty if there are none."""
@@ -42,6 +41,13 @@ class EmptyFolders:
             return ""
         listed = join_texts(folders, most=3, separator=", ")
         return f"folders beside those of images have none ({len(folders):,}): {listed}"
+
+
+def _holds_no_images(folder: str) -> bool:
+    """True if nobody expects images in a folder: one of a program, or a dataset."""
+    if is_junk(os.path.basename(folder)):
+        return True
+    return any(os.path.exists(os.path.join(folder, name)) for name in _OF_DATASETS)
 
 
 def _list_ancestors(folders: Iterable[str]) -> set[str]:
