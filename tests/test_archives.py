@@ -579,6 +579,7 @@ def test_archives_on_gcs(fake: FakeGcs, photos: Path, tmp_path: Path) -> None:
     assert not beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
 
 
+@pytest.mark.slow
 def test_a_damaged_archive_is_one_reject_if_rejects_are_allowed(
     photos: Path, tmp_path: Path
 ) -> None:

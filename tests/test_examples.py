@@ -311,6 +311,7 @@ def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(
     )
 
 
+@pytest.mark.slow
 def test_a_record_of_empty_messages_is_refused_in_bounded_memory() -> None:
     """A list of them took 200 times the bytes of the record."""
     record = b"\x0a\x00" * 10_000_000

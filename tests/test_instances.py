@@ -283,6 +283,7 @@ def test_masks_are_where_their_objects_are(folder: Path, tmp_path: Path, resize:
     assert seen > 30
 
 
+@pytest.mark.slow
 def test_readers_return_the_same(folder: Path) -> None:
     options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}
     records = [*Records(folder, **options)]

@@ -112,6 +112,7 @@ def test_all_follow_the_pixels_and_keep_their_values(folder: Path) -> None:
             assert row[f"{name}_bytes"] == len(stored)
 
 
+@pytest.mark.slow
 def test_readers_agree(folder: Path) -> None:
     keys = ("image", "depth", "heat", "mask")
     elements = [*ImageDataset(folder, split="train", streams=1, batch_size=5, output="dict")]

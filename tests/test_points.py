@@ -231,6 +231,7 @@ def test_readers_give_the_points_of_each_box(folder: Path, form: str) -> None:
     assert [*objects] == ["boxes", "classes"]
 
 
+@pytest.mark.slow
 def test_padded_and_single_examples(folder: Path) -> None:
     convert(folder, "padded", resize="pad")
     options: dict[str, Any] = {"split": "train", "boxes": "xyxy", "output": "dict", "max_boxes": 4}

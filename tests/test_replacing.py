@@ -68,6 +68,7 @@ def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Calla
     return old, new, lambda: publish.publish_dataset(str(out), other, totals, claimed)
 
 
+@pytest.mark.slow
 def test_a_publisher_killed_anywhere_leaves_the_old_dataset_or_what_the_next_run_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_folder_in_the_way_of_a_switch_is_told_before_it_begins(tmp_path: Path
     assert files_of(out) == {name: data for name, data in old.items() if name != "labels.txt"}
 
 
+@pytest.mark.slow
 def test_a_switch_whose_files_were_removed_after_it_began_is_void(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_worker_that_is_lost_while_it_writes_leaves_nothing(
 
 
 @pytest.mark.parametrize("folder", few_at_once(["disk", "gs"], "disk"), indirect=True)
+@pytest.mark.slow
 def test_publishing_that_fails_after_each_effect_is_run_again(
     folder: str, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
