@@ -16,20 +16,19 @@ examples:
 """
 
 import argparse
-import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import DISPLAY_FLAGS, print_json, show_progress
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted, silent_stderr
-from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.options import ConvertOptions, add_arguments, default_threads
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_tfr.dataset.manifest import Manifest
@@ -78,12 +77,16 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         def report(done: int, number: int) -> None:
             display(Progress("reading", done, number))
 
-        with _named_errors():
-            measured = _measure(dataset, split, paths, cache, report)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        with silent_stderr():
+            from beam_tfr.speed.traces import trace
+            from beam_tfr.speed.turns import measure_in_turns, named_errors
+        with named_errors():
+            ways = _list_ways(dataset, split, paths, cache)
+            measured = dict(measure_in_turns(ways, report))
             if parsed.trace:
                 display(Progress("tracing", 0))
-                ways = _list_ways(dataset, split, paths, f"{cache}-traced")
-                display.say(f"trace: {_trace(ways, parsed.trace)}")
+                display.say(f"trace: {trace(ways, parsed.trace)}")
     if parsed.json:
         print_json(_as_json(dataset, split, measured))
     else:
@@ -131,47 +134,10 @@ def _list_ways(dataset: "Manifest", split: str, paths: Sequence[str], cache: str
     return ways
 
 
-def _measure(
-    dataset: "Manifest",
-    split: str,
-    paths: Sequence[str],
-    cache: str,
-    report: Callable[[int, int], None],
-) -> dict[str, "Speed"]:
-    """How fast each way reads, by its name."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with silent_stderr():
-        from beam_tfr.speed.turns import measure_in_turns
-
-    ways = _list_ways(dataset, split, paths, cache)
-    speeds = measure_in_turns(ways, report)
-    return {way.name: speed for way, speed in zip(ways, speeds, strict=True)}
-
-
-@contextlib.contextmanager
-def _named_errors() -> Iterator[None]:
-    """Turns TensorFlow's errors into ours."""
-    try:
-        yield
-    except Exception as error:
-        import tensorflow as tf
-
-        if not isinstance(error, tf.errors.OpError):
-            raise
-        first_line = str(error.message).partition("\n")[0]
-        raise DataError(f"TensorFlow cannot read this: {first_line}") from error
-
-
-def _trace(ways: Sequence["Way"], folder: str) -> str:
-    from beam_tfr.speed.traces import trace
-
-    return trace(ways, folder)
-
-
 def _as_json(dataset: "Manifest", split: str, measured: Mapping[str, "Speed"]) -> dict[str, Any]:
-    from beam_tfr.speed.turns import count_cores, describe_limit
+    from beam_tfr.speed.turns import describe_limit
 
-    cores = count_cores()
+    cores = default_threads()
     return {
         "split": split,
         "examples": dataset.splits[split].num_examples,
@@ -190,9 +156,9 @@ def _as_json(dataset: "Manifest", split: str, measured: Mapping[str, "Speed"]) -
 
 
 def _print_table(dataset: "Manifest", split: str, measured: Mapping[str, "Speed"]) -> None:
-    from beam_tfr.speed.turns import count_cores, describe_limit
+    from beam_tfr.speed.turns import describe_limit
 
-    cores = count_cores()
+    cores = default_threads()
     examples = dataset.splits[split].num_examples
     print(f"split {split}: {counted(examples, 'example')}; {counted(cores, 'core')}")
     print(f"{'':35}images/s  CPU ms")

@@ -111,10 +111,8 @@ class _SplitHashes:
 
     def find_first(self, source: np.uint64) -> RecordPlace:
         """The first record of a source, given its hash."""
-        index = int(np.argmax(self._hashes == source))
-        part = int(np.searchsorted(self._ends, index, side="right"))
-        begin = int(self._ends[part - 1]) if part else 0
-        return RecordPlace(self._numbers[part], index - begin)
+        place = _find_place(self._ends, int(np.argmax(self._hashes == source)))
+        return place._replace(part=self._numbers[place.part])
 
 
 def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
@@ -165,10 +163,7 @@ def _find_place(ends: npt.NDArray[np.int_], index: int) -> RecordPlace:
 
 def describe_contradiction(number: int, keys: Sequence[str], noun: str) -> str:
     """A sentence about sources of different classes; for the arguments see `describe_overlap`."""
-    verb = "has" if number == 1 else "have"
-    first, second = map(printable, keys)
-    images = counted(number, noun)
-    return f"{images} {verb} the same bytes in different classes, such as {first} and {second}"
+    return _describe_equal_bytes(number, "different classes", keys, noun)
 
 
 def describe_contradictions(
@@ -199,11 +194,14 @@ def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image")
         keys: of the first records.
         noun: what a record is made of.
     """
-    split, other = overlap.splits
-    verb = "has" if overlap.number == 1 else "have"
-    images = counted(overlap.number, noun)
+    return _describe_equal_bytes(overlap.number, " and ".join(overlap.splits), keys, noun)
+
+
+def _describe_equal_bytes(number: int, places: str, keys: Sequence[str], noun: str) -> str:
+    verb = "has" if number == 1 else "have"
     first, second = map(printable, keys)
-    return f"{images} {verb} the same bytes in {split} and {other}, such as {first} and {second}"
+    sources = counted(number, noun)
+    return f"{sources} {verb} the same bytes in {places}, such as {first} and {second}"
 
 
 def describe_overlaps(

@@ -1,6 +1,6 @@
 """Measures ways to read in turns, so that what else the machine does concerns all of them."""
 
-import os
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from beam_tfr.schema.errors import DataError
 from beam_tfr.speed.ways import Way
 
 TURNS = 3
@@ -32,11 +33,18 @@ class Speed(NamedTuple):
         return self.images_per_s * self.cpu_s
 
 
-def count_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+@contextlib.contextmanager
+def named_errors() -> Iterator[None]:
+    """Turns TensorFlow's errors into ours.
+
+    Raises:
+        DataError: TensorFlow cannot read a file.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        first_line = str(error.message).partition("\n")[0]
+        raise DataError(f"TensorFlow cannot read this: {first_line}") from error
 
 
 def describe_limit(speed: Speed, cores: int) -> str:
@@ -51,8 +59,10 @@ def describe_limit(speed: Speed, cores: int) -> str:
     return f"{busy:.1f} of {cores} cores are busy"
 
 
-def measure_in_turns(ways: Sequence[Way], report: Callable[[int, int], None]) -> Iterator[Speed]:
-    """Reads in each way, `TURNS` times; yields the medians.
+def measure_in_turns(
+    ways: Sequence[Way], report: Callable[[int, int], None]
+) -> Iterator[tuple[str, Speed]]:
+    """Reads in each way, `TURNS` times; yields the name of each way and its median speed.
 
     Args:
         ways: what to measure.
@@ -68,11 +78,10 @@ def measure_in_turns(ways: Sequence[Way], report: Callable[[int, int], None]) ->
                 _read_images(running[index], way.warm_up)
             speeds[index].append(measure(running[index]))
     report(number, number)
-    for turns in speeds:
-        yield Speed(
-            statistics.median(speed.images_per_s for speed in turns),
-            statistics.median(speed.cpu_s for speed in turns),
-        )
+    for way, turns in zip(ways, speeds, strict=True):
+        images_per_s = statistics.median(speed.images_per_s for speed in turns)
+        cpu_s = statistics.median(speed.cpu_s for speed in turns)
+        yield way.name, Speed(images_per_s, cpu_s)
 
 
 def measure(batches: Iterator[Any]) -> Speed:
