@@ -58,10 +58,8 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
     return next(iter(readings.values())) if len(readings) == 1 else None
 
 
-def describe_foreign_paths(foreign: ForeignPaths | None) -> str:
-    """The message about paths of another machine; empty without."""
-    if foreign is None:
-        return ""
+def describe_foreign_paths(foreign: ForeignPaths) -> str:
+    """The message about paths of another machine."""
     return (
         f"no file is where the paths of the first rows say; without {foreign.prefix} at their "
         f"beginning, they are found in {foreign.root}, where all paths start now"

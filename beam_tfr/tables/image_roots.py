@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -10,20 +10,10 @@ from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
-from beam_tfr.tables.base import (
-    DamagedTableError,
-    Row,
-    RowReader,
-)
-from beam_tfr.tables.content import (
-    TableContent,
-)
+from beam_tfr.tables.base import DamagedTableError, Row, RowReader
+from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
-from beam_tfr.tables.foreign_paths import (
-    describe_foreign_paths,
-    find_foreign_paths,
-    spread,
-)
+from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
 from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_folders import (
     ImageFolder,
@@ -83,56 +73,69 @@ def find_image_roots(
     Raises:
         UsageError: tables, or images on absolute paths, have no folder in common.
     """
-    uris = [uri for _, uri in numbered_uris]
-    if not content.read_rows and format_of(content.files[0]).of_one_image:
-        known = {content.files[number]: uri for number, uri in numbered_uris}
-        read = _reuse_rows(known, read)
+    read = _reuse_first_rows(content, numbered_uris, read)
     folder = _common_folder(content.files, "tables")
-    image_root = content.options.image_root
-    guessed = ""
-    if not image_root:
-        guessed = _guess_image_root(content, folder, uris, read)
-    base = f"{image_root.rstrip('/')}/" if image_root else guessed
-    image_folders = _find_image_folders(content, folder, base, read)
-    foreign = None
-    if not guessed and not image_folders:
-        roots = [base] if base else list_roots(folder)
-        foreign = find_foreign_paths(uris, base or folder, roots)
-    if foreign:
-        base = foreign.root
-    root = base or (_common_root(folder, uris) if uris else folder)
-    texts = [
-        describe_image_root(guessed, folder),
-        describe_image_folders(image_folders),
-        describe_foreign_paths(foreign),
-    ]
-    choose = functools.partial(choose_base, folder=folder, base=base, image_folders=image_folders)
-    prefix = foreign.prefix if foreign else ""
-    uris = [drop_prefix(uri, prefix) for uri in uris]
+    uris = [uri for _, uri in numbered_uris]
+    places = _find_places(content, folder, uris, read)
+    root = places.base or (_common_root(folder, uris) if uris else folder)
+    choose = functools.partial(
+        choose_base, folder=folder, base=places.base, image_folders=places.image_folders
+    )
+    paths = [(number, drop_prefix(uri, places.prefix)) for number, uri in numbered_uris]
     survey = survey_paths(
         [
-            WrittenPath(drop_prefix(uri, prefix), choose(content.files[number]))
-            for number, uri in spread(numbered_uris, MOST_PATHS)
-            if isinstance(uri, str)
+            WrittenPath(path, choose(content.files[number]))
+            for number, path in spread(paths, MOST_PATHS)
+            if isinstance(path, str)
         ]
     )
-    finder = ImageFinder(prefix=prefix, ignores_case=survey.ignores_case)
-    images = _find_images(uris, base or folder)
+    finder = ImageFinder(prefix=places.prefix, ignores_case=survey.ignores_case)
+    images = _find_images([path for _, path in paths], places.base or folder)
     warnings = (
-        *filter(None, [*texts, survey.example]),
-        *_warn_of_names(images, base or folder),
+        *filter(None, [*places.warnings, survey.example]),
+        *_warn_of_names(images, places.base or folder),
         *_warn_of_left_out(content, read, choose, finder),
     )
     return ImageRoots(
         folder=folder,
-        base=base,
+        base=places.base,
         root=root,
-        image_folders=image_folders,
-        prefix=prefix,
+        image_folders=places.image_folders,
+        prefix=places.prefix,
         ignores_case=survey.ignores_case,
         missing=survey.missing,
         warnings=warnings,
     )
+
+
+class _Places(NamedTuple):
+    """Where images are; see `ImageRoots`, which has these attributes too."""
+
+    base: str
+    image_folders: frozenset[ImageFolder]
+    prefix: str
+    warnings: tuple[str, ...]
+
+
+def _find_places(
+    content: TableContent, folder: str, uris: Sequence[Any], read: RowReader
+) -> _Places:
+    """Finds where images are, given the folder of the tables and the first cells with images.
+
+    The places that tables have for images come before those of another machine.
+    """
+    image_root = content.options.image_root
+    guessed = "" if image_root else _guess_image_root(content, folder, uris, read)
+    base = f"{image_root.rstrip('/')}/" if image_root else guessed
+    image_folders = _find_image_folders(content, folder, base, read)
+    if guessed or image_folders:
+        warnings = (describe_image_root(guessed, folder), describe_image_folders(image_folders))
+        return _Places(base, image_folders, "", warnings)
+    roots = [base] if base else list_roots(folder)
+    foreign = find_foreign_paths(uris, base or folder, roots)
+    if foreign is None:
+        return _Places(base, image_folders, "", ())
+    return _Places(foreign.root, image_folders, foreign.prefix, (describe_foreign_paths(foreign),))
 
 
 def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
@@ -179,13 +182,16 @@ def _find_image_folders(
     return find_image_folders(content.files, folder=folder, base=base, read_uris=read_uris)
 
 
-def _reuse_rows(known: Mapping[str, Any], read: RowReader) -> RowReader:
+def _reuse_first_rows(
+    content: TableContent, numbered_uris: Sequence[NumberedUri], read: RowReader
+) -> RowReader:
     """The function that yields the paths in tables, without reading those again that are known.
 
-    Args:
-        known: table of one row -> the path in it.
-        read: yields the rows of any table.
+    These are the paths of tables of one row; for the arguments see `find_image_roots`.
     """
+    if content.read_rows or not format_of(content.files[0]).of_one_image:
+        return read
+    known = {content.files[number]: uri for number, uri in numbered_uris}
 
     def reuse_rows(path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
         if path in known:

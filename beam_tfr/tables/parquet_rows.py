@@ -9,12 +9,12 @@ import json
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.parquet import image_column, image_entry
-from beam_tfr.inputs.parquet_file import ParquetFile
+from beam_tfr.inputs.parquet_file import ParquetFile, RowBatch
 from beam_tfr.tables.base import (
     ColumnSelection,
     Row,
@@ -58,35 +58,78 @@ class Parquet(TableFormat):
 def _read_rows(
     path: str, file: storage.Entry, opened: ParquetFile, selection: ColumnSelection
 ) -> Iterator[Row]:
-    schema = opened.schema
-    columns = selection.columns
-    partition = _find_partition(path, schema.names)
-    present = [*schema.names, *partition]
-    fields = [name for name in columns if name not in present and "." in name]
-    if fields:
-        check_columns(path, [*present, *_list_fields(schema)], fields)
-    wanted = [name for name in columns if name not in fields]
-    check_columns(path, present, wanted, selection.known_columns)
-    stored = [name for name in wanted if name not in partition]
-    images = _find_images(path, schema, stored, "".join(selection.images[:1]))
-    values = [name for name in stored if name not in images]
-    with_fields = [name.partition(".")[0] for name in fields]
-    class_names = _find_class_names(path, schema, selection.label)
-    for batch in opened.read_rows([*dict.fromkeys([*values, *with_fields])]):
-        rows = range(batch.first, batch.first + batch.num_rows)
+    columns = _Columns.choose(path, opened.schema, selection)
+    for batch in opened.read_rows(columns.stored):
+        cells = columns.complete(batch, file)
+        numbers = range(batch.first + 1, batch.first + 1 + batch.num_rows)
+        ordered = [cells[name] for name in selection.columns]
+        yield from zip(numbers, zip(*ordered, strict=True), strict=True)
+
+
+class _Columns(NamedTuple):
+    """Where the cells of the columns that are wanted come from.
+
+    Attributes:
+        values: columns that the file stores, but for those of images.
+        fields: fields of such columns, each named column.field.
+        images: column of images -> the column of their bytes.
+        partition: column that the folders around the file are -> its value.
+        label: the column of the label.
+        class_names: the classes of the numbers in it; empty if they have no names.
+    """
+
+    values: Sequence[str]
+    fields: Sequence[str]
+    images: Mapping[str, str]
+    partition: Mapping[str, str | None]
+    label: str
+    class_names: Sequence[str]
+
+    @classmethod
+    def choose(cls, path: str, schema: Any, selection: ColumnSelection) -> "_Columns":
+        """Those of a file, given its `pyarrow.Schema`.
+
+        Raises:
+            UsageError: a column is missing, or holds no images where these are wanted.
+        """
+        partition = _find_partition(path, schema.names)
+        present = [*schema.names, *partition]
+        fields = [name for name in selection.columns if name not in present and "." in name]
+        if fields:
+            check_columns(path, [*present, *_list_fields(schema)], fields)
+        wanted = [name for name in selection.columns if name not in fields]
+        check_columns(path, present, wanted, selection.known_columns)
+        stored = [name for name in wanted if name not in partition]
+        images = _find_images(path, schema, stored, "".join(selection.images[:1]))
+        return cls(
+            values=[name for name in stored if name not in images],
+            fields=fields,
+            images=images,
+            partition=partition,
+            label=selection.label,
+            class_names=_find_class_names(path, schema, selection.label),
+        )
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns to read, each once."""
+        with_fields = [name.partition(".")[0] for name in self.fields]
+        return [*dict.fromkeys([*self.values, *with_fields])]
+
+    def complete(self, batch: RowBatch, file: storage.Entry) -> dict[str, list[Any]]:
+        """The cells of a batch: column -> its cells."""
         cells = batch.cells
-        for name in fields:
+        rows = range(batch.first, batch.first + batch.num_rows)
+        for name in self.fields:
             column, _, field = name.partition(".")
             cells[name] = [read_member(cell, field) for cell in cells[column]]
-        for name, value in partition.items():
+        for name, value in self.partition.items():
             cells[name] = [value] * batch.num_rows
-        for name, leaf in images.items():
+        for name, leaf in self.images.items():
             cells[name] = [image_entry(file, leaf, row, batch.mean_bytes) for row in rows]
-        if class_names:
-            cells[selection.label] = _name_classes(cells[selection.label], class_names)
-        numbers = range(batch.first + 1, batch.first + 1 + batch.num_rows)
-        ordered = [cells[name] for name in columns]
-        yield from zip(numbers, zip(*ordered, strict=True), strict=True)
+        if self.class_names:
+            cells[self.label] = _name_classes(cells[self.label], self.class_names)
+        return cells
 
 
 def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
