@@ -355,6 +355,6 @@ def test_values_that_python_cannot_hold_are_an_error(column: Any, tmp_path: Path
     file = write_column(tmp_path / "t.parquet", written(column))
     with (
         ParquetFile(file) as opened,
-        pytest.raises(DataError, match=r"t\.parquet, row 1`: .* 'image' that is none"),
+        pytest.raises(DataError, match=r"t\.parquet, row 1`: .* 'image' that cannot be read"),
     ):
         list(opened.read_rows(["image"]))

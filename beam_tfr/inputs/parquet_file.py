@@ -223,9 +223,10 @@ class ParquetFile:
         for name in columns:
             try:
                 cells[name] = batch.column(name).to_pylist()
-            except (ValueError, ArithmeticError) as error:  # texts that are none; dates, times
-                problem = f"this or a following row has a value of {name!r:.100} that is none"
-                raise self._error(first, f"{problem}: {str(error)[:200]}") from None
+            except (ValueError, ArithmeticError) as error:  # no UTF-8; dates and times out of range
+                value = f"a value of {name!r:.100} that cannot be read"
+                problem = f"this or a following row has {value}: {str(error)[:200]}"
+                raise self._error(first, problem) from None
         return cells
 
     def _count_rows(self, number: int) -> Iterator[RowBatch]:
