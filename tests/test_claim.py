@@ -86,14 +86,13 @@ def test_an_unrelated_file_is_not_replaced(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).read_text() == "mine\n"  # until the new dataset is complete
 
 
-def test_a_work_folder_that_is_a_link_is_not_emptied(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [".beam_tfr", ".sources", "contents"])
+def test_a_folder_in_it_that_is_a_link_is_not_emptied(name: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "plan.json").write_text("mine")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".beam_tfr").symlink_to("../elsewhere")
-    with pytest.raises(
-        UsageError, match=r"\.beam_tfr in it is a link, and would be emptied; remove it"
-    ):
+    (tmp_path / "out" / name).symlink_to("../elsewhere")
+    with pytest.raises(UsageError, match=rf"{name} in it is a link, and files where it leads"):
         begin(tmp_path / "out", overwrite=True)
     assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["mine"]
 

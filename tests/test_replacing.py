@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import multiprocessing
 import os
 import threading
@@ -66,6 +67,51 @@ def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Calla
     totals = totals_of(other, build(out, other, infos), 1.0)
     claimed = Claim(generation(out), overwrite=True)
     return old, new, lambda: publish.publish_dataset(str(out), other, totals, claimed)
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "built"),
+    [
+        ("../mine", "labels.txt", "evil"),
+        ("/ABSOLUTE/mine", "labels.txt", "evil"),
+        ("labels.txt", "../mine", "evil"),
+        ("labels.txt", "/ABSOLUTE/mine", "evil"),
+        ("labels.txt", "contents/../../mine", "evil"),
+        ("labels.txt", "labels.txt", "../../mine"),
+        ("labels.txt", "mine", "evil"),
+    ],
+)
+def test_a_switch_from_elsewhere_touches_no_file_that_is_not_of_a_dataset(
+    old: str, name: str, built: str, tmp_path: Path
+) -> None:
+    """As in a folder that was copied from a stranger, with times of 0."""
+    plan = make_plan()
+    out = tmp_path / "out"
+    write(out, plan, make_infos(plan))
+    work = out / ".beam_tfr"
+    work.mkdir(exist_ok=True)
+    manifest = out / "manifest.json"
+    (work / "manifest").write_bytes(manifest.read_bytes())
+    victims = [tmp_path / "mine", out / "mine"]
+    for victim in victims:
+        victim.write_text("mine")
+    (work / "evil").write_text("evil")
+    for path in (work / "manifest", work / "evil", manifest, *victims):
+        os.utime(path, (0, 0))
+    old, name = (text.replace("/ABSOLUTE", str(tmp_path)) for text in (old, name))
+    about = {
+        "replaces": 0,
+        "old": [[old, 0]],
+        "files": [
+            [name, built, 4, 0],
+            ["manifest.json", "manifest", manifest.stat().st_size, 0],
+        ],
+    }
+    (work / "switch.json").write_text(json.dumps(about))
+    assert not switch.complete_switch(str(out))
+    assert [victim.read_text() for victim in victims] == ["mine", "mine"]
+    assert manifest.exists()
+    assert not (work / "switch.json").exists()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,19 @@ def test_every_truncation_and_every_flipped_byte_of_a_sidecar_shows(tmp_path: Pa
         for damaged in (data[:place], bytes(flipped)):
             path.write_bytes(damaged)
             assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is None, damaged
+
+
+@pytest.mark.parametrize("name", ["../mine", "/etc/mine", "a/b", "..", ".", "a\0b"])
+@pytest.mark.parametrize("field", ["built", "contents", "file"])
+def test_a_sidecar_names_no_files_elsewhere(field: str, name: str, tmp_path: Path) -> None:
+    """As in a folder that was copied from a stranger."""
+    plan = begin(tmp_path)
+    info = finish_shard(tmp_path, plan)
+    assert info.contents
+    elsewhere: Any = info.contents._replace(built=name) if field == "contents" else name
+    sidecar(tmp_path).unlink()
+    sidecars.write_sidecar(str(tmp_path), dataclasses.replace(info, **{field: elsewhere}), [])
+    assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is None
 
 
 def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.output import lock_holder
 from beam_tfr.output.lock_holder import DEAD_AFTER_S, JOB, JobState, Lock
-from beam_tfr.schema.dataset import WORK_FOLDER
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, SOURCES_FOLDER, WORK_FOLDER
 from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.storage import work_path
 
@@ -137,16 +137,18 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
     """The locks in a folder, whose holders are all dead.
 
     Raises:
-        UsageError: the work folder is a link.
+        UsageError: a folder in it is a link.
         RunError: a holder lives.
         OSError: the folder cannot be written to; on gs:// only `_check_permissions` finds out.
     """
-    if storage.is_link(work_path(output, "").rstrip("/")):
-        raise UsageError(
-            f"{WORK_FOLDER} in it is a link, and would be emptied; remove it",
-            option="output",
-            value=output,
-        )
+    for name in (WORK_FOLDER, SOURCES_FOLDER, CONTENTS_FOLDER):
+        if storage.is_link(storage.join(output, name)):
+            raise UsageError(
+                f"{name} in it is a link, and files where it leads would be replaced and removed; "
+                "remove it",
+                option="output",
+                value=output,
+            )
     locks = _read_locks(output)
     living = _find_living(output, locks, job_state)
     if living:

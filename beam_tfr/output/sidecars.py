@@ -25,7 +25,7 @@ from beam_tfr.planning import packing
 from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Image
-from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.naming import contents_name, is_plain_name, parse_file_name
 from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.storage import Entry, work_path
@@ -163,9 +163,25 @@ def _parse_sidecar(data: bytes) -> Sidecar | None:
     with contextlib.suppress(ValueError, msgspec.MsgspecError):  # not a sidecar
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
         info = msgspec.json.decode(first, type=ShardInfo)
+        _check_names(info)
         info.rejects_sha256 = sha256_hex(b"".join(lines))
         return Sidecar(info, packed_refs, packed_sums, lines)
     return None
+
+
+def _check_names(info: ShardInfo) -> None:
+    """Checks the names of the files of a shard: its folder may be from elsewhere.
+
+    Raises:
+        ValueError: one leads out of the folder.
+    """
+    built = [info.built]
+    if info.contents:
+        built.append(info.contents.built)
+    if not all(map(is_plain_name, filter(None, built))):
+        raise ValueError("a file is built elsewhere")
+    if info.file and parse_file_name(info.file) is None:
+        raise ValueError("its file has another name than files of shards")
 
 
 def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:

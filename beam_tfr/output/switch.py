@@ -19,7 +19,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
-import json
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Self
 
@@ -37,7 +37,8 @@ from beam_tfr.schema.dataset import (
     canonical_json,
 )
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, parse_file_name
+from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, is_plain_name, parse_file_name
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
 # Files beside the shards and the manifest; a README.md may be somebody's own.
@@ -74,6 +75,19 @@ class Switch:
     old: list[tuple[str, int]]
     files: list[BuiltFile]
 
+    def __post_init__(self) -> None:
+        """Checks the names of all files: a folder from elsewhere may hold a switch.
+
+        Raises:
+            ValueError: one is none that a dataset has.
+        """
+        names = [name for name, _ in self.old] + [file.name for file in self.files[:-1]]
+        wrong = [name for name in names if not (name == CARD_FILE or is_of_dataset(name))]
+        built = [file.built for file in self.files if file.built]
+        wrong += itertools.filterfalse(is_plain_name, built)
+        if wrong or self.manifest.name != MANIFEST_FILE:
+            raise ValueError(f"{wrong[:1]} are no names of files of a dataset")
+
     def to_json(self) -> bytes:
         return canonical_json(dataclasses.asdict(self))
 
@@ -84,9 +98,10 @@ class Switch:
         Raises:
             ValueError, LookupError, TypeError: it is damaged.
         """
-        fields = json.loads(data)
-        fields["files"] = [BuiltFile(*file) for file in fields["files"]]
-        return cls(**fields)
+        fields = parse_json(data)
+        files = [BuiltFile(*file) for file in fields["files"]]
+        old = [(str(name), int(generation)) for name, generation in fields["old"]]
+        return cls(replaces=int(fields["replaces"]), old=old, files=files)
 
     @property
     def manifest(self) -> BuiltFile:

@@ -17,6 +17,8 @@ _FILE = re.compile(
     rf"({NAME.pattern})-({NAME.pattern}-{_NUMBER}-of-{_NUMBER})(\.tfrecord(?:\.gz)?)"
 )
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")  # not "..", nor a path
+
 
 def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     """Two names that look the same but differ in bytes; None if there are none.
@@ -43,6 +45,11 @@ def file_name(dataset: str, shard: str, suffix: str) -> str:
     return f"{dataset}-{shard}{suffix}"
 
 
+def is_plain_name(name: str) -> bool:
+    """True for the name of a file directly in a folder, as those that are built have."""
+    return _PLAIN.fullmatch(name) is not None
+
+
 def contents_name(file: str) -> str:
     """The contents of a shard, given its file.
 
@@ -54,6 +61,11 @@ def contents_name(file: str) -> str:
 def shard_of_file(file: str) -> str:
     """The name of a shard, given its file: `train-00003-of-00016`."""
     return file.partition("-")[2].partition(".")[0]
+
+
+def split_of_file(file: str) -> str:
+    """The split of a shard, given its file: `train`."""
+    return shard_of_file(file).partition("-")[0]
 
 
 def shard_number(file: str) -> int:

@@ -1,6 +1,8 @@
-"""Untrusted values in messages."""
+"""Untrusted values in messages, and untrusted JSON."""
 
+import json
 import reprlib
+import sys
 from typing import Any
 
 _MOST_CHARACTERS = 100
@@ -17,3 +19,27 @@ def quote(value: Any) -> str:
         return _repr.repr(value)
     except Exception:  # noqa: BLE001 - of a number of thousands of digits, for example
         return f"<{type(value).__name__}>"
+
+
+def parse_json(data: str | bytes) -> Any:
+    """Parses JSON that comes from outside.
+
+    Raises:
+        ValueError: it is none, or holds what Python does not take; the message is for users.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        problem = describe_parse_error(error)
+        if problem == str(error):
+            raise
+        raise ValueError(problem) from None
+
+
+def describe_parse_error(error: ValueError | RecursionError) -> str:
+    """What is wrong with a text of JSON or TOML, given what its parser raises."""
+    if isinstance(error, RecursionError):
+        return "its lists and objects are nested too deeply"
+    if "sys.set_int_max_str_digits" in str(error):  # advice to whom Python's code belongs
+        return f"a whole number has more than {sys.get_int_max_str_digits():,} digits"
+    return str(error)
