@@ -33,6 +33,8 @@ _CURES = {
     errno.ENFILE: _FILES,
 }
 _STARVED = re.compile(r"MemoryError|can't start new thread")
+# Prism may start the step after a failed one before it ends the run, and report its error.
+_WITHOUT_INPUT = "EmptySideInput"
 
 
 class Outcome(NamedTuple):
@@ -100,6 +102,8 @@ def _explain(error: BaseException, text: str) -> EngineError:
     if _STARVED.search(cause):
         limits = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
         return EngineError(f"out of memory, address space or threads ({cause})", cure=limits)
+    if _WITHOUT_INPUT in cause:
+        return EngineError("a step failed, and the engine did not report its error")
     return EngineError(
         f"the run failed: {cause}", hint=f". {TRACEBACK_VARIABLE}=1 shows where it failed"
     )
