@@ -314,7 +314,8 @@ class _DraftFromSample:
 
     def __call__(self, survey: Survey) -> Plan:
         if self.has_default_layout:
-            check_split_folders(survey.folders, self.splits)
+            keys = [ref.key for ref in survey.sample_refs()]
+            check_split_folders(survey.folders, self.splits, keys)
             _count_doubts(survey.folders)
         if not self.settings.labelled and describe_mask_folders(survey.folders):
             count("mask-folders", survey.folders.total())

@@ -37,6 +37,7 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
 )
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
+from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.folders import (
     describe_ignored_split,
     describe_last_folders,
@@ -271,6 +272,7 @@ def early_warnings(source: Input) -> Iterator[str]:
         yield from source.origin.warnings
         yield from filter(None, [source.origin.missing])
     if storage.is_gcs(source.root) and not source.layout.longest:
+        yield from describe_lists(source)
         return  # the summary reports missed images
     exclude = compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude)
@@ -293,8 +295,20 @@ def early_warnings(source: Input) -> Iterator[str]:
         masks.describe(in_archives=source.has_archives),
         *describe_folders(source, folders),
         *describe_strays(source),
+        *describe_lists(source),
     )
     yield from filter(None, warnings)
+
+
+def describe_lists(source: Input) -> Iterator[str]:
+    """Yields a message about lists of splits in and beside the folders of the first images."""
+    labeler = source.origin
+    if not isinstance(labeler, Labeler) or labeler.splits or "{split}" in str(labeler.layout):
+        return
+    paths = _list_first(source, UNCOUNTED).paths
+    folders = [source.root, *itertools.islice(dict.fromkeys(map(os.path.dirname, paths)), 3)]
+    stems = {os.path.splitext(os.path.basename(path))[0] for path in paths}
+    yield from filter(None, [describe_split_lists(folders, stems)])
 
 
 def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:

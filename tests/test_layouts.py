@@ -79,6 +79,15 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["cat_train/1", "cat_test/1", "dog_train/1", "dog_val/1"], "{label}_{split}/*"),
         (["x_train/1", "x_test/1"], "x_{split}/*"),
         (["a{_train/cat/1", "a{_test/cat/1"], "*_{split}/{label}/*"),
+        (["Train-Set/cat/1", "Test-Set/cat/1"], "{split}-Set/{label}/*"),
+        (["Train Data/cat/1", "Test Data/cat/1"], "{split} Data/{label}/*"),
+        (["train-1/cat/1", "train-2/cat/1", "test-1/cat/1"], "{split}-*/{label}/*"),
+        (["Train-Set/1", "Test-Set/1"], "{split}-Set/*"),
+        (["Seg_train/sea/1", "seg_Test/sea/1"], "*_{split}/{label}/*"),
+        (["my train-set/sea/1", "my test-set/sea/1"], "my {split}-set/{label}/*"),
+        (["train_cat/1", "test_cat/1", "train_dog/1", "test_dog/1"], "{split}_{label}/*"),
+        (["train.sea/old/1", "test.sea/old/1"], "{split}.sea/{label}/*"),
+        (["test_tube/1", "train_station/1"], ""),  # classes
         (["bullet_train/1", "steam_train/1"], ""),  # classes
         (["cat/train/1", "cat/val/1", "dog/train/1", "dog/val/1", "bird/1"], "{label}/{split}/*"),
         (["cat/train/1", "cat/val/1", "bird/1"], ""),
@@ -124,6 +133,56 @@ def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure:
     with pytest.raises(UsageError) as caught:
         check_split_folders(folders(*keys), None)
     assert cure in str(caught.value)
+
+
+def test_folders_that_no_layout_takes_as_splits_are_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders("train/cat/1", "Test-Set/cat/1"), None)
+    assert "rename Test-Set first" in str(caught.value)
+    assert "such as Test_Set" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "layout", "excluded"),
+    [
+        (["train/cat.0.jpg", "train/dog.0.jpg", "test1/1.jpg"], "{label}.{number}.*", "test1/*"),
+        (["train/cat_0.jpg", "test/dog_1.jpg"], "{label}_{number}.*", ""),
+        (["train/1.jpg", "test/2.jpg"], "", ""),
+    ],
+)
+def test_classes_in_names_of_files_in_splits(
+    names: Sequence[str], layout: str, excluded: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders(*names), None, names)
+    text = str(caught.value)
+    assert "`layout='{split}/*'`" in text
+    assert (f"`layout='{{split}}/{layout}'`" in text) == bool(layout)
+    assert (f"`exclude='{excluded}'`" in text) == bool(excluded)
+
+
+@pytest.mark.parametrize(
+    ("keys", "renamed", "layout"),
+    [
+        (["rps/rock/1", "rps-test-set/rock/1"], "rps-train-set", "rps-{split}-set/{label}/*"),
+        (
+            ["rps/rps/rock/1", "rps-test-set/rps-test-set/rock/1"],
+            "rps-train-set",
+            "rps-{split}-set/*/{label}/*",
+        ),
+        (["horses/a/1", "validation-horses/a/1"], "train-horses", "{split}-horses/{label}/*"),
+        (["cat/1", "blood_test/1"], "", ""),
+        (["station/1", "train_station/1"], "", ""),
+    ],
+)
+def test_a_split_beside_one_that_its_name_does_not_show(
+    keys: Sequence[str], renamed: str, layout: str
+) -> None:
+    text = describe_ignored_split(folders(*keys))
+    assert bool(text) == bool(renamed)
+    if text:
+        assert f"rename the latter {renamed}" in text
+        assert f"`layout='{layout}'`" in text
 
 
 def test_folders_beside_splits_of_one_prefix_can_be_left_out() -> None:

@@ -310,6 +310,8 @@ def test_splits_of_a_column_that_differ_by_case(tmp_path: Path) -> None:
         (["trainlabels.csv", "vallabels.csv"], True),
         (["y_tr.csv", "y_te.csv"], True),
         (["labelsTr/a.csv", "labelsTs/a.csv"], True),
+        (["trn.csv", "tst.csv"], True),
+        (["y_trn.csv", "y_vl.csv"], True),
         (["latest.csv", "a.csv"], False),
         (["latest1.csv", "latest2.csv"], False),
         (["strong.csv", "later.csv"], False),
@@ -524,6 +526,52 @@ def test_other_tables_may_lie_beside_folders_with_cocos_names(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("tables", "images"),
+    [
+        (["csv/train.csv", "csv/val.csv"], ["images_train/0.png", "images_val/0.png"]),
+        (["train.csv", "val.csv"], ["train_images/0.png", "val_images/0.png"]),
+        (["train2017.csv", "val.csv"], ["images_train/0.png", "images/val/0.png"]),
+        (["labels/setA.csv", "labels/setB.csv"], ["images/setA/0.png", "images/setB/0.png"]),
+        (["l/boxes_x_1.csv", "l/boxes_y.csv"], ["x_1/0.png", "y/0.png"]),
+        (["labels.csv"], ["images/0.png"]),
+    ],
+)
+def test_folders_named_after_tables(tmp_path: Path, tables: list[str], images: list[str]) -> None:
+    for number, (table, image) in enumerate(zip(tables, images, strict=True)):
+        write_csv(tmp_path / table, "0.png")
+        picture(tmp_path / image, number)
+    opened = open_input(table=[str(tmp_path / table) for table in tables], **OPTIONS)
+    keys = [key for split in keys_by_split(opened).values() for key in split]
+    assert sorted(f"{opened.root}{key}" for key in keys) == sorted(
+        f"{tmp_path}/{image}" for image in images
+    )
+
+
+def test_subsets_of_cvat(tmp_path: Path) -> None:
+    write_coco(tmp_path / "annotations" / "instances_default.json", "0.png")
+    picture(tmp_path / "images" / "default" / "0.png")
+    tables = open_input(table=f"{tmp_path}/annotations/instances_default.json")
+    assert keys_by_split(tables) == {"train": ["default/0.png"]}
+    assert not tables.missing
+
+
+def test_files_in_two_places_are_told(tmp_path: Path) -> None:
+    write_csv(tmp_path / "train.csv", "0.png")
+    picture(tmp_path / "0.png", 1)
+    given = {"table": f"{tmp_path}/train.csv", **OPTIONS}
+    assert not open_input(**given).warnings
+    picture(tmp_path / "train" / "0.png", 2)
+    tables = open_input(**given)
+    assert keys_by_split(tables) == {"train": ["0.png"]}
+    warning = warning_of(tables, "0.png in ")
+    assert f"{tmp_path}/train/0.png" in warning
+    assert f"--image_root {tmp_path}/train" in warning
+    inner = open_input(image_root=f"{tmp_path}/train", **given)
+    assert inner.root == f"{tmp_path}/train/"
+    assert not inner.warnings
+
+
 def test_images_beside_each_folder_of_several(tmp_path: Path) -> None:
     for number, split in enumerate(("train", "test")):
         folder = tmp_path / split
@@ -708,3 +756,67 @@ def test_the_first_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
     tables = open_input(table=table, uri_column="path", label_column="class")
     assert tables.options.split_column == "split"
     assert max(map(numbers.count, range(12, 50))) == 1  # a few look for images too
+
+
+VOC_LISTS = {
+    "in the root, with the XML files": {
+        "train.txt": "./JPEGImages/000000.jpg ./Annotations/000000.xml\n"
+        "./JPEGImages/000001.jpg ./Annotations/000001.xml\n",
+        "valid.txt": "./JPEGImages/000002.jpg ./Annotations/000002.xml\n",
+    },
+    "of PaddleX": {
+        "train_list.txt": "JPEGImages/000000.jpg Annotations/000000.xml\n"
+        "JPEGImages\\000001.jpg Annotations\\000001.xml\n",
+        "val_list.txt": "JPEGImages/000002.jpg Annotations/000002.xml\n",
+        "labels.txt": "cat\n",
+    },
+    "of Oxford's pets": {
+        "train.txt": "000000 1 1 1\n000001 1 1 12\n",
+        "val.txt": "000002 2 1 1\n",
+        "list.txt": "# Image CLASS-ID\n000000 1 1 1\n",
+    },
+    "of segmentation": {
+        "ImageSets/Segmentation/train.txt": "000000\n000001\n",
+        "ImageSets/Segmentation/val.txt": "000002\n",
+    },
+    "of classes": {
+        "ImageSets/Main/cat_train.txt": "000000  1\n000001 -1\n",
+        "ImageSets/Main/cat_val.txt": "000002  1\n",
+        "ImageSets/Main/cat_trainval.txt": "000000  1\n000001 -1\n000002 1\n",
+        "ImageSets/Main/dog_train.txt": "000001\n",
+    },
+    "among the XML files": {
+        "Annotations/train.txt": "000000\n000001",
+        "Annotations/val.txt": "000002",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", VOC_LISTS)
+def test_lists_elsewhere(tmp_path: Path, kind: str) -> None:
+    pattern = voc_folder(tmp_path, 3, {})
+    for name, text in VOC_LISTS[kind].items():
+        write(tmp_path / name, text)
+    tables = open_input(table=pattern)
+    train, val = sorted(splits_by_number(tables))
+    assert splits_by_number(tables) == {train: [0, 1], val: [2]}
+    assert train == "train"
+    assert ", such as " in warning_of(tables, "lists of images give the splits: train (2 images)")
+
+
+def test_lists_around_folders_of_classes(tmp_path: Path) -> None:
+    for number, label in enumerate(("cat", "dog")):
+        write_voc(tmp_path / "Annotations" / label / f"{label}_1.xml", f"{label}_1.jpg")
+        list_name = ("train.txt", "test.txt")[number]
+        write(tmp_path / "ImageSets" / "Main" / list_name, f"{label}/{label}_1\n")
+    tables = open_input(table=f"{tmp_path}/Annotations/*/*.xml")
+    assert keys_by_split(tables).keys() == {"train", "test"}
+    assert "no XML file" not in warning_of(tables, "lists of images give the splits")
+
+
+def test_lists_of_other_images_are_left_out_with_a_line(tmp_path: Path) -> None:
+    pattern = voc_folder(tmp_path, 2, {})
+    write(tmp_path / "train.txt", "other_1.jpg 0\nother_2.jpg 1\n")
+    tables = open_input(table=pattern)
+    assert splits_by_number(tables) == {"train": [0, 1]}
+    assert "names none of the images" in warning_of(tables, f"{tmp_path}/train.txt is not taken")

@@ -11,8 +11,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
-from beam_tfr.layouts.split_names import DEFAULT_SPLIT, find_split_folders, split_of_folder
+from beam_tfr.layouts.parsing import (
+    DEFAULT_LAYOUT,
+    SPLIT_RULE,
+    Layout,
+    is_split_name,
+    parse_layout,
+)
+from beam_tfr.layouts.split_names import (
+    DEFAULT_SPLIT,
+    find_split_folders,
+    find_unmarked_train,
+    split_of_folder,
+)
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
@@ -23,10 +34,14 @@ _MASKS = re.compile(
     r"(?:masks?|labels?|annotations?|segmentations?|segmentationclass|ground_?truth|gt)(?:png)?"
 )
 
+_NAMED_CLASS = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
+_MARKS = re.compile("[*{}]")  # which layouts cannot have as text
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
 
-def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | None) -> None:
+def check_split_folders(
+    folders: Mapping[str, int], splits: Mapping[str, Any] | None, keys: Iterable[str] = ()
+) -> None:
     """Checks that the default layout ignores no folders that look like splits.
 
     Several folders of one level that are named like splits look so.
@@ -34,6 +49,7 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
         splits: shares of `splits=`.
+        keys: some images, whose names may begin with their class.
 
     Raises:
         UsageError: folders of one level are named like two or more splits; suggests a layout that
@@ -52,15 +68,36 @@ def check_split_folders(folders: Mapping[str, int], splits: Mapping[str, Any] | 
     instead = " without `splits=`" if splits else ""
     in_names = ""
     if "{label}" not in layout and layout.endswith("/*"):
-        named_layout = f"{layout[:-1]}{{label}}_{{number}}.*"
-        in_names = f"; `layout='{named_layout}'` reads classes of file names, as of cat_1.jpg"
+        in_names = _describe_named_classes(layout, keys)
     raise UsageError(
         f"folders have the names of splits, {counts}, but the default layout "
         f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
         f"`layout='{DEFAULT_LAYOUT}'` to ignore them{in_names}"
-        f"{_describe_unlabelled(folders, layout)}",
+        f"{_describe_misnamed(folders, layout)}{_describe_unlabelled(folders, layout)}",
         option="input",
     )
+
+
+def _describe_named_classes(layout: str, keys: Iterable[str]) -> str:
+    """The layout that reads classes of file names, such as cat_1.jpg; empty if none has one."""
+    all_keys = sorted(keys)
+    named = [key for key in all_keys if find_named_class(os.path.basename(key))]
+    if not named:
+        return ""
+    name = os.path.basename(named[0])
+    named_layout = parse_layout(f"{layout[:-1]}{find_named_class(name)}")
+    others = [key for key in all_keys if named_layout.parse_key(key) is None]
+    text = f"; `layout='{named_layout}'` reads classes of file names, as of {name}"
+    if not others:
+        return text
+    folder = os.path.dirname(others[0])
+    return f"{text}, and `exclude='{folder}/*'` leaves out those without, such as {others[0]}"
+
+
+def find_named_class(name: str) -> str:
+    """The layout of a file's name that begins with a class, such as cat.1.jpg; or empty."""
+    match = _NAMED_CLASS.fullmatch(name)
+    return f"{{label}}{match[1]}{{number}}.*" if match else ""
 
 
 def _are_different(splits: Iterable[str]) -> bool:
@@ -94,16 +131,45 @@ def _count_split_names(
 
 
 def _spell_split(layout: str, names: Iterable[str]) -> str:
-    """A layout with what folders have before their split, such as `seg_{split}/{label}/*`."""
-    prefixes = {*find_split_folders(names).values()}
-    separators = {prefix[-1:] for prefix in prefixes}
-    if "" in prefixes or len(separators) > 1:
-        return layout
-    prefix = min(prefixes)
-    if len(prefixes) > 1 or re.search("[*{}]", prefix):
-        before = "*" if "{label}" in layout else "{label}"  # cat_train/1.jpg
-        prefix = before + prefix[-1]
-    return layout.replace("{split}", f"{prefix}{{split}}")
+    """A layout with what folders have around their split, such as `seg_{split}/{label}/*`."""
+    folders = find_split_folders(names).values()
+    befores = {folder.before for folder in folders}
+    behinds = {folder.behind for folder in folders}
+    if _have_one_separator({before[-1:] for before in befores}):
+        before = min(befores)
+        if len(befores) > 1 or _MARKS.search(before):
+            before = _name_class(layout) + before[-1:]  # cat_train/1.jpg
+        layout = layout.replace("{split}", f"{before}{{split}}")
+    if _have_one_separator({behind[:1] for behind in behinds}):
+        behind = min(behinds)
+        if len(behinds) > 1 or _MARKS.search(behind):
+            is_shared = any(folder.is_shared for folder in folders)
+            behind = behind[:1] + (_name_class(layout) if is_shared else "*")  # train_cat/1.jpg
+        layout = layout.replace("{split}", f"{{split}}{behind}")
+    return layout
+
+
+def _have_one_separator(separators: set[str]) -> bool:
+    return len(separators) == 1 and separators != {""}
+
+
+def _name_class(layout: str) -> str:
+    """The piece of a layout for a class, or any text if the layout has a class elsewhere."""
+    return "*" if "{label}" in layout else "{label}"
+
+
+def _describe_misnamed(folders: Iterable[str], layout: str) -> str:
+    """What to do about folders whose names a layout reads, but that no split may have."""
+    parsed_layout = parse_layout(layout)
+    for folder in sorted(folders):
+        values = parsed_layout.parse_key(f"{folder}/1") or {}
+        split = values.get("split", "")
+        if split and not is_split_name(split):
+            return (
+                f"; rename {split} first, as it cannot be a split: {SPLIT_RULE}, such as "
+                f"{re.sub('[^A-Za-z0-9]+', '_', split)}"
+            )
+    return ""
 
 
 def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
@@ -124,11 +190,7 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
 
     All folders beside them are named like splits: else they may be classes.
     """
-    names_in = collections.defaultdict[str, set[str]](set)  # folder -> the folders in it
-    for folder in folders:
-        parts = folder.split("/")
-        for depth, name in enumerate(parts):
-            names_in["/".join(parts[:depth])].add(name)
+    names_in = _find_names_in(folders)
     unlabelled = set()
     for parent, names in names_in.items():
         if names != find_split_folders(names).keys():
@@ -175,9 +237,9 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
     splits = _keep_splits(images)
     # A class may be called like a split; where all are, the folders of splits have no classes.
     if 0 in splits and splits[0].keys() != images[0].keys() and not _are_within_classes(folders):
-        prefixes = find_split_folders(images[0])
+        split_folders = find_split_folders(images[0])
         splits[0] = collections.Counter(
-            {name: number for name, number in splits[0].items() if prefixes[name]}
+            {name: number for name, number in splits[0].items() if split_folders[name].is_shared}
         )
     return {level: images_in for level, images_in in splits.items() if images_in}
 
@@ -243,7 +305,42 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
                 f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
                 f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
             )
+    return _describe_unmarked_train(folders)
+
+
+def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
+    """A message about a folder of a split beside one without, as rps-test-set beside rps.
+
+    Empty if there is none.
+    """
+    for parent, names in _find_names_in(folders).items():
+        unmarked = find_unmarked_train(names)
+        if not unmarked:
+            continue
+        start = f"{parent}/" if parent else ""
+        renamed = dict[str, int]()
+        for folder, number in folders.items():
+            if f"{folder}/".startswith(f"{start}{unmarked.unmarked}/"):
+                folder = f"{start}{unmarked.renamed}{folder[len(start + unmarked.unmarked) :]}"
+            renamed[folder] = number
+        layouts = [layout for layout, images in _count_split_names(renamed) if len(images) > 1]
+        if layouts:
+            return (
+                f"images in {start}{unmarked.marked} go to {DEFAULT_SPLIT}, as those in "
+                f"{start}{unmarked.unmarked} do: rename the latter {unmarked.renamed}, and "
+                f"`layout='{layouts[0]}'` takes both as splits"
+            )
     return ""
+
+
+def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
+    """Each folder with folders below it -> their names; the common one is empty."""
+    names_in = collections.defaultdict[str, set[str]](set)
+    for folder in folders:
+        parts = folder.split("/")
+        for depth, name in enumerate(parts):
+            names_in["/".join(parts[:depth])].add(name)
+    return names_in
 
 
 def describe_last_folders(folders: Mapping[str, int]) -> str:

@@ -4,7 +4,10 @@ import collections
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from beam_tfr.layouts.parsing import is_split_name
 
 DEFAULT_SPLIT = "train"
 _WORD = "(train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?|holdout)"
@@ -12,6 +15,8 @@ _SPLIT = re.compile(_WORD, re.IGNORECASE)
 _FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)
 # A longer name that ends so: seg_train.
 _LONGER_FOLDER = re.compile(rf"(.+[-_ .]){_FOLDER.pattern}", re.IGNORECASE | re.DOTALL)
+# One that begins so: train_cat.
+_LONGER_BEHIND = re.compile(rf"{_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile("(?<=[-_ .])")
 # A word of a name, with a year such as that of val2017, between characters that are no letters.
 _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
@@ -19,9 +24,11 @@ _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
 _BEFORE_NUMBER = re.compile(
     rf"(?<![^\W\d_]){_WORD}[0-9]*(?:\.[^\W_]+)?[-_][0-9]+-of-[0-9]+", re.IGNORECASE
 )
-# What seems to be a split within a word, such as labelsTrain, or a short form: y_tr, imagesTs.
+# What seems to be a split within a word, such as labelsTrain, or a short form: y_tr, imagesTs, tst.
 _WITHIN_WORD = re.compile("train|val|test|dev|holdout", re.IGNORECASE)
-_SHORT = re.compile("(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt][ers]|[Vv]a)(?![a-z])")
+_SHORT = re.compile(
+    "(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt](?:r|rn|e|s|st)|[Vv](?:a|l))(?![a-z])"
+)
 _OUTER_FOLDERS = 2  # at the end of a path: test, or test/Annotations
 
 
@@ -36,34 +43,100 @@ def split_of_folder(name: str) -> str:
     return match[1].lower() if match else ""
 
 
-def find_split_folders(names: Iterable[str]) -> Mapping[str, str]:
+class SplitFolder(NamedTuple):
+    """The parts of the name of a folder that is named like a split.
+
+    Attributes:
+        before: what comes before the split, such as `seg_` of seg_train.
+        split: the split, which may have this name.
+        behind: what comes behind it, such as `-Set` of Train-Set, or `_cat` of train_cat.
+        is_shared: whether another folder has another split between the same texts.
+    """
+
+    before: str
+    split: str
+    behind: str = ""
+    is_shared: bool = False
+
+
+def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     """Finds the folders that are named like splits, among those of one level.
 
     A split at the end of a longer name counts if another folder has another split behind the same
-    prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train.
+    prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does one at
+    its beginning: train_cat beside test_cat.
 
     Returns:
-        Name -> the prefix before its split, empty if there is none.
+        Name -> its parts.
     """
-    found = dict[str, str]()
-    others = list[str]()
-    splits_behind = collections.defaultdict[str, set[str]](set)  # prefix -> splits
+    all_names = [*names]
+    shared = _find_shared(name for name in all_names if not split_of_folder(name))
+    divided = {name: _find_parts(name, shared) for name in all_names}
+    return {name: parts for name, parts in divided.items() if parts}
+
+
+def _find_shared(names: Iterable[str]) -> set[str]:
+    """What several names have before or behind different splits, in lower case."""
+    splits_around = collections.defaultdict[str, set[str]](set)
     for name in names:
-        longer = _LONGER_FOLDER.fullmatch(name)
-        if split_of_folder(name):
-            found[name] = ""
+        last = _LONGER_FOLDER.fullmatch(name)
+        if last:
+            splits_around[last[1].lower()].add(last[2].lower())
+        first = _LONGER_BEHIND.fullmatch(name)
+        if first:
+            splits_around[first[2].lower()].add(first[1].lower())
+    return {around for around, splits in splits_around.items() if len(splits) > 1}
+
+
+def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
+    """The parts of a name that is like a split, given what several have around theirs."""
+    if split_of_folder(name):
+        return _divide_name(name)
+    starts = itertools.accumulate(_SEPARATOR.split(name)[:-1], str.__add__)
+    own_prefixes = [start for start in starts if start.lower() in shared]
+    if own_prefixes:
+        before = own_prefixes[-1]
+        return _divide_name(name[len(before) :])._replace(before=before, is_shared=True)
+    first = _LONGER_BEHIND.fullmatch(name)
+    if first and first[2].lower() in shared:
+        return SplitFolder("", first[1], first[2], is_shared=True)
+    return None
+
+
+def _divide_name(name: str) -> SplitFolder:
+    """The parts of a name that begins with a split; all of it is the split if it may be one."""
+    match = _FOLDER.fullmatch(name)
+    if is_split_name(name) or not match:
+        return SplitFolder("", name)
+    return SplitFolder("", match[1], name[len(match[1]) :])
+
+
+class UnmarkedTrain(NamedTuple):
+    """Folders of which one is named like a split of the other, as rps-test-set beside rps.
+
+    Attributes:
+        marked: the one that is.
+        unmarked: the other, which seems to be the split train.
+        renamed: the name that it would have then.
+    """
+
+    marked: str
+    unmarked: str
+    renamed: str
+
+
+def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
+    """Finds a folder of one level that seems to be the split train of another one's set."""
+    for name in sorted(names):
+        match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)
+        if not match:
             continue
-        others.append(name)
-        if longer:
-            splits_behind[longer[1]].add(longer[2].lower())
-    prefixes = {prefix for prefix, splits in splits_behind.items() if len(splits) > 1}
-    for name in others:
-        parts = _SEPARATOR.split(name)
-        starts = itertools.accumulate(parts[:-1], str.__add__)
-        own_prefixes = [start for start in starts if start in prefixes]
-        if own_prefixes:
-            found[name] = own_prefixes[-1]
-    return found
+        last_first = match.re is _LONGER_FOLDER
+        rest = match[1][:-1] if last_first else match[2][1:]
+        begin, end = match.span(2 if last_first else 1)
+        if rest in names and not name[begin:end].lower().startswith(DEFAULT_SPLIT):
+            return UnmarkedTrain(name, rest, f"{name[:begin]}{DEFAULT_SPLIT}{name[end:]}")
+    return None
 
 
 def split_within(folder: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_tfr.layouts.folders import find_named_class
 from beam_tfr.planning.survey import Survey, buckets_of, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
@@ -28,7 +29,6 @@ FLOOR_SHARDS = 32
 _SIZE_OPTIONS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # of which one is given
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
-_NUMBERED = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 # Renames all files below the current folder whose paths are not NFC, and merges their folders.
@@ -209,12 +209,10 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     if folders:
         message = f"{problem}, which has {folders + 1} parts; use `layout='{{label}}/*'`"
     else:
-        numbered = _NUMBERED.fullmatch(survey.first_unfit)
-        separator = numbered[1] if numbered else "_"
+        named_layout = find_named_class(survey.first_unfit) or "{label}_{number}.*"
         message = (
             f"{problem}, which has 1 part; say where the names hold the class, such as "
-            f"`layout='{{label}}{separator}{{number}}.*'`; or use `layout='*'`, for no "
-            "classes, or a `table=`"
+            f"`layout='{named_layout}'`; or use `layout='*'`, for no classes, or a `table=`"
         )
     return UsageError(message, option="layout", value=layout)
 

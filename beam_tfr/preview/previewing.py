@@ -59,7 +59,7 @@ from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
-from beam_tfr.sources import Input, describe_folders, describe_strays
+from beam_tfr.sources import Input, describe_folders, describe_lists, describe_strays
 from beam_tfr.tables.places import describe_ignored_splits
 from beam_tfr.tables.rows import Tables
 
@@ -188,7 +188,8 @@ def _list_input(
     listing.masks = masks
     listing.num_removed = removed_images.number
     if not options.layout:
-        check_split_folders(survey.folders, options.splits)
+        keys = [ref.key for ref in survey.sample_refs()]
+        check_split_folders(survey.folders, options.splits, keys)
     return listing
 
 
@@ -281,6 +282,7 @@ def _find_warnings(
         listing.masks.describe(in_archives=source.has_archives),
         *describe_folders(source, survey.folders),
         *describe_strays(source),
+        *describe_lists(source),
         *describe_unused(options.exclude, listing.used_exclusions, source.root),
     )
     yield from filter(None, warnings)

@@ -19,6 +19,7 @@ from beam_tfr.tables.places import image_folder_names
 
 _FIRST_ROWS = 8  # whose files are looked for
 _MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
+_MOST_SECOND = 20  # folders in which files are looked for that are elsewhere
 _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
 
 
@@ -51,12 +52,8 @@ def find_image_folders(
         base: the folder that their paths start from; empty for that of each table.
         read_uris: yields the cells of a table with the paths of images.
     """
-    first_tables = collections.defaultdict[ImageFolder, list[str]](list)
-    for table in tables:
-        for image_folder in _list_named_alike(table, folder=folder, base=base):
-            if len(first_tables[image_folder]) < _FIRST_ROWS:
-                first_tables[image_folder].append(table)
     image_folders = set[ImageFolder]()
+    first_tables = _find_first_tables(tables, folder=folder, base=base)
     for image_folder, of_folder in first_tables.items():
         if _has_files(image_folder.path):
             uris = itertools.chain.from_iterable(map(read_uris, of_folder))
@@ -64,6 +61,46 @@ def find_image_folders(
                 image_folders.add(image_folder)
     image_folders.update(_find_siblings(tables, folder=folder, base=base, read_uris=read_uris))
     return frozenset(image_folders)
+
+
+def _find_first_tables(
+    tables: Sequence[str], *, folder: str, base: str
+) -> dict[ImageFolder, list[str]]:
+    """The folders that are named like tables, each with the first of these.
+
+    For the arguments see `find_image_folders`.
+    """
+    first_tables = collections.defaultdict[ImageFolder, list[str]](list)
+    for table in tables:
+        for image_folder in _list_named_alike(table, folder=folder, base=base):
+            has_room = image_folder in first_tables or len(first_tables) < _MOST_FOLDERS
+            if has_room and len(first_tables[image_folder]) < _FIRST_ROWS:
+                first_tables[image_folder].append(table)
+    return first_tables
+
+
+def describe_second_files(
+    tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
+) -> str:
+    """The message about files that are where their paths say, and in a folder like their table too.
+
+    Such as `0.jpg` and `train/0.jpg`, for train.csv. Empty if there are none; for the arguments see
+    `find_image_folders`.
+    """
+    first_tables = _find_first_tables(tables, folder=folder, base=base)
+    for image_folder, members in itertools.islice(first_tables.items(), _MOST_SECOND):
+        if not _has_files(image_folder.path):
+            continue
+        for uri in itertools.islice(read_uris(members[0]), _FIRST_ROWS):
+            if _is_file(uri, image_folder.base) and _is_file(uri, image_folder.path):
+                first = resolve_path(uri, image_folder.base)
+                second = resolve_path(uri, image_folder.path)
+                return (
+                    f"{uri} in {members[0]} may be {first} or {second}: the former is taken, and "
+                    "so for all of its rows; where the latter is meant, write its folder in the "
+                    f"paths, or give `image_root={image_folder.path.rstrip('/')}`"
+                )
+    return ""
 
 
 def _find_siblings(
@@ -96,7 +133,7 @@ def guess_image_root(
     first_uris: Sequence[Any],
     read_uris: Callable[[str], Iterator[Any]],
 ) -> str:
-    """The only folder beside that of all tables in which their first files are.
+    """The only folder in or beside that of all tables in which their first files are.
 
     Empty if there is none, if several could be meant, if a file is where its path says, or if the
     tables are in several folders.
@@ -112,7 +149,9 @@ def guess_image_root(
     if find_image_folders(tables, folder=folder, base="", read_uris=read_uris):
         return ""
     roots = []
-    for root in _list_around(folder):
+    for root in list_roots(folder):
+        if root == folder:
+            continue
         holds_all = all(_is_file(uri, root) for uri in uris)
         if holds_all or find_image_folders(tables, folder=folder, base=root, read_uris=read_uris):
             roots.append(root)
@@ -154,7 +193,10 @@ def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder
     """The folders that are named like a table, and may hold its files."""
     start = base or folder_of(table)
     names = image_folder_names(table[len(folder) :])
-    return [ImageFolder(start, f"{start}{name}/") for name in names]
+    paths = [f"{start}{name}/" for name in names]
+    if not base:
+        paths += [f"{start}images/{name}/" for name in names]
+    return [ImageFolder(start, path) for path in paths]
 
 
 def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:

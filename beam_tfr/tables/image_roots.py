@@ -20,6 +20,7 @@ from beam_tfr.tables.image_folders import (
     choose_base,
     describe_image_folders,
     describe_image_root,
+    describe_second_files,
     find_image_folders,
     guess_image_root,
     list_roots,
@@ -131,10 +132,11 @@ def _find_places(
     if guessed or image_folders:
         warnings = (describe_image_root(guessed, folder), describe_image_folders(image_folders))
         return _Places(base, image_folders, "", warnings)
+    second_files = _describe_second_files(content, folder, base, read)
     roots = [base] if base else list_roots(folder)
     foreign = find_foreign_paths(uris, base or folder, roots)
     if foreign is None:
-        return _Places(base, image_folders, "", ())
+        return _Places(base, image_folders, "", (second_files,))
     return _Places(foreign.root, image_folders, foreign.prefix, (describe_foreign_paths(foreign),))
 
 
@@ -180,6 +182,15 @@ def _find_image_folders(
         return frozenset()
     read_uris = _uri_reader(uri_column, read)
     return find_image_folders(content.files, folder=folder, base=base, read_uris=read_uris)
+
+
+def _describe_second_files(content: TableContent, folder: str, base: str, read: RowReader) -> str:
+    """The message about files in two places; see `describe_second_files`."""
+    uri_column = content.options.uri_column
+    if not uri_column or content.read_rows:
+        return ""
+    read_uris = _uri_reader(uri_column, read)
+    return describe_second_files(content.files, folder=folder, base=base, read_uris=read_uris)
 
 
 def _reuse_first_rows(

@@ -1,28 +1,43 @@
 """Splits of Pascal VOC: lists of images, such as `ImageSets/Main/train.txt`.
 
 They are beside the folder of the XML files (`Annotations`). See section 3 of the devkit's
-documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
+documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Other sets
+have them in the folder around that of the XML files, or with these: PaddleDetection's `train.txt`
+has the image and its XML file in each line, Oxford's pets have numbers of classes behind names.
 """
 
+import contextlib
 import functools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.layouts.split_names import is_split_word
+from beam_tfr.layouts.split_names import is_split_word, splits_of_file
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_lists
 
 UNLISTED = "unlisted"  # the split of images that no list names
-_FOLDERS = ("ImageSets/Main", "ImageSets")
+# Folders of lists beside that of annotations, or beside the one around it.
+_FOLDERS = (
+    "ImageSets/Main",
+    "ImageSets",
+    "ImageSets/Segmentation",
+    "ImageSets/Layout",
+    "ImageSets/Action",
+)
+_FIRST_LIST = "train"  # without which there are no others among annotations
+_OTHER_LISTS = ("val", "valid", "validation", "test", "trainval")
 _BOTH = "trainval"  # the list of train and val together
 _OTHER_OF = {"train": "val", "val": "train"}
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _MOST_LINES = 2_000_000
-_CLASS_FLAGS = ("-1", "0", "1")  # behind names: whether an image shows a class
+# A path in a line, and what is behind it: another one, or a class.
+_FILE = re.compile(rf"(?i)(.+?\.(?:{'|'.join(FORMAT_OF)}|xml))(?:[\s,;].*)?")
+_NUMBERS = re.compile(r"(?:\s+-?[0-9]+)+$")  # behind names, such as whether an image shows a class
 
 
 class ImageSets(NamedTuple):
@@ -65,16 +80,17 @@ def read_image_sets(annotations: str) -> ImageSets:
         OSError: a list cannot be read.
     """
     split_of_list = _find_lists(annotations)
-    lists = [SplitList(path, dict.fromkeys(_read_names(path))) for path in split_of_list]
+    lists = _read_lists(split_of_list)
     both = next(filter(_is_of_both, split_of_list), "")
     rest = split_of_list[both] if split_of_list.get(both) in _OTHER_OF else ""
     if rest:
-        part = next(path for path, split in split_of_list.items() if split == _OTHER_OF[rest])
-        lists = _subtract(lists, both, part)
-    separated = _separate(lists)
+        part = lists[_OTHER_OF[rest]].images
+        images = [name for name in lists[rest].images if name not in part]
+        lists[rest] = lists[rest]._replace(images=dict.fromkeys(images))
+    separated = _separate([*lists.values()])
     splits = dict[str, str]()
-    for path, names in zip(split_of_list, separated.images, strict=True):
-        splits |= dict.fromkeys(names, split_of_list[path])
+    for split, names in zip(lists, separated.images, strict=True):
+        splits |= dict.fromkeys(names, split)
     return ImageSets(
         lists=tuple(split_of_list),
         splits=splits,
@@ -84,12 +100,14 @@ def read_image_sets(annotations: str) -> ImageSets:
     )
 
 
-def _subtract(lists: Sequence[SplitList], both: str, part: str) -> list[SplitList]:
-    """Lists of which one, that of train and val together, loses the images of its part."""
-    images_of = {split_list.name: split_list.images for split_list in lists}
-    rest = [name for name in images_of[both] if name not in images_of[part]]
-    images_of[both] = dict.fromkeys(rest)
-    return [SplitList(name, images) for name, images in images_of.items()]
+def _read_lists(split_of_list: Mapping[str, str]) -> dict[str, SplitList]:
+    """Split -> its list, given the split of each path; several of a split are one."""
+    lists = dict[str, SplitList]()
+    for path, split in split_of_list.items():
+        earlier = lists.get(split, SplitList(path, {}))
+        images = dict.fromkeys([*earlier.images, *_read_names(path)])
+        lists[split] = earlier._replace(images=images)
+    return lists
 
 
 def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
@@ -105,20 +123,82 @@ def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
         raise UsageError(f"{error}{cure}", option="table", value=lists[0].name) from None
 
 
+def clear_caches() -> None:
+    """Forgets all lists, which may have changed since the last run of this process."""
+    read_image_sets.cache_clear()
+    _list_texts.cache_clear()
+
+
 def _find_lists(annotations: str) -> dict[str, str]:
-    """The lists beside a folder of annotations that are named like splits: path -> split."""
-    beside = annotations.rstrip("/").rpartition("/")[0]
+    """The lists of a folder of annotations that are named like splits: path -> split.
+
+    If there are no others, those of classes, such as `cat_train.txt`, are joined.
+    """
     export_splits = read_export_splits(annotations)
-    for folder in _FOLDERS:
-        files = storage.list_files(storage.join(beside, folder))
-        names = {file.path: _stem_of(file.path) for file in files if file.path.endswith(".txt")}
-        if export_splits:
-            lists = {path: name for path, name in names.items() if name in export_splits}
-        else:
-            lists = _choose_lists(names)
-        if lists:
-            return lists
+    ways: Sequence[Callable[[Mapping[str, str]], dict[str, str]]]
+    if export_splits:
+        ways = [functools.partial(_choose_export_lists, export_splits=export_splits)]
+    else:
+        ways = [_choose_lists, _choose_longer_names]
+    for choose in ways:
+        for names in _list_candidates(annotations):
+            lists = choose(names)
+            if lists:
+                return lists
     return {}
+
+
+def _list_candidates(annotations: str) -> Iterator[Mapping[str, str]]:
+    """Yields what may be lists of a folder of annotations, one folder after another.
+
+    Path -> name without its extension.
+    """
+    beside = annotations.rstrip("/").rpartition("/")[0]
+    outer = beside.rpartition("/")[0]
+    for folder in _FOLDERS:
+        yield _list_texts(storage.join(beside, folder))
+    if outer.removeprefix(storage.GCS.rstrip("/")):
+        for folder in _FOLDERS:
+            yield _list_texts(storage.join(outer, folder))
+    with contextlib.suppress(PermissionError):  # of a folder that need not be listed otherwise
+        yield _list_texts(beside)
+    yield _find_among(annotations)
+
+
+@functools.lru_cache(maxsize=256)
+def _list_texts(folder: str) -> Mapping[str, str]:
+    """The text files in a folder: path -> name without its extension."""
+    paths = [file.path for file in storage.list_files(folder)]
+    return {path: _stem_of(path) for path in paths if path.endswith(".txt")}
+
+
+def _find_among(annotations: str) -> dict[str, str]:
+    """The lists in a folder of annotations itself, which is not listed, as it may be large."""
+    names = dict[str, str]()
+    for name in (_FIRST_LIST, *_OTHER_LISTS):
+        path = storage.join(annotations, f"{name}.txt")
+        if storage.find(path):
+            names[path] = name
+        elif name == _FIRST_LIST:
+            break
+    return names
+
+
+def _choose_export_lists(
+    names: Mapping[str, str], *, export_splits: Collection[str]
+) -> dict[str, str]:
+    """The lists of an export of ours: path -> split."""
+    return {path: name for path, name in names.items() if name in export_splits}
+
+
+def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
+    """The lists in whose names one word is a split, such as `cat_train.txt`: path -> split."""
+    lists = dict[str, str]()
+    for path, name in names.items():
+        splits = splits_of_file(name)
+        if len(splits) == 1:
+            lists[path] = min(splits)
+    return lists
 
 
 def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
@@ -171,20 +251,28 @@ def _read_names(path: str) -> Iterator[str]:
         raise UsageError(problem, option="table", value=path)
     text = data.decode("utf-8-sig", "surrogateescape")
     lines = [line.strip() for line in text.split("\n")]
-    for line in _drop_flags([line for line in lines if line]):
+    paths = [_drop_second(line) for line in lines if line]
+    for line in _drop_numbers(paths):
         name = _name_of(line)
         if name:
             yield name
 
 
-def _drop_flags(lines: Sequence[str]) -> Sequence[str]:
-    """The lines of a list without the flags of a class, if all have one: "2008_000002 -1"."""
-    names = []
-    for line in lines:
-        words = line.rsplit(None, 1)
-        if len(words) < 2 or words[1] not in _CLASS_FLAGS:
-            return lines
-        names.append(words[0])
+def _drop_second(line: str) -> str:
+    """The path of an image in a line, without what is behind it, such as its XML file."""
+    match = _FILE.fullmatch(line)
+    return match[1] if match else line
+
+
+def _drop_numbers(lines: Sequence[str]) -> Sequence[str]:
+    """The lines of a list without the numbers behind their names, if all have some.
+
+    Such as the flag of a class: "2008_000002 -1". Not if these tell images apart: "photo 1".
+    """
+    names = [_NUMBERS.sub("", line) for line in lines]
+    all_have_some = all(name and name != line for name, line in zip(names, lines, strict=True))
+    if not all_have_some or len({*names}) < len({*lines}):
+        return lines
     return names
 
 
@@ -195,7 +283,7 @@ def _stem_of(path: str) -> str:
 
 def _name_of(line: str) -> str:
     """The name of the image in a line of a list: without folder and extensions."""
-    name = line.strip().rpartition("/")[2]
+    name = line.strip().replace("\\", "/").rpartition("/")[2]
     if name.lower().endswith(".xml"):
         name = name[: -len(".xml")]
     stem, extension = os.path.splitext(name)

@@ -39,7 +39,7 @@ from beam_tfr.tables.first_rows import (
     take_sample,
 )
 from beam_tfr.tables.foreign_paths import spread
-from beam_tfr.tables.image_roots import find_image_roots, paths_below_root
+from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
 from beam_tfr.tables.joining import (
     JoinedRows,
 )
@@ -99,7 +99,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
     roots = find_image_roots(content, numbered_uris, read)
     image_paths = paths_below_root(spread(uris, _MOST_IMAGES), roots)
-    splits = _find_split_source(content, roots.folder, image_paths)
+    splits = _find_split_source(content, roots, image_paths)
     return Tables(
         files=content.files,
         options=options.restricted_to(TableOptions),
@@ -165,12 +165,14 @@ def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
     return ""
 
 
-def _find_split_source(content: TableContent, folder: str, images: Sequence[str]) -> SplitSource:
+def _find_split_source(
+    content: TableContent, roots: ImageRoots, images: Sequence[str]
+) -> SplitSource:
     """Where splits come from if no option says it.
 
     Args:
         content: what the tables say.
-        folder: that of all tables.
+        roots: the folders of tables and images.
         images: paths of the first images, below the folder of all images.
     """
     if content.options.splits or content.options.split_column:
@@ -178,7 +180,7 @@ def _find_split_source(content: TableContent, folder: str, images: Sequence[str]
     if content.read_rows:
         warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"
         return SplitSource(OneSplit(is_told=True), (warning,))
-    return choose_split_source(content.files, folder, images)
+    return choose_split_source(content.files, roots.folder, images, roots.root)
 
 
 def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> list[str]:

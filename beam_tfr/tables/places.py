@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.export_splits import split_of_export
-from beam_tfr.tables.formats import format_of
+from beam_tfr.tables.formats import format_of, split_suffix
 
 OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
 _CURES = (
@@ -26,6 +27,8 @@ _CURES = (
     "split, such as val.csv, or let `splits=` divide the rows"
 )
 _COCO_YEAR = "2017"
+_SEPARATOR = re.compile("(?<=[-_ ])")
+_MOST_ENDS = 4  # of a name, after each of its first words
 
 
 class Place(NamedTuple):
@@ -162,11 +165,13 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
         example_of.setdefault(seeming_split(name), name)
     if "" in example_of or len(example_of) < 2:
         return ""
-    examples = " and ".join([*example_of.values()][:2])
+    examples = [*example_of.values()][:2]
+    cure = "them so that the split is a whole word, as in labels_train.csv and labels_test.csv"
+    if len({example.rpartition("/")[2] for example in examples}) == 1:
+        cure = "their folders, which must be called like the splits, as train/ and test/"
     return (
-        f"names of tables seem to say splits, such as {examples}, but all rows go to "
-        f"{DEFAULT_SPLIT}: rename them so that the split is a whole word, as in labels_train.csv "
-        f"and labels_test.csv; {OTHER_WAYS}"
+        f"names of tables seem to say splits, such as {' and '.join(examples)}, but all rows go to "
+        f"{DEFAULT_SPLIT}: rename {cure}; {OTHER_WAYS}"
     )
 
 
@@ -227,11 +232,21 @@ def find_ignored_splits(splits: Set[str]) -> Set[str]:
 def image_folder_names(table: str) -> list[str]:
     """The names that a folder with the images of a table may have, by its place.
 
-    `train2017` and `train` for instances_train2017.json; COCO's own name for custom_train.json, as
-    tools have it that expect COCO; none if it does not name one split.
+    `train2017`, `train` and `images_train2017` for instances_train2017.json; COCO's own name for
+    custom_train.json, as tools have it that expect COCO. If it names no split, what its own name
+    ends in: `default` for instances_default.json, as of CVAT.
     """
     places = find_places(table)
-    if len(places) != 1:
+    if len(places) == 1:
+        split, name = places[0]
+        bare = name.rstrip("0123456789")
+        names = [name, bare, f"{split}{_COCO_YEAR}"]
+        for own_name in dict.fromkeys([name, bare]):
+            names += [f"images_{own_name}", f"{own_name}_images"]
+        return [*dict.fromkeys(names)]
+    if format_of(table).of_one_image:
         return []
-    split, name = places[0]
-    return [*dict.fromkeys([name, name.rstrip("0123456789"), f"{split}{_COCO_YEAR}"])]
+    stem = split_suffix(table.rpartition("/")[2])[0]
+    words = _SEPARATOR.split(stem)
+    ends = ["".join(words[first:]) for first in range(min(len(words), _MOST_ENDS))]
+    return [end for end in ends if not end.isdigit()]

@@ -4,16 +4,24 @@ Either lists of images beside the annotations of Pascal VOC, or the places of th
 """
 
 import collections
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
+from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.tables import places, roles
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.formats import format_of
-from beam_tfr.tables.image_sets import UNLISTED, ImageSets, name_of_image, read_image_sets
+from beam_tfr.tables.image_sets import (
+    UNLISTED,
+    ImageSets,
+    clear_caches,
+    name_of_image,
+    read_image_sets,
+)
 from beam_tfr.tables.paths import folder_of
 
 
@@ -30,7 +38,7 @@ class SplitSource(NamedTuple):
 
 
 def choose_split_source(
-    tables: Sequence[str], folder: str, images: Sequence[str] = ()
+    tables: Sequence[str], folder: str, images: Sequence[str] = (), root: str = ""
 ) -> SplitSource:
     """Chooses where splits come from.
 
@@ -38,64 +46,86 @@ def choose_split_source(
         tables: all tables.
         folder: the folder of all of them, with a trailing slash.
         images: paths of the images of the first rows, below the folder of all images.
+        root: that folder, with a trailing slash.
 
     Raises:
         UsageError: some tables name a split, and some do not, or an image is in two lists.
     """
+    image_sets = SplitSource()
     if all(format_of(table).of_one_image for table in tables):
-        source = _choose_image_sets(tables)
-        if source:
-            return source
+        image_sets = _choose_image_sets(tables)
+        if isinstance(image_sets.role, roles.ImageSetRole):
+            return image_sets
     export_splits = read_export_splits(folder)
     tables_of = places.name_splits(tables, folder, export_splits)
     if tables_of:
-        warnings = filter(None, [places.describe_splits(tables_of)])
+        warnings = filter(None, [*image_sets.warnings, places.describe_splits(tables_of)])
         return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
     image_places = places.describe_image_places(images)
     texts = [
+        *image_sets.warnings,
         image_places,
         places.describe_unused_places(tables, folder),
         places.describe_seeming_splits(tables, folder),
+        _describe_unread_lists(folder, images, root),
     ]
     role = roles.OneSplit(is_told=bool(image_places))
     return SplitSource(role, tuple(filter(None, texts)))
 
 
-def _choose_image_sets(tables: Sequence[str]) -> SplitSource | None:
-    """The lists of images beside annotations as the source; None if there are none.
+def _describe_unread_lists(folder: str, images: Sequence[str], root: str) -> str:
+    """The message about lists of splits beside tables or images; empty if there are none."""
+    if not images:
+        return ""
+    stems = {name_of_image(image) for image in images}
+    return describe_split_lists([folder, root], stems)
+
+
+def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
+    """The lists of images beside annotations as the source; the default one if there are none.
 
     Raises:
-        UsageError: there are none beside some of the annotations, or an image is in two.
+        UsageError: there are none in `ImageSets` beside some of the annotations, but beside others;
+            or all images of a list are in another one.
     """
-    read_image_sets.cache_clear()  # lists may have changed since the last run of this process
+    clear_caches()
     images_of = collections.defaultdict[str, list[str]](list)
     for table in tables:
         images_of[folder_of(table)].append(name_of_image(table))
     image_sets = {folder: _read_image_sets(folder) for folder in images_of}
     with_lists = [folder for folder, sets in image_sets.items() if sets.lists]
     if not with_lists:
-        return None
+        return SplitSource()
     counts = collections.Counter[str]()  # of images, by split
-    num_missing = 0  # images that are listed, but have no XML file
     for folder, images in images_of.items():
-        sets = image_sets[folder]
-        if not sets.lists:
-            raise table_error(
-                folder,
-                "has no lists of images such as ImageSets/Main/train.txt beside it, but "
-                f"{with_lists[0]} has: add them, or put all images into one split: "
-                "`splits=train=1`",
-            )
-        counts.update(map(sets.split_of, images))
-        num_missing += len(sets.splits.keys() - {*images})
-    lists = [path for sets in image_sets.values() for path in sets.lists]
-    warnings = [_describe_lists(lists, counts, num_missing)]
+        counts.update(map(image_sets[folder].split_of, images))
+    first_list = image_sets[with_lists[0]].lists[0]
+    if counts.keys() == {UNLISTED}:
+        return _leave_out_lists(first_list, "it names none of the images")
+    without = next((folder for folder, sets in image_sets.items() if not sets.lists), "")
+    if without and "/ImageSets/" not in first_list:
+        return _leave_out_lists(first_list, f"there is none for {without}")
+    if without:
+        raise table_error(
+            without,
+            "has no lists of images such as ImageSets/Main/train.txt beside it, but "
+            f"{with_lists[0]} has: add them, or put all images into one split: "
+            "`splits=train=1`",
+        )
+    with_files = {*itertools.chain.from_iterable(images_of.values())}
+    listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
+    warnings = [_describe_lists(first_list, counts, len(listed - with_files))]
+    warnings += dict.fromkeys(note for sets in image_sets.values() for note in sets.notes)
     rest = next(filter(None, (sets.rest for sets in image_sets.values())), "")
-    for sets in image_sets.values():
-        warnings += sets.notes
     if rest:
         warnings.append(f"{rest} is what trainval.txt names beyond the other list of it")
     return SplitSource(roles.ImageSetRole(), tuple(warnings))
+
+
+def _leave_out_lists(path: str, reason: str) -> SplitSource:
+    """The source if lists that were found are not taken, with a line that says so."""
+    text = f"{path} is not taken for a list of the images of a split, as {reason}"
+    return SplitSource(warnings=(text,))
 
 
 def _read_image_sets(folder: str) -> ImageSets:
@@ -106,11 +136,11 @@ def _read_image_sets(folder: str) -> ImageSets:
         raise table_error(folder, problem) from error
 
 
-def _describe_lists(lists: Sequence[str], counts: Mapping[str, int], num_missing: int) -> str:
+def _describe_lists(first_list: str, counts: Mapping[str, int], num_missing: int) -> str:
     """The message about splits that lists of images give."""
     listed = [split for split in sort_splits(counts) if split != UNLISTED]
     splits = ", ".join(f"{split} ({counted(counts[split], 'image')})" for split in listed)
-    message = f"lists of images give the splits: {splits or 'none'}, such as {lists[0]}"
+    message = f"lists of images give the splits: {splits or 'none'}, such as {first_list}"
     if counts[UNLISTED]:
         message += (
             f"; {counted(counts[UNLISTED], 'image')} that no list names go to the split {UNLISTED}"

@@ -1,0 +1,156 @@
+"""Lists of splits that nothing reads, as of well-known sets, are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import PIL.Image
+import pytest
+
+from beam_tfr.inputs.split_lists import describe_split_lists
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema.errors import spell_as_flags
+from beam_tfr.sources import early_warnings, open_source
+from tests.fake_gcs import FakeGcs
+
+START = "files that seem to say which images are in which split"
+# Of a set: its images, the files beside them, the input, and which of the files are named.
+Tree = tuple[list[str], Mapping[str, str], str, list[str]]
+TREES: dict[str, Tree] = {
+    "Food-101": (
+        ["images/pie/1005649.jpg", "images/pie/1014775.jpg", "images/ribs/1.jpg"],
+        {
+            "meta/train.txt": "pie/1005649\nribs/1\n",
+            "meta/test.txt": "pie/1014775\n",
+            "meta/train.json": '{"pie": ["pie/1005649"], "ribs": ["ribs/1"]}',
+            "meta/classes.txt": "pie\nribs\n",
+        },
+        "images",
+        ["meta/test.txt", "meta/train.json", "meta/train.txt"],
+    ),
+    "CUB-200-2011": (
+        ["images/001.Albatross/Albatross_0001_79.jpg", "images/002.Auk/Auk_0001_79.jpg"],
+        {
+            "train_test_split.txt": "1 0\n2 1\n3 1\n",
+            "images.txt": "1 001.Albatross/Albatross_0001_79.jpg\n",
+        },
+        "",
+        ["train_test_split.txt"],
+    ),
+    "MIT Indoor67": (
+        ["Images/gym/gym 1.jpg", "Images/bar/bar_2.jpg"],
+        {"TrainImages.txt": "gym/gym 1.jpg\n", "TestImages.txt": "bar/bar_2.jpg\n"},
+        "Images",
+        ["TestImages.txt", "TrainImages.txt"],
+    ),
+    "DTD": (
+        ["images/banded/banded_0002.jpg"],
+        {"labels/train1.txt": "banded/banded_0002.jpg\n", "labels/labels_joint_anno.txt": "x"},
+        "images",
+        ["labels/train1.txt"],
+    ),
+    "FGVC-Aircraft": (
+        ["data/images/1025794.jpg", "data/images/1340192.jpg"],
+        {"data/images_train.txt": "1025794\n", "data/images_variant_val.txt": "1340192 707-320\n"},
+        "data/images",
+        ["data/images_train.txt", "data/images_variant_val.txt"],
+    ),
+    "CelebA": (
+        ["img_align_celeba/000001.jpg"],
+        {"Eval/list_eval_partition.txt": "000001.jpg 0\n000002.jpg 2\n"},
+        "img_align_celeba",
+        ["Eval/list_eval_partition.txt"],
+    ),
+    "Stanford Dogs": (
+        ["Images/n02085620-Chihuahua/n02085620_10074.jpg"],
+        {"lists/train_list.mat": "MATLAB 5.0", "lists/test_list.mat": "MATLAB 5.0"},
+        "Images",
+        ["lists/test_list.mat", "lists/train_list.mat"],
+    ),
+    "Flowers-102": (["jpg/image_00001.jpg"], {"setid.mat": "MATLAB 5.0"}, "", ["setid.mat"]),
+    "Stanford 40": (
+        ["JPEGImages/cooking_001.jpg"],
+        {"ImageSplits/train.txt": "cooking_001.jpg\n", "ImageSplits/actions.txt": "cooking 9"},
+        "JPEGImages",
+        ["ImageSplits/train.txt"],
+    ),
+    "SUN397": (
+        ["a/abbey/sun_aaa.jpg"],
+        {"Partitions/Training_01.txt": "/a/abbey/sun_aaa.jpg\n"},
+        "",
+        ["Partitions/Training_01.txt"],
+    ),
+    "ImageNet": (
+        ["val/n01/ILSVRC2012_val_00000001.JPEG"],
+        {"meta/val.txt": "ILSVRC2012_val_00000001.JPEG 65\n"},
+        "val/n01",
+        [],
+    ),
+    "logs and notes": (
+        ["cat/1.jpg", "dog/2.jpg"],
+        {"train_log.txt": "epoch 1 loss 0.5\n", "test.json": '{"images": []}', "latest.txt": "v2"},
+        "",
+        [],
+    ),
+}
+
+
+def write_tree(root: Path, tree: Tree) -> None:
+    images, files, *_ = tree
+    for image in images:
+        path = root / image
+        path.parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (4, 4)).save(path)
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def warnings_of(**options: object) -> list[str]:
+    source = open_source(from_values({"output": "/nowhere/out", **options}, ConvertOptions))
+    return [spell_as_flags(text) for text in early_warnings(source)]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_lists_of_splits_are_told(tmp_path: Path, name: str) -> None:
+    write_tree(tmp_path, TREES[name])
+    _, _, folder, lists = TREES[name]
+    texts = [text for text in warnings_of(input=str(tmp_path / folder)) if text.startswith(START)]
+    assert len(texts) == bool(lists)
+    for path in lists:
+        assert f"{tmp_path}/{path}" in texts[0]
+    if lists:
+        assert "--table" in texts[0]
+        assert not describe_again(tmp_path / folder, splits={"train": 1})
+        assert not describe_again(tmp_path / folder, layout="{split}/*")
+
+
+def describe_again(folder: Path, **options: object) -> list[str]:
+    texts = warnings_of(input=str(folder), **options)
+    return [text for text in texts if text.startswith(START)]
+
+
+def test_lists_beside_tables_are_told(tmp_path: Path) -> None:
+    write_tree(tmp_path, TREES["Food-101"])
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\nimages/pie/1005649.jpg,pie\nimages/pie/1014775.jpg,pie\n")
+    given = {"table": str(table), "uri_column": "path", "label_column": "label"}
+    (text,) = (text for text in warnings_of(**given) if text.startswith(START))
+    assert f"{tmp_path}/meta/train.txt" in text
+    assert not any(text.startswith(START) for text in warnings_of(**given, splits={"train": 1}))
+
+
+def test_lists_on_gs_are_told(tmp_path: Path, fake: FakeGcs) -> None:
+    write_tree(tmp_path, TREES["Food-101"])
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            fake.put(str(path.relative_to(tmp_path)), path.read_bytes())
+    (text,) = (text for text in warnings_of(input="gs://b/images/") if text.startswith(START))
+    assert "gs://b/meta/train.txt" in text
+
+
+def test_names_of_images_are_no_lists(tmp_path: Path) -> None:
+    (tmp_path / "test_1.txt").write_text("0 0.5 0.5 0.1 0.1\n")  # labels of YOLO
+    assert not describe_split_lists([f"{tmp_path}/"], {"test_1", "a"})
