@@ -298,6 +298,7 @@ def test_flags_of_convert_and_beam_exist() -> None:
     known |= PipelineOptions([]).get_all_options().keys() | {
         "no_use_public_ips",
         "help",
+        "service_port",
         "slow",
         "sort",
     }

@@ -18,6 +18,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import data_plane
 
 from beam_tfr.engine import interrupt, runs
@@ -28,6 +29,7 @@ from beam_tfr.launch.flags import (
     LONG_RUN,
     LONG_RUN_OF_MANY_CORES,
     choose_runner,
+    engine_advice,
     fit_workers,
     parse_beam_flags,
 )
@@ -157,6 +159,42 @@ def test_up_to_four_cores_have_threads_and_more_have_processes(
     choose_runner(options, flags)
     direct = options.view_as(DirectOptions)
     assert (direct.direct_running_mode, direct.direct_num_workers) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--runner=FlinkRunner"], "0"),
+        (["--runner=SparkRunner"], "0"),
+        (["--runner=PortableRunner", "--job_endpoint=localhost:1"], "0"),
+        (["--runner=FlinkRunner", "--sdk_worker_parallelism=3"], "3"),
+        (["--runner=SparkRunner", "--sdk_worker_parallelism", "1"], "1"),
+    ],
+)
+def test_each_node_of_an_engine_has_a_worker_process_for_each_core_but_one(
+    flags: list[str], expected: str
+) -> None:
+    options = parse_beam_flags(flags)
+    choose_runner(options, flags)
+    # as they are sent to a job server
+    sent = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    assert sent["beam:option:sdk_worker_parallelism:v1"] == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_told"),
+    [
+        (["--runner=FlinkRunner", "--flink_master=http://cluster:8081"], True),
+        (["--runner=FlinkRunner", "--flink_master=http://cluster:8081", "--parallelism=8"], False),
+        (["--runner=FlinkRunner"], False),  # all cores of this machine
+        (["--runner=SparkRunner"], False),
+        ([], False),
+    ],
+)
+def test_a_cluster_of_flink_without_parallelism_is_told(flags: list[str], is_told: bool) -> None:
+    options = parse_beam_flags(flags)
+    advice = engine_advice(choose_runner(options, flags), options)
+    assert ("`parallelism=" in advice) is is_told
 
 
 THREADED = "multi_threading"

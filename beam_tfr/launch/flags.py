@@ -28,8 +28,10 @@ MAX_THREADS = 4
 # where there are more cores; see docs/performance.md.
 LONG_RUN = 5_000
 LONG_RUN_OF_MANY_CORES = 1_000
+ALL_CORES_BUT_ONE = 0  # a value of --sdk_worker_parallelism, by Beam's DefaultJobBundleFactory
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
+_THIS_MACHINE = ("[local]", "[auto]")  # values of --flink_master; all cores by default
 _LONG_FLAGS = {"-i": "--input", "-o": "--output", "-t": "--table"}  # short ones there are none
 
 
@@ -124,6 +126,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     _refuse_dataflow_flags(beam_options)
     name = beam_options.view_as(beams.StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rpartition(".")[2] not in LOCAL_RUNNERS:
+        _choose_node_workers(beam_options.view_as(beams.PortableOptions), flags)
         return _find_runner(name)
     _choose_workers(beam_options.view_as(beams.DirectOptions), flags)
     return LocalRunner()
@@ -153,6 +156,29 @@ def _find_runner(name: str) -> PipelineRunner:
             option="runner",
             value=name,
         ) from error
+
+
+def _choose_node_workers(portable: beams.PortableOptions, flags: Sequence[str]) -> None:
+    """Sets how many worker processes Flink and Spark start on each node, unless a flag does.
+
+    Beam's default is one, for whose GIL all cores of the node would wait.
+    """
+    names = {flag.partition("=")[0] for flag in flags}
+    if "--sdk_worker_parallelism" not in names:
+        portable.sdk_worker_parallelism = ALL_CORES_BUT_ONE
+
+
+def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) -> str:
+    """What to set so that another engine uses all of its cores; empty for nothing."""
+    flink = beam_options.view_as(beams.FlinkRunnerOptions)
+    is_cluster = flink.flink_master not in _THIS_MACHINE
+    is_flink = type(runner).__name__ == "FlinkRunner"
+    if not is_flink or not is_cluster or flink.parallelism > 0:
+        return ""
+    return (
+        "Flink converts one shard at a time, unless its cluster has another default: give the "
+        "number of its task slots, such as `parallelism=16`"
+    )
 
 
 def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:

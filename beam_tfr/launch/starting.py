@@ -23,6 +23,7 @@ from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
 from beam_tfr.launch.flags import (
     choose_runner,
+    engine_advice,
     fit_workers,
     make_run,
     parse_beam_flags,
@@ -151,6 +152,9 @@ def start(
         )
     for warning in early_warnings(source):
         say(warning)
+    advice = engine_advice(runner, beam_options)
+    if advice:
+        say(advice)
     if isinstance(runner, LocalRunner):
         fit_workers(beam_options, beam_flags, functools.partial(has_many_images, source, options))
     build_step = choose_step(options, source)
