@@ -233,6 +233,25 @@ def test_attempts_are_marked_while_they_last(output: str) -> None:
         )  # as a crash leaves it
 
 
+@pytest.mark.parametrize("crashes", [0, 1])
+@pytest.mark.parametrize("first_to_end", [0, 1])
+def test_simultaneous_attempts_leave_no_mark_of_their_own(
+    output: str, crashes: int, first_to_end: int
+) -> None:
+    path = storage.work_path(output, "a.attempts")
+    before = {"a.attempts": crashes} if crashes else {}
+    if crashes:
+        storage.write_bytes(path, b"." * crashes, scratch=storage.work_path(output, ""))
+    both = [attempts.mark_attempt(path), attempts.mark_attempt(path)]
+    for attempt in both:
+        attempt.__enter__()
+    assert marks_in(output) == {"a.attempts": crashes + 2}
+    both.pop(first_to_end).__exit__(None, None, None)
+    assert marks_in(output) == {"a.attempts": crashes + 1}  # and a crash of the other counts
+    both.pop().__exit__(None, None, None)
+    assert marks_in(output) == before
+
+
 def test_only_the_items_of_a_shard_that_crashed_are_guarded(tmp_path: Path, output: str) -> None:
     """As a job's service repeats it after its worker died."""
     photos = write_photos(tmp_path / "photos", {})

@@ -30,26 +30,37 @@ def mark_attempt(path: str) -> Iterator[bool]:
     if not path:
         yield False
         return
-    before = storage.read_existing(path) or b""
-    _write_mark(path, before + b".", replace=bool(before))
+    others = _change_mark(path, 1)
     try:
-        yield len(before) >= CRASHES
+        yield others >= CRASHES
     finally:
         # Also for a finished shard: a run that crashed twice stays guarded.
-        _write_mark(path, before, replace=True)
+        _change_mark(path, -1)
+
+
+def _change_mark(path: str, change: int) -> int:
+    """Changes how many attempts a mark counts; returns how many it counted before.
+
+    It is read each time, because other attempts begin and end meanwhile. Errors are ignored,
+    because the attempt itself may still succeed.
+    """
+    count = 0
+    with contextlib.suppress(OSError, storage.AlreadyExistsError):
+        mark = storage.find(path)
+        count = mark.size_bytes if mark else 0
+        _write_mark(path, b"." * (count + change), replace=mark is not None)
+    return count
 
 
 def _write_mark(path: str, mark: bytes, *, replace: bool) -> None:
-    """Writes a mark; ignores errors, because the attempt itself may still succeed."""
-    with contextlib.suppress(OSError, storage.AlreadyExistsError):
-        if not mark:
-            storage.delete(path)
-        elif storage.is_gcs(path):
-            storage.write_bytes(path, mark, scratch="", replace=replace)
-        else:
-            # Not synced to the disk, which takes longer than all the rest.
-            with open(path, "wb") as file:
-                file.write(mark)
+    if not mark:
+        storage.delete(path)
+    elif storage.is_gcs(path):
+        storage.write_bytes(path, mark, scratch="", replace=replace)
+    else:
+        # Not synced to the disk, which takes longer than all the rest.
+        with open(path, "wb") as file:
+            file.write(mark)
 
 
 def has_crashed(output: str) -> bool:
