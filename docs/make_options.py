@@ -35,7 +35,10 @@ FORMS = {
     NUMBER: "NUMBER",
 }  # of the service, for kinds of values
 ON_GCS = {
-    **dict.fromkeys(("input", "input_list", "classes", "table"), "GCS_READ_FILE"),
+    "input": "TEXT",  # a list, of which the service would look for one file
+    "input_list": "GCS_READ_FILE",
+    "classes": "TEXT",  # a file, or the folder of a dataset
+    "table": "TEXT",  # a list
     "output": "GCS_WRITE_FOLDER",
 }
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")

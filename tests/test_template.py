@@ -57,7 +57,9 @@ def test_the_spec_is_what_the_service_reads() -> None:
     assert len(spec.metadata.parameters) == len(parameters())
     kinds = dataflow_v1beta3.ParameterType
     found = {parameter.name: parameter.param_type for parameter in spec.metadata.parameters}
-    assert found["input"] == kinds.GCS_READ_FILE
+    lists = [name for name, option in table.options_of(ConvertOptions).items() if option.kind.many]
+    assert {found[name] for name in lists} == {kinds.TEXT}
+    assert found["input_list"] == kinds.GCS_READ_FILE
     assert found["output"] == kinds.GCS_WRITE_FOLDER
     assert found["encoding"] == kinds.ENUM
     assert found["overwrite"] == kinds.BOOLEAN
