@@ -75,7 +75,7 @@ def publish(output: str, shards: int) -> None:
         with ThreadPoolExecutor(64) as pool:
             return [*pool.map(build, range(shards))]
 
-    totals = shard_totals.add_up_shards(plan, build_all())
+    totals = shard_totals.merge_totals(plan, [shard_totals.add_up_shards(build_all())])
     os.fsync = fsync
     begun = now()
     publishing.publish_dataset(output, plan, totals, claim.Claim(0, False))

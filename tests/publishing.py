@@ -81,7 +81,7 @@ def totals_of(
     max_rejects: int | float = 3,
     allow_empty: tuple[str, ...] = (),
 ) -> dict[str, shard_totals.SplitTotals]:
-    found = shard_totals.add_up_shards(plan, infos.values())
+    found = shard_totals.merge_totals(plan, [shard_totals.add_up_shards(infos.values())])
     rejects.check_rejects(
         plan,
         {split: of.counts for split, of in found.items()},

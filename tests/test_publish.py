@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -38,7 +39,13 @@ from tests.publishing import (
 def test_totals_by_split_with_shards_in_order() -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    found = shard_totals.add_up_shards(plan, reversed([*infos.values(), *infos.values()]))
+    parts = [
+        shard_totals.add_up_shards([info for info in infos.values() if info.shard.number == number])
+        for number in (1, 0)
+    ]
+    twice = shard_totals.add_up_shards(reversed([*infos.values(), *infos.values()]))
+    found = shard_totals.merge_totals(plan, [twice])
+    assert found == shard_totals.merge_totals(plan, pickle.loads(pickle.dumps(parts)))
     assert list(found) == ["none", "test", "train"]
     assert {split: [*found.shards] for split, found in found.items()} == {
         "none": ["none-00000-of-00001"],
@@ -88,13 +95,22 @@ def test_memory_per_shard_does_not_grow_with_the_classes() -> None:
                 yield info_of(plan, "train", number, classes, classes, class_counts=counts)
 
         tracemalloc.start()
-        shard_totals.add_up_shards(plan, infos())
+        totals = shard_totals.add_up_shards(infos())
+        shard_totals.merge_totals(plan, [totals])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
 
     per_shard = (held(500, 200) - held(500, 100)) / 100
     assert per_shard < 1500  # the counts alone would be 50,000
+
+
+def test_what_the_publisher_gets_of_a_shard_does_not_grow_with_the_classes() -> None:
+    plan = make_plan(labels=None)
+    counts = dict.fromkeys(range(1000), 1000)
+    infos = [info_of(plan, "train", number, 9, 9, class_counts=counts) for number in range(100)]
+    assert len(pickle.dumps(infos[0])) > 3000
+    assert len(pickle.dumps(shard_totals.add_up_shards(infos))) < 100 * 700
 
 
 def change(name: str, **changes: Any) -> Callable[[dict[str, ShardInfo]], None]:

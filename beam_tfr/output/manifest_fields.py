@@ -22,7 +22,7 @@ def build_manifest_fields(
 
     Args:
         plan: the plan of the run.
-        totals: from `shard_totals.add_up_shards`.
+        totals: from `shard_totals.merge_totals`.
         rejects_sha256: of rejects.jsonl.
     """
     counts = sum_counts(split.counts for split in totals.values())

@@ -48,7 +48,7 @@ def find_published(
     Args:
         folder: the output.
         plan: the plan of the run.
-        totals: from `shard_totals.add_up_shards`.
+        totals: from `shard_totals.merge_totals`.
         claimed: the claim of the run, if it still has one.
 
     Raises:
@@ -121,7 +121,7 @@ def publish_dataset(
     Args:
         folder: the output, with the sidecars of its shards.
         plan: the plan of the run.
-        totals: from `shard_totals.add_up_shards`.
+        totals: from `shard_totals.merge_totals`.
         claimed: the claim of the run.
         check_lock: raises an error if this run has lost the folder.
         update: how the dataset in the folder is updated. If nothing changed, it stays as it is.

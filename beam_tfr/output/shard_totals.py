@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Self
 
 from beam_tfr.console.terminal import counted
@@ -88,48 +88,112 @@ class SplitTotals:
                 "Nothing is published"
             )
 
+    def merge(self, other: "SplitTotals") -> None:
+        """Adds the totals of other shards of the split."""
+        self.counts.add(other.counts)
+        self.shards.update(other.shards)
+
     def sort_shards(self) -> None:
         """Sorts the shards by number, as their names are."""
         self.shards = dict(sorted(self.shards.items()))
 
 
-def add_up_shards(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, SplitTotals]:
-    """Adds up the shards of each split, and checks that nothing is missing.
+@dataclasses.dataclass(slots=True)
+class RunTotals:
+    """What the manifest needs of some shards of a run.
+
+    That is their sums, and a few hundred bytes of each. With a thousand classes, a `ShardInfo` has
+    tens of kilobytes.
+
+    Attributes:
+        splits: split -> totals of its shards that are finished.
+        unfinished: those that are not, by name.
+        plans: digest of the plan that shards are of -> the name of one; of one plan, if the run
+            went right.
+    """
+
+    splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
+    unfinished: dict[str, Unfinished] = dataclasses.field(default_factory=dict)
+    plans: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def add(self, info: ShardInfo | Unfinished) -> None:
+        """Adds the result of a shard, which may be there already, or be first `Unfinished`.
+
+        Raises:
+            RunError: the shard was added before with different content.
+        """
+        shard = info.shard
+        self.plans.setdefault(shard.plan_digest, shard.name)
+        if isinstance(info, Unfinished):
+            self.unfinished[shard.name] = info
+        else:
+            self.splits.setdefault(shard.split, SplitTotals()).add(info)
+
+    def merge(self, other: "RunTotals") -> None:
+        """Adds the totals of other shards; none may be in both."""
+        for split, totals in other.splits.items():
+            self.splits.setdefault(split, SplitTotals()).merge(totals)
+        self.unfinished.update(other.unfinished)
+        self.plans.update(other.plans)
+
+    @property
+    def finished(self) -> set[str]:
+        """Names of the finished shards."""
+        return {name for totals in self.splits.values() for name in totals.shards}
+
+
+def add_up_shards(infos: Iterable[ShardInfo | Unfinished]) -> RunTotals:
+    """Adds up the results of shards, in any order.
+
+    A shard may come several times, but not to several calls whose totals are merged.
+
+    Raises:
+        RunError: a shard was written twice with different content.
+    """
+    totals = RunTotals()
+    for info in infos:
+        totals.add(info)
+    return totals
+
+
+def merge_totals(plan: Plan, parts: Iterable[RunTotals]) -> dict[str, SplitTotals]:
+    """Adds up the totals of a run, and checks that nothing is missing.
 
     Args:
         plan: the plan of the run.
-        infos: results of its shards, in any order; a shard may be first `Unfinished` and then
-            finished.
+        parts: from `add_up_shards`; no shard is in several of them.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
 
     Raises:
         RunError: shards are unfinished, because images cannot be read now; or the runner lost or
-            repeated elements: a shard is missing or was written twice with different content, or
-            matched is not written + rejected.
+            repeated elements: a shard is missing or is not in the plan, or matched is not written +
+            rejected.
     """
-    totals = {split: SplitTotals() for split in sorted(plan.splits)}
+    run = RunTotals()
+    for part in parts:  # not kept
+        run.merge(part)
     planned = {*plan.shards()}
-    plan_digest = plan.digest
-    finished = set[str]()
-    unfinished: dict[str, Unfinished] = {}
-    for info in infos:  # not kept: with a thousand classes each has tens of kilobytes
-        shard = info.shard
-        if shard.plan_digest != plan_digest or shard.name not in planned:
-            raise RunError(f"shard {shard.name} is not in the plan. Nothing is published")
-        if isinstance(info, Unfinished):
-            unfinished[shard.name] = info
-        else:
-            finished.add(shard.name)
-            totals[shard.split].add(info)
-    never_finished = sorted(unfinished.keys() - finished)
-    _check_unfinished(plan, [unfinished[name] for name in never_finished])
+    finished = run.finished
+    _check_planned(plan, run, planned)
+    never_finished = sorted(run.unfinished.keys() - finished)
+    _check_unfinished(plan, [run.unfinished[name] for name in never_finished])
     _check_missing(plan, sorted(planned - finished))
-    for split, split_totals in totals.items():
-        split_totals.sort_shards()
-        _check_matched(plan, split, split_totals.counts)
+    totals = dict[str, SplitTotals]()
+    for split in sorted(plan.splits):
+        totals[split] = run.splits.get(split, SplitTotals())
+        totals[split].sort_shards()
+        _check_matched(plan, split, totals[split].counts)
     return totals
+
+
+def _check_planned(plan: Plan, run: RunTotals, planned: Set[str]) -> None:
+    """Checks that all shards are in the plan, whose names are given."""
+    foreign = {name for digest, name in run.plans.items() if digest != plan.digest}
+    foreign |= (run.finished | run.unfinished.keys()) - planned
+    if foreign:
+        raise RunError(f"shard {min(foreign)} is not in the plan. Nothing is published")
 
 
 def _check_unfinished(plan: Plan, unfinished: Sequence[Unfinished]) -> None:

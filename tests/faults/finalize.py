@@ -23,6 +23,7 @@ from beam_tfr import images, storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import claim
+from beam_tfr.output.shard_totals import add_up_shards
 from beam_tfr.records.examples import build_record
 from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.items import ImageRef, Item, Record, Reject
@@ -111,7 +112,7 @@ class Job:
 
     def publish(self, infos: Sequence[ShardInfo]) -> Manifest:
         step = WriteManifest(self.output, plan=None, run_id=RUN_ID, max_rejects=1)  # type: ignore[arg-type]
-        (published,) = step._publish(self.plan, infos)
+        (published,) = step._publish(self.plan, [add_up_shards(infos)])
         return published
 
     def files(self) -> dict[str, bytes]:

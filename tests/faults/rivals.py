@@ -78,7 +78,7 @@ def convert(output: str, run_id: str, plan: Plan, *, overwrite: bool) -> str:
             claim.remove_work_folder(output, run_id)
             return "complete"
         infos = [write_shard(output, run_id, plan, number) for number in range(SHARDS)]
-        totals = shard_totals.add_up_shards(plan, infos)
+        totals = shard_totals.merge_totals(plan, [shard_totals.add_up_shards(infos)])
         claimed = claim.find_claim(output, run_id)
         lock.check_lock(output, run_id)
         switch.complete_switch(output)
