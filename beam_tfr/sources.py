@@ -16,7 +16,8 @@ from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.companions import Companion, to_glob
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.annotation_files import describe_annotations
-from beam_tfr.inputs.labels import Labeler, read_classes
+from beam_tfr.inputs.class_files import read_class_file
+from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import (
     PatternPart,
     find_records,
@@ -115,10 +116,12 @@ class _Classes(NamedTuple):
     Attributes:
         allowed: the only classes, in order; None for any.
         first: classes of a dataset, which get the first ids.
+        note: what the file may be instead of one of classes; mostly empty.
     """
 
     allowed: Sequence[str] | None = None
     first: Sequence[str] = ()
+    note: str = ""
 
     def allowed_set(self) -> frozenset[str] | None:
         return None if self.allowed is None else frozenset(self.allowed)
@@ -169,7 +172,7 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
         exclude=options.exclude,
         origin=tables,
         plan=plan,
-        notes=tuple(_describe_padding(options, plan)),
+        notes=(*filter(None, [classes.note]), *_describe_padding(options, plan)),
     )
 
 
@@ -201,7 +204,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         notes=(
             *_describe_padding(options, plan),
             *describe_misplaced(options.exclude, root),
-            *filter(None, [labeler.describe_root(root)]),
+            *filter(None, [labeler.describe_root(root), classes.note]),
         ),
     )
 
@@ -424,7 +427,8 @@ def _read_classes(path: str) -> _Classes:
         problem = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot be read: {problem}", option="classes", value=path) from None
     if dataset is None:
-        return _Classes(allowed=read_classes(path))
+        classes = read_class_file(path)
+        return _Classes(allowed=classes.names, note=classes.note)
     if not dataset.class_names:
         raise UsageError("is a dataset without classes", option="classes", value=path)
     return _Classes(first=dataset.class_names)

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.inputs import labels
-from beam_tfr.inputs.labels import Labeler, choose_split, read_classes
+from beam_tfr.inputs import class_files
+from beam_tfr.inputs.class_files import read_class_file, read_classes
+from beam_tfr.inputs.labels import Labeler, choose_split
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import UsageError
@@ -288,8 +289,52 @@ def test_invalid_class_files(tmp_path: Path, content: bytes, message: str) -> No
         read_classes(str(path))
 
 
+@pytest.mark.parametrize(
+    ("content", "names", "is_told"),
+    [
+        ('["dog", "cat"]', ("dog", "cat"), False),
+        ('[\n  "dog",\n  "cat"\n]\n', ("dog", "cat"), False),
+        ("[dog]\n", ("[dog]",), False),
+        ("#1 fan\nother\n", ("#1 fan", "other"), False),
+        ("#\n$\n%\n", ("#", "$", "%"), False),
+        ("grade 1\ngrade 2\n", ("grade 1", "grade 2"), False),
+        ("0.5\n1.5\n", ("0.5", "1.5"), False),
+        ("# my classes\ndog\ncat\n", None, False),
+        ('{"dog": 0, "cat": 1}', None, False),
+        ("[1, 2]", None, False),
+        ("0 dog\n1 cat\n", ("0 dog", "1 cat"), True),
+        ("1: dog\n2: cat\n", ("1: dog", "2: cat"), True),
+        ("dog,0\ncat,1\n", ("dog,0", "cat,1"), True),
+        ("0\n1\n2\n", ("0", "1", "2"), False),
+        ("3 dog\n7 cat\n", ("3 dog", "7 cat"), False),
+        ("dog,cat\n", ("dog,cat",), True),
+        ('"dog"\n"cat"\n', ('"dog"', '"cat"'), True),
+        ("- dog\n- cat\n", ("- dog", "- cat"), True),
+        ("class_name\ndog\ncat\n", ("class_name", "dog", "cat"), True),
+        ("Paris, Texas\nParis, France\n", ("Paris, Texas", "Paris, France"), False),
+    ],
+)
+def test_files_that_may_be_no_list_of_classes(
+    tmp_path: Path, content: str, names: tuple[str, ...] | None, *, is_told: bool
+) -> None:
+    """Names are those of the file, if it can be one of classes; a doubt shows its first line."""
+    path = tmp_path / "classes.txt"
+    path.write_text(content)
+    if names is None:
+        with pytest.raises(UsageError, match=f"^`classes={path}`: "):
+            read_class_file(str(path))
+        return
+    classes = read_class_file(str(path))
+    assert classes.names == names
+    assert (repr(names[0]) in classes.note) == is_told
+    (tmp_path / "dog").mkdir()
+    (tmp_path / "dog" / "1.jpg").touch()
+    options = ConvertOptions(input=(str(tmp_path),), output="/o", classes=str(path))
+    assert (repr(names[0]) in " ".join(early_warnings(open_source(options)))) == is_told
+
+
 def test_class_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "MOST_CLASSES", 2)
+    monkeypatch.setattr(class_files, "MOST_CLASSES", 2)
     path = tmp_path / "classes.txt"
     path.write_text("a\nb\n")
     assert read_classes(str(path)) == ("a", "b")

@@ -8,62 +8,20 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import ARCHIVE, read_lines
+from beam_tfr.inputs.patterns import ARCHIVE
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
-from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.schema.naming import find_two_spellings
 
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
-MOST_CLASSES = 250_000  # of a file; each takes 5 kB of memory in a run
 _BACKSLASH = "has a backslash, which separates folders on Windows only"
 _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
-
-
-def read_classes(path: str) -> tuple[str, ...]:
-    """Reads the class names of a file, one per line, in order.
-
-    Raises:
-        UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
-    """
-    lines = read_lines(path, option="classes", needs="one class per line, or a dataset")
-    try:
-        return _parse_classes(lines)
-    except ValueError as error:
-        raise UsageError(str(error), option="classes", value=path) from None
-
-
-def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
-    if len(lines) > MOST_CLASSES:
-        raise ValueError(
-            f"{len(lines):,} classes are more than {MOST_CLASSES:,}: the names of so many things "
-            "are a column of a table (`feature_columns=`)"
-        )
-    numbers: dict[str, int] = {}  # name -> number of its line
-    for number, line in enumerate(lines, 1):
-        name = line.strip()
-        if not is_class_name(name):
-            raise ValueError(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
-        if name in numbers:
-            raise ValueError(
-                f"class {name!r} is on line {numbers[name]} and again on line {number}; remove one"
-            )
-        numbers[name] = number
-    pair = find_two_spellings(numbers)
-    if pair:
-        first, second = sorted(numbers[name] for name in pair)
-        raise ValueError(
-            f"lines {first} and {second} are the same name in two Unicode spellings, {pair[0]!a} "
-            f"and {pair[1]!a}; remove one"
-        )
-    return tuple(numbers)
 
 
 class _PathValues(NamedTuple):

@@ -14,7 +14,7 @@ import msgspec
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
-from beam_tfr.inputs.labels import read_classes
+from beam_tfr.inputs.class_files import read_classes
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError

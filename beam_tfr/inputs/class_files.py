@@ -1,0 +1,170 @@
+"""Files of classes: a name in each line, or a JSON list of names."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from beam_tfr.inputs.labels import LABEL_RULE
+from beam_tfr.inputs.patterns import read_lines
+from beam_tfr.schema.dataset import is_class_name
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.naming import find_two_spellings
+
+MOST_CLASSES = 250_000  # of a file; each takes 5 kB of memory in a run
+_NEEDS = "one class per line, or a dataset"
+_COMMENT = re.compile(r"(?:#+|//|;+)\s+\S")
+_LETTERS = r".*[^\W\d_].*"
+_NUMBER_FIRST = re.compile(rf"(?P<number>[0-9]{{1,9}})[\s:,;.)=-]+(?P<name>{_LETTERS})")
+_NUMBER_LAST = re.compile(rf"(?P<name>{_LETTERS})[\s:,;=]+(?P<number>[0-9]{{1,9}})")
+_SEPARATED = re.compile(r"[^,;|\t]+(?:[,;|\t][^,;|\t]+)+")
+_QUOTED = re.compile(r"(?P<quote>['\"]).*(?P=quote),?")
+_ITEM = re.compile(r"[-*]\s+\S.*")
+_HEADER = re.compile(r"(?i)(?:class|label|category)(?:es|s)?(?:[_ ]?names?)?|names?")
+
+
+class ClassFile(NamedTuple):
+    """What a file of classes says.
+
+    Attributes:
+        names: the classes, in order.
+        note: what it may be instead, for people; mostly empty.
+    """
+
+    names: tuple[str, ...]
+    note: str
+
+
+def read_class_file(path: str) -> ClassFile:
+    """Reads a file of classes that a user names.
+
+    Raises:
+        UsageError: it begins with a comment, or is JSON, but no list of names; or as
+            `read_classes`.
+    """
+    lines = read_lines(path, option="classes", needs=_NEEDS)
+    first = lines[0].strip()
+    try:
+        if _COMMENT.match(first):
+            raise ValueError(
+                f"line 1, {first!r:.60}, is a comment, and each line is a class: remove it"
+            )
+        names = _read_json("\n".join(lines))
+        if names is None:
+            classes = _parse_classes(lines)
+            return ClassFile(classes, _describe_doubt(path, classes))
+        return ClassFile(_parse_classes(names), "")
+    except ValueError as error:
+        raise UsageError(str(error), option="classes", value=path) from None
+
+
+def read_classes(path: str) -> tuple[str, ...]:
+    """Reads the class names of a file, one per line, in order.
+
+    Raises:
+        UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
+    """
+    lines = read_lines(path, option="classes", needs=_NEEDS)
+    try:
+        return _parse_classes(lines)
+    except ValueError as error:
+        raise UsageError(str(error), option="classes", value=path) from None
+
+
+def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
+    if len(lines) > MOST_CLASSES:
+        raise ValueError(
+            f"{len(lines):,} classes are more than {MOST_CLASSES:,}: the names of so many things "
+            "are a column of a table (`feature_columns=`)"
+        )
+    numbers: dict[str, int] = {}  # name -> number of its line
+    for number, line in enumerate(lines, 1):
+        name = line.strip()
+        if not is_class_name(name):
+            raise ValueError(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
+        if name in numbers:
+            raise ValueError(
+                f"class {name!r} is on line {numbers[name]} and again on line {number}; remove one"
+            )
+        numbers[name] = number
+    pair = find_two_spellings(numbers)
+    if pair:
+        first, second = sorted(numbers[name] for name in pair)
+        raise ValueError(
+            f"lines {first} and {second} are the same name in two Unicode spellings, {pair[0]!a} "
+            f"and {pair[1]!a}; remove one"
+        )
+    return tuple(numbers)
+
+
+def _read_json(text: str) -> list[str] | None:
+    """The names in a JSON list; None if it is no JSON.
+
+    Raises:
+        ValueError: it is JSON, but no list of names.
+    """
+    if not text.lstrip().startswith(("[", "{")):
+        return None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_list = isinstance(content, list) and bool(content)
+    if not is_list or not all(isinstance(name, str) for name in content):
+        raise ValueError(
+            f"is JSON, {text.strip()!r:.60}, of which only a list of names is read, such as "
+            '["cat", "dog"]; or write one class per line, in the order of their ids'
+        )
+    return list(content)
+
+
+def _describe_doubt(path: str, names: Sequence[str]) -> str:
+    """What the lines of a file of classes may be instead; empty if they look like classes."""
+    for looks_so, meaning in _DOUBTS:
+        if looks_so(names):
+            return (
+                f"`classes={path}`: line 1, {names[0]!r:.60}, is the name of one class, with id "
+                f"0{meaning}"
+            )
+    return ""
+
+
+def _are_numbered(names: Sequence[str]) -> bool:
+    """Whether all lines have their own number, from 0 or 1, before or behind their names."""
+    return any(_have_numbers(names, regex) for regex in (_NUMBER_FIRST, _NUMBER_LAST))
+
+
+def _have_numbers(names: Sequence[str], regex: re.Pattern[str]) -> bool:
+    matches = [*filter(None, map(regex.fullmatch, names))]
+    if len(matches) < max(len(names), 2):
+        return False
+    if len({match["name"] for match in matches}) < len(names):
+        return False  # as of grade 1, grade 2
+    numbers = [int(match["number"]) for match in matches]
+    return any(numbers == [*range(begin, begin + len(names))] for begin in (0, 1))
+
+
+def _is_one_list(names: Sequence[str]) -> bool:
+    return len(names) == 1 and bool(_SEPARATED.fullmatch(names[0]))
+
+
+def _are_quoted(names: Sequence[str]) -> bool:
+    return all(map(_QUOTED.fullmatch, names))
+
+
+def _are_items(names: Sequence[str]) -> bool:
+    return all(map(_ITEM.fullmatch, names))
+
+
+def _have_header(names: Sequence[str]) -> bool:
+    return len(names) > 1 and bool(_HEADER.fullmatch(names[0]))
+
+
+# Whether lines look like something else, and what to do then.
+_DOUBTS: tuple[tuple[Callable[[Sequence[str]], bool], str], ...] = (
+    (_are_numbered, ", number included: remove the numbers if classes are named without them"),
+    (_is_one_list, ": write each class on a line of its own if these are several"),
+    (_are_quoted, ", quotes included: remove the quotes if classes are named without them"),
+    (_are_items, ", mark included: remove the marks if classes are named without them"),
+    (_have_header, ": remove it if it is a header"),
+)
