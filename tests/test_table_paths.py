@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -222,6 +223,32 @@ def test_no_image_at_its_place_is_told_with_the_cure(tmp_path: Path) -> None:
     assert "photos/b.jpg" in line
     assert "`image_root=`" in line
     assert not opened(write_table(tmp_path / "t.jsonl", "photos/b.jpg", "images/a.jpg")).missing
+
+
+@pytest.mark.parametrize(
+    ("cell", "content"),
+    [
+        (base64.b64encode(JPEG).decode(), "base64"),
+        (base64.b64encode(JPEG * 200).decode(), "base64"),
+        (" ".join(["70", "80", "255"] * 768), "pixels"),
+        (str([[0, 1, 2, 3] * 8] * 8), "pixels"),
+        (str(JPEG), "bytes"),
+        ("data:image/jpeg;base64," + base64.b64encode(JPEG).decode(), "image itself"),
+        ("https://x.org/1.jpg", "gs://"),
+    ],
+)
+def test_a_cell_that_holds_an_image_or_an_address_is_told_as_such(
+    tmp_path: Path, cell: str, content: str
+) -> None:
+    """It costs its row, and no message shows all of it or names a folder as the cure."""
+    tables = opened(write_table(tmp_path / "t.jsonl", cell, cell))
+    (ref, _) = tables.read(tables.files[0])
+    assert ref.reason == "bad-value"
+    for message in (tables.missing, ref.detail, *tables.warnings):
+        assert len(message) < 300
+        assert "image_root" not in message
+    assert content in tables.missing
+    assert content in ref.detail
 
 
 def test_the_folder_of_most_paths_is_the_root(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.records.examples import parse_example
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -63,3 +64,70 @@ def test_columns_that_may_be_sides_of_boxes(tmp_path: Path) -> None:
     refs = [*open_tables(find_content(options)).read(str(path))]
     assert [ref.labels for ref in refs] == [("cat",), ("dog",)]
     assert not any(ref.reason for ref in refs)
+
+
+GTSRB = "Width,Height,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2,ClassId,Path\n40,30,5,6,25,21,3,0.png\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "cure"),
+    [
+        ("path,class,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2", "box:bbox[xyxy]=Roi.X1+Roi.Y1+Roi.X2+Roi.Y2"),
+        ("path,x_1,y_1,width,height,class", "box:bbox[xywh]=x_1+y_1+width+height"),
+        ("path,face_x,face_y,face_w,face_h,class", "box:bbox[xywh]=face_x+face_y+face_w+face_h"),
+        ("path,class,left_eye_x,left_eye_y,nose_x,nose_y", "joint:points[xyv]"),
+        ("path,class,x_1,y_1,x_3,y_3", "joint:points[xyv]"),
+        ("path,class,EncodedPixels", "mask:mask"),
+        ("path,class,mask_rle", "mask:mask"),
+        ("path,class,bboxes", "bboxes:bbox[xywh]"),
+    ],
+)
+def test_what_columns_seem_to_hold_has_a_cure_of_its_own(
+    tmp_path: Path, header: str, cure: str
+) -> None:
+    path = tmp_path / "t.csv"
+    columns = header.split(",")
+    path.write_text(f"{header}\n" + ",".join("1.jpg" if c == "path" else "7" for c in columns))
+    (line,) = unused_lines(path, uri_column="path", label_column="class")
+    assert cure in line
+    assert all(name in line for name in columns if name not in ("path", "class"))
+
+
+def test_the_cure_for_the_sides_of_boxes_works(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(GTSRB)
+    features = {"box": "bbox[xyxy]=Roi.X1+Roi.Y1+Roi.X2+Roi.Y2"}
+    options = ConvertOptions(
+        table=(str(path),),
+        output="/o",
+        uri_column="Path",
+        label_column="ClassId",
+        feature_columns=features,
+    )
+    (ref,) = open_tables(find_content(options)).read(str(path))
+    assert parse_example(ref.columns or b"")["image/object/bbox"] == [5, 6, 25, 21]
+    assert ref.labels == ("3",)
+
+
+@pytest.mark.parametrize("columns", ["left_eye_x,left_eye_y", "Roi.X1,Roi.Y1"])
+def test_coordinates_that_are_stored_as_numbers_are_told(tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"path,{columns}\n1.jpg,5,6\n")
+    options = ConvertOptions(
+        table=(str(path),), output="/o", uri_column="path", feature_columns={"*": ""}
+    )
+    warnings = open_tables(find_content(options)).warnings
+    assert [line for line in warnings if "do not follow the pixels" in line]
+
+
+def test_columns_beside_those_of_boxes_that_are_not_stored(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    header = "filename,width,height,class,xmin,ymin,xmax,ymax"
+    path.write_text(f"{header}\n1.jpg,40,30,cat,5,6,25,21\n")
+    assert not unused_lines(path)
+    path.write_text(f"{header},confidence,difficult\n1.jpg,40,30,cat,5,6,25,21,0.5,1\n")
+    (line,) = unused_lines(path)
+    assert "confidence, difficult" in line
+    assert "`feature_columns='box:bbox[xyxy],confidence'`" in line
+    features = {"box": "bbox[xyxy]", "confidence": ""}
+    assert not unused_lines(path, uri_column="filename", feature_columns=features)

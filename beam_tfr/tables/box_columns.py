@@ -24,18 +24,27 @@ _SIDES = (
     ("xyxy", ("xmin", "ymin", "xmax", "ymax")),
     ("xyxy", ("x1", "y1", "x2", "y2")),
     ("xyxy", ("x0", "y0", "x1", "y1")),
+    ("xyxy", ("xtl", "ytl", "xbr", "ybr")),
+    ("xyxy", ("minx", "miny", "maxx", "maxy")),
+    ("xyxy", ("startx", "starty", "endx", "endy")),
     ("xyxy", ("left", "top", "right", "bottom")),
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("xmin", "ymin", "w", "h")),
     ("xywh", ("xmin", "ymin", "width", "height")),
+    ("xywh", ("left", "top", "w", "h")),
     ("xywh", ("left", "top", "width", "height")),
     ("center_xywh", ("xcenter", "ycenter", "w", "h")),
     ("center_xywh", ("xcenter", "ycenter", "width", "height")),
+    ("center_xywh", ("centerx", "centery", "w", "h")),
+    ("center_xywh", ("centerx", "centery", "width", "height")),
     ("center_xywh", ("cx", "cy", "w", "h")),
 )
-# Besides those, of columns with `bbox_` before their names, as of makesense.ai; others may have a
-# point, and the size of its image.
-_MARKED_SIDES = (("xywh", ("x", "y", "width", "height")),)
+# Besides those, of columns with `bbox_` before their names, as of makesense.ai; others, as CelebA's
+# x_1, may have a point, and the size of its image.
+_MARKED_SIDES = (
+    ("xywh", ("x", "y", "width", "height")),
+    ("xywh", ("x1", "y1", "width", "height")),
+)
 _FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
     *("imagefilename", "img", "imgpath", "imgname", "frame", "photo"),
@@ -109,8 +118,25 @@ def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
-    """As `find_box_columns`, but a `width` beside `x` and `y` may be that of an image."""
-    return find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
+    """The columns that may be the sides of boxes.
+
+    As `find_box_columns`, but a `width` beside `x` and `y` may be that of an image, and the names
+    may have more in common, such as GTSRB's `Roi.X1`.
+    """
+    boxes = find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
+    return boxes or _find_longer_names(columns)
+
+
+def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
+    """The first sides of boxes whose names have the same before and behind them."""
+    by_letters = {_letters_of(column): column for column in columns}
+    for form, sides in (*_SIDES, *_MARKED_SIDES):
+        for letters in by_letters:
+            before, side, behind = letters.rpartition(sides[0])
+            names = [f"{before}{name}{behind}" for name in sides]
+            if side and by_letters.keys() >= {*names}:
+                return BoxColumns(form, tuple(by_letters[name] for name in names))
+    return None
 
 
 def _find_sides(

@@ -34,6 +34,8 @@ class TableContent(NamedTuple):
         read_rows: yields the rows of a table with some columns; None for `formats.read_rows`.
         class_names: those of a dataset, by their ids, if its labels are used.
         warnings: about what is implied.
+        implies_features: whether no option chose features, and columns with the sides of boxes
+            imply some.
     """
 
     options: ConvertOptions
@@ -42,6 +44,7 @@ class TableContent(NamedTuple):
     read_rows: RowReader | None = None
     class_names: Sequence[str] = ()
     warnings: tuple[str, ...] = ()
+    implies_features: bool = False
 
 
 def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,12 +90,20 @@ def imply_columns(
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
     if options.uri_column != KNOWN:
+        has_choice = options.feature_columns is not None
         options, warnings = imply_boxes(options, files[0], columns)
         options.check_image_options()
         if options.image_root and not options.uri_column:
             raise UsageError("`image_root=` has no effect without `uri_column=`")
         class_names = read_class_names(files[0], options.label_column)
-        return TableContent(options, files, columns, class_names=class_names, warnings=warnings)
+        return TableContent(
+            options,
+            files,
+            columns,
+            class_names=class_names,
+            warnings=warnings,
+            implies_features=not has_choice and options.feature_columns is not None,
+        )
     image = _find_first(_IMAGES, columns)
     if not image:
         raise table_error(

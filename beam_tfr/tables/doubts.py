@@ -15,18 +15,12 @@ from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.extensions import has_image_name
-from beam_tfr.schema.feature_names import BOXES, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
-from beam_tfr.tables.base import list_columns
-from beam_tfr.tables.box_columns import BOX, find_possible_boxes
 from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.coordinates import find_coordinates
 from beam_tfr.tables.dialects import DECIMAL_COMMA
-from beam_tfr.tables.formats import format_of, list_fields
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
-from beam_tfr.tables.samples import EXTENSIONS, Samples
-from beam_tfr.tables.split_columns import is_named_like_splits
 
-_FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
@@ -35,14 +29,6 @@ _DIGITS = r"[0-9]+\.?[0-9]*"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
-# Names of columns with coordinates.
-PLACES = re.compile(
-    r"(?i)(.*_)?(b?box(es)?|box_[xywh]|[xy]([12]|_?min|_?max))|.*(key_?points|landmarks|polygons?)"
-)
-# Columns that say the same, as number and as text.
-_SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
-# Names of columns with objects.
-_OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|annotations?|bounding_?box(es)?|b?box(es)?)")
 
 
 def warn_of_numbers_as_classes(
@@ -58,76 +44,6 @@ def warn_of_numbers_as_classes(
             f"`feature_columns={column}:float` instead of `label_column=`, which readers return in "
             f"place of labels by target={column!r}"
         )
-
-
-def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
-    """Yields warnings about columns of which nothing is stored, if none is chosen by option."""
-    options = content.options
-    if not options.uri_column or options.feature_columns is not None:
-        return
-    others = _list_unused(content)
-    sides = find_possible_boxes(others)
-    objects = [*filter(_may_hold_objects, others)]
-    if sides:
-        yield (
-            f"nothing is stored of {list_columns(sides.sides)}: if they are the sides of boxes, "
-            f"`feature_columns='{BOX}:{sides.declaration}'` stores these"
-        )
-        others = [name for name in others if name not in sides.sides]
-    elif objects and (options.label_column or _find_boxes(content, objects)):
-        yield _suggest_boxes(content, objects)
-        others = [name for name in others if name not in objects]
-    if not others:
-        return
-    cure = "`feature_columns=` names those of features"
-    if not options.label_column:
-        cure = f"`label_column=` names that of classes, {cure}"
-    yield f"nothing is stored of the columns {list_columns(others)}: {cure}"
-
-
-def _list_unused(content: TableContent) -> list[str]:
-    """The columns without a role, but those that say the same as one with a role."""
-    roles = {*content.options.roles}
-    used = {*roles}
-    for group in _SAME_COLUMNS:
-        if roles & group:
-            used |= group
-    if isinstance(format_of(content.files[0]), Samples) and roles & {*EXTENSIONS}:
-        used |= {*EXTENSIONS}
-    if content.options.splits:  # instead of those of a column
-        used |= {*filter(is_named_like_splits, content.columns)}
-    return [name for name in content.columns if name and name not in used]
-
-
-def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
-    """The field with boxes of a column of objects, such as `objects.bbox`; empty without one."""
-    if content.read_rows:  # of a dataset, whose columns hold no objects
-        return ""
-    for name in list_fields(content.files[0], _FIELD_ROWS):
-        column, _, field = name.partition(".")
-        if column in objects and PLACES.fullmatch(field):
-            return name
-    return ""
-
-
-def _suggest_boxes(content: TableContent, objects: Sequence[str]) -> str:
-    """The message about columns that may hold objects, of which nothing is stored."""
-    uri_column = content.options.uri_column
-    field = _find_boxes(content, objects)
-    if field:
-        return (
-            f"nothing is stored of {list_columns(objects)}: `uri_column={uri_column}` with "
-            f"`feature_columns={field}:bbox[xywh]` stores the boxes, and `label_column=` their "
-            "classes, if they are in a field beside it"
-        )
-    box = BOXES if BOXES in objects else "box"
-    form = "rel_xyxy" if BOXES in objects else "xywh"
-    return (
-        f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
-        f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
-        f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
-        "the lists of `label_column=`"
-    )
 
 
 def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[str]:
@@ -152,11 +68,6 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
     else:
         cure = "a file with their whole paths as `input_list=` takes the folders as classes"
     yield f"images are in several folders, {shown}, and nothing says their classes: {cure}"
-
-
-def _may_hold_objects(column: str) -> bool:
-    """Whether the name of a column is one of boxes, points, or objects."""
-    return bool(PLACES.fullmatch(column) or _OBJECTS.fullmatch(column))
 
 
 def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -238,7 +149,7 @@ def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind])
     if options.encoding not in IMAGE_ENCODINGS or pixels_stay:
         return
     plain = [feature.name for feature in features if feature.is_plain]
-    coordinates = [*filter(PLACES.fullmatch, plain)]
+    coordinates = find_coordinates(plain)
     if coordinates:
         yield (
             "features that look like coordinates do not follow the pixels: "

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.image_names import ImageFinder, ImageName
+from beam_tfr.tables.paths import read_path
 
 MOST_PATHS = 200  # that are looked at
 _MOST_REMOTE = 8  # each of which takes a request
@@ -80,7 +81,12 @@ def _describe_missing(paths: Sequence[WrittenPath]) -> str:
     if not paths:
         return ""
     text, base = paths[0]
+    start = f"none of the first {len(paths)} images is there, such as "
+    try:
+        read_path(text)
+    except ValueError as error:
+        return f"{start}{error}"
     return (
-        f"none of the first {len(paths)} images is there, such as {text}, looked for below {base}: "
-        "`image_root=` names the folder that their paths start from"
+        f"{start}{text:.200}, looked for below {base}: `image_root=` names the folder that their "
+        "paths start from"
     )

@@ -11,6 +11,11 @@ from beam_tfr.features.cells import check_cell, is_missing
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, list_spellings, read_address
 
 _HOME = re.compile(r"~[^/]*/")
+_LEAST_CONTENT = 80  # characters of a text that may be an image itself
+# What base64 of JPEG, PNG, GIF and WebP begins with.
+_BASE64 = ("/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR")
+_PYTHON_BYTES = ("b'\\x", 'b"\\x', "b'GIF8", "b'RIFF", "{'bytes':")
+_PIXELS = re.compile(r"\[*[0-9]{1,3}(?:[ ,]+[0-9]{1,3}){15}")
 
 
 def read_text(cell: Any, what: str = "path") -> str:
@@ -40,11 +45,35 @@ def read_path(cell: Any) -> str:
         ValueError: the cell is not a path.
     """
     path = read_text(cell)
+    if len(path) > _LEAST_CONTENT:
+        _check_content(path)
     if len(path) > MAX_PATH_LENGTH:
         raise ValueError(f"{path!r:.60} has more than {MAX_PATH_LENGTH:,} characters")
     if ":" in path:
         return read_address(path)
     return os.path.expanduser(path) if _HOME.match(path) else path
+
+
+def _check_content(text: str) -> None:
+    """Checks that a text is no image itself.
+
+    Raises:
+        ValueError: it is.
+    """
+    content = ""
+    if text.startswith(_BASE64):
+        content = "base64 of an image"
+    elif text.startswith(_PYTHON_BYTES):
+        content = "bytes as Python shows them"
+    elif text[:5].lower() == "data:":
+        content = "an image itself"
+    elif _PIXELS.match(text):
+        content = "numbers of pixels"
+    if content:
+        raise ValueError(
+            f"{text!r:.40} is {content}, and only paths are read: write each image to a file, and "
+            "its path into the table"
+        )
 
 
 def is_absolute(path: str) -> bool:

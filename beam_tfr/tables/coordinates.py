@@ -1,0 +1,36 @@
+"""Columns with coordinates in images, by their names."""
+
+import re
+from collections.abc import Iterable
+
+# Boxes, their sides, and lists of points.
+_PLACES = re.compile(
+    r"(?i)(.*[_./ ])?(b?box(es)?|box_[xywh]|[xy]([0-2]|_?min|_?max))"
+    r"|.*(key_?points|landmarks|polygons?)"
+)
+# An x that is a word of a name: `left_eye_x`, `x_1`, `centerX`.
+_X = re.compile(r"(?<![A-Za-z])[xX](?![A-Za-z])|(?<=[a-z])X(?![a-z])")
+_Y = str.maketrans("xX", "yY")
+
+
+def names_places(column: str) -> bool:
+    """Whether the name of a column is one of boxes, of a side of them, or of points."""
+    return bool(_PLACES.fullmatch(column))
+
+
+def find_point_columns(columns: Iterable[str]) -> list[str]:
+    """The columns that are the x and y of points, in pairs, such as left_eye_x and left_eye_y."""
+    names = dict.fromkeys(columns)
+    pairs = list[str]()
+    for name in names:
+        partner = _X.sub(lambda match: match[0].translate(_Y), name)
+        if partner != name and partner in names:
+            pairs += [name, partner]
+    return pairs
+
+
+def find_coordinates(columns: Iterable[str]) -> list[str]:
+    """The columns that are named like coordinates, in their order."""
+    names = [*columns]
+    points = {*find_point_columns(names)}
+    return [name for name in names if name in points or names_places(name)]

@@ -1,0 +1,182 @@
+"""Warns of columns of tables of which nothing is stored: what they may hold, and what stores it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from beam_tfr.features.registry import find_boxes, parse_columns
+from beam_tfr.schema.feature_names import (
+    BOXES,
+    LABEL,
+    OBJECT_LABEL,
+    OBJECT_TEXT,
+    SOURCE_WIDTH,
+    TEXT,
+)
+from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.box_columns import BOX, find_possible_boxes, find_size_columns
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.coordinates import find_point_columns, names_places
+from beam_tfr.tables.formats import format_of, list_fields
+from beam_tfr.tables.samples import EXTENSIONS, Samples
+from beam_tfr.tables.split_columns import is_named_like_splits
+
+_FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
+# Columns that say the same, as number and as text.
+_SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
+# Names of columns with objects.
+_OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|annotations?|bounding_?box(es)?|b?box(es)?)")
+# Names of those of them with boxes.
+_BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?")
+# Names of columns with masks as run lengths, as in competitions of Kaggle.
+_RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
+
+
+class _Suggestion(NamedTuple):
+    """What columns without a role may hold.
+
+    Attributes:
+        columns: the columns.
+        message: says so, and what stores it.
+    """
+
+    columns: Sequence[str]
+    message: str
+
+
+def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
+    """Yields warnings about columns of which nothing is stored, if none is chosen by option."""
+    options = content.options
+    if content.implies_features:
+        yield from _warn_beside_boxes(content)
+    if not options.uri_column or options.feature_columns is not None:
+        return
+    others = _list_unused(content)
+    for find in _FINDERS:
+        suggestion = find(content, others)
+        if suggestion:
+            yield suggestion.message
+            others = [name for name in others if name not in suggestion.columns]
+    if not others:
+        return
+    cure = "`feature_columns=` names those of features"
+    if not options.label_column:
+        cure = f"`label_column=` names that of classes, {cure}"
+    yield f"nothing is stored of the columns {list_columns(others)}: {cure}"
+
+
+def _warn_beside_boxes(content: TableContent) -> Iterator[str]:
+    """Yields a warning about columns beside those of boxes, which imply the features."""
+    features = content.options.feature_columns or {}
+    boxes = find_boxes(parse_columns(features))
+    if boxes is None:
+        return
+    used = {*boxes.columns}
+    if SOURCE_WIDTH in features:
+        used |= {*find_size_columns(content.columns, boxes.columns).values()}
+    others = [name for name in _list_unused(content) if name not in used]
+    if others:
+        columns = f"{boxes.name}:bbox[{boxes.form}],{others[0]}"
+        yield (
+            f"nothing is stored of the columns {list_columns(others)}: name those to store beside "
+            f"the boxes, such as `uri_column={content.options.uri_column}` with "
+            f"`feature_columns='{columns}'`"
+        )
+
+
+def _list_unused(content: TableContent) -> list[str]:
+    """The columns without a role, but those that say the same as one with a role."""
+    roles = {*content.options.roles}
+    used = {*roles}
+    for group in _SAME_COLUMNS:
+        if roles & group:
+            used |= group
+    if isinstance(format_of(content.files[0]), Samples) and roles & {*EXTENSIONS}:
+        used |= {*EXTENSIONS}
+    if content.options.splits:  # instead of those of a column
+        used |= {*filter(is_named_like_splits, content.columns)}
+    return [name for name in content.columns if name and name not in used]
+
+
+def _find_sides(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Four columns that may be the sides of boxes."""
+    boxes = find_possible_boxes(columns)
+    if boxes is None:
+        return None
+    message = (
+        f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
+        f"`feature_columns='{BOX}:{boxes.declaration}'` stores these"
+    )
+    return _Suggestion(boxes.sides, message)
+
+
+def _find_points(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Columns that may be the x and y of points."""
+    points = find_point_columns(columns)
+    if not points:
+        return None
+    message = (
+        f"nothing is stored of {list_columns(points)}: if they are points in the images, write "
+        "those of an image as a list, in .jsonl or .parquet, beside a box around them: "
+        f"`feature_columns='{BOX}:bbox[xywh],joint:points[xyv]'` stores these"
+    )
+    return _Suggestion(points, message)
+
+
+def _find_run_lengths(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Columns that may hold masks as run lengths."""
+    masks = [*filter(_RUN_LENGTHS.fullmatch, columns)]
+    if not masks:
+        return None
+    message = (
+        f"nothing is stored of {list_columns(masks)}: if they are run lengths of masks, write "
+        "the mask of each image as a PNG, whose path is in a column: "
+        "`feature_columns=mask:mask` stores it"
+    )
+    return _Suggestion(masks, message)
+
+
+def _find_objects(content: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Columns that may hold objects, or lists of boxes."""
+    objects = [name for name in columns if names_places(name) or _OBJECTS.fullmatch(name)]
+    if not objects:
+        return None
+    field = _find_boxes(content, objects)
+    uri_column = content.options.uri_column
+    if field:
+        message = (
+            f"nothing is stored of {list_columns(objects)}: `uri_column={uri_column}` with "
+            f"`feature_columns={field}:bbox[xywh]` stores the boxes, and `label_column=` their "
+            "classes, if they are in a field beside it"
+        )
+        return _Suggestion(objects, message)
+    if not content.options.label_column:
+        return None
+    box = next(filter(_BOXES.fullmatch, objects), BOX)
+    form = "rel_xyxy" if box == BOXES else "xywh"
+    message = (
+        f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
+        f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
+        f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
+        "the lists of `label_column=`"
+    )
+    return _Suggestion(objects, message)
+
+
+def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
+    """The field with boxes of a column of objects, such as `objects.bbox`; empty without one."""
+    if content.read_rows:  # of a dataset, whose columns hold no objects
+        return ""
+    for name in list_fields(content.files[0], _FIELD_ROWS):
+        column, _, field = name.partition(".")
+        if column in objects and names_places(field):
+            return name
+    return ""
+
+
+_FINDERS: tuple[Callable[[TableContent, Sequence[str]], _Suggestion | None], ...] = (
+    _find_sides,
+    _find_points,
+    _find_run_lengths,
+    _find_objects,
+)
