@@ -182,12 +182,8 @@ class Convert(beam.PTransform):
                 functions.append(in_process or step.fn)
         return functions
 
-    def plan_shards(
-        self,
-        distinct: PCollection[Any] | None = None,
-        known_images: PCollection[bytes] | None = None,
-    ) -> PlanShards:
-        """The step that plans the shards; for `distinct` and `known` see `PlanShards`."""
+    def plan_shards(self, known_images: PCollection[bytes] | None = None) -> PlanShards:
+        """The step that plans the shards; for `known_images` see `PlanShards`."""
         options = self.options
         target = Target(
             options.output, self.run_id, options.overwrite, options.accept_unreadable, self.base
@@ -202,16 +198,14 @@ class Convert(beam.PTransform):
             functions=self.record_functions(guarded=self.read.guarded),
             guarded_functions=self.record_functions(guarded=True),
         )
-        return PlanShards(
-            target, draft=draft, seed=options.seed, distinct=distinct, known_images=known_images
-        )
+        return PlanShards(target, draft=draft, seed=options.seed, known_images=known_images)
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         if not isinstance(begin, PBegin):
             raise UsageError(
                 "Convert lists its own input: apply it to the pipeline itself, not to a PCollection"
             )
-        refs, distinct = self._list_refs(begin)  # ImageRef
+        refs = self._list_refs(begin)  # ImageRef
         if self.removed.keys:
             refs = references.drop_removed(refs, self.removed)
         if self.options.limit is not None:
@@ -220,16 +214,16 @@ class Convert(beam.PTransform):
         if self.base:
             splits_stay = self._splits_stay(self.base)
             known_images = references.read_known(begin, self.base, splits_stay=splits_stay)
-        return refs | self.plan_shards(distinct, known_images)  # type: ignore[no-any-return]
+        return refs | self.plan_shards(known_images)  # type: ignore[no-any-return]
 
-    def _list_refs(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Any] | None]:
-        """Lists the input as encoded references; the second is `PlanShards.distinct`."""
+    def _list_refs(self, begin: PBegin) -> PCollection[bytes]:
+        """Lists the input as encoded references."""
         source = self.source
         if isinstance(source.origin, BaseDataset):
-            return references.read_dataset_refs(begin, source.origin), None
+            return references.read_dataset_refs(begin, source.origin)
         if isinstance(source.origin, Tables):
-            return begin | references.ReadTable(source.origin)  # type: ignore[no-any-return]
-        matching = references.MatchImages(
+            return begin | references.ReadTable(source.origin)
+        return begin | references.MatchImages(
             source.input,
             source.origin,
             root=source.root,
@@ -237,7 +231,6 @@ class Convert(beam.PTransform):
             exclude=source.exclude,
             keep_damaged=self.options.allows_rejects,
         )
-        return begin | matching, None
 
     def _splits_stay(self, base: BaseDataset) -> bool:
         """Whether images that the dataset and the input share stay in their splits."""
@@ -411,11 +404,7 @@ class Repair(Convert):
         begun = self.progress()
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
-    def plan_shards(
-        self,
-        distinct: PCollection[Any] | None = None,
-        known_images: PCollection[bytes] | None = None,
-    ) -> PlanShards:
+    def plan_shards(self, known_images: PCollection[bytes] | None = None) -> PlanShards:
         """The step that plans the same shards as before.
 
         Their number is known without a sample.
@@ -434,10 +423,7 @@ class Repair(Convert):
             options=dict(dataset.options),
             settings=dataclasses.replace(self.source.plan, first=labels, options=options),
         )
-        seed = self.options.seed
-        return PlanShards(
-            None, draft=draft, seed=seed, distinct=distinct, known_images=known_images
-        )
+        return PlanShards(None, draft=draft, seed=self.options.seed, known_images=known_images)
 
 
 def _is_one_of(work: ShardWork, names: Set[str]) -> bool:

@@ -27,7 +27,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.box_columns import find_box_columns
 from beam_tfr.tables.finding import find_content
-from beam_tfr.tables.joining import RowJoin, group_rows
+from beam_tfr.tables.joining import BoxJoin, group_rows
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.verification import verify
@@ -344,19 +344,21 @@ def test_names_without_an_extension(tmp_path: Path) -> None:
     assert "0a1.jpg for 0a1" in " ".join(tables.warnings)
 
 
-def test_a_file_in_two_tables_is_refused(beam_tfr: Command, tmp_path: Path) -> None:
-    write_images(tmp_path, "a.jpg")
-    for name in ("t1.csv", "t2.csv"):
-        (tmp_path / name).write_text(as_csv(HEADER, ROWS[:1]))
-    run = beam_tfr("convert", "--table", tmp_path / "t?.csv", "--output", tmp_path / "o")
-    assert run.code == 1
-    assert "t2.csv: it has an image that" in run.err
+def test_boxes_of_a_file_in_two_tables_or_by_two_names_are_a_reject(
+    beam_tfr: Command, tmp_path: Path
+) -> None:
+    write_images(tmp_path, "a.jpg", "b.jpg")
+    (tmp_path / "t1.csv").write_text(as_csv(HEADER, ROWS[:2]))
+    (tmp_path / "t2.csv").write_text(as_csv(HEADER, ROWS[2:3]))
+    base = ["convert", "--table", tmp_path / "t?.csv", "--max_rejects", "1"]
+    base += ["--allow_empty", "dog", "--output"]
+    assert beam_tfr(*base, tmp_path / "o", "--json").json["rejected"] == {"bad-value": 1}
+    assert "t1.csv and t2.csv" in (tmp_path / "o" / "rejects.jsonl").read_text()
     (tmp_path / "t2.csv").unlink()
-    rows = [ROWS[0], ("./a.jpg", *ROWS[2][1:]), (f"{tmp_path}/a.jpg", *ROWS[2][1:])]
+    rows = [*ROWS[:2], ("./a.jpg", *ROWS[2][1:]), (f"{tmp_path}/a.jpg", *ROWS[2][1:])]
     (tmp_path / "t1.csv").write_text(as_csv(HEADER, rows))
-    run = beam_tfr("convert", "--table", tmp_path / "t?.csv", "--output", tmp_path / "o")
-    assert run.code == 1
-    assert "t1.csv: it names an image in two ways. " in run.err
+    assert beam_tfr(*base, tmp_path / "p", "--json").json["rejected"] == {"bad-value": 1}
+    assert "in the same way" in (tmp_path / "p" / "rejects.jsonl").read_text()
 
 
 def test_a_row_for_each_image_stays_one(tmp_path: Path) -> None:
@@ -436,7 +438,7 @@ def test_rows_without_a_key_are_alone() -> None:
 
 
 def test_joining_keeps_values_that_agree() -> None:
-    join = RowJoin(key="f", box="box", sides=SIDES, per_box=frozenset({"class"}))
+    join = BoxJoin(key="f", box="box", sides=SIDES, per_box=frozenset({"class"}))
     assert join.read_columns(["f", "box", "class", "age"]) == ["f", *SIDES, "class", "age"]
 
 

@@ -440,6 +440,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "repeated_folders": 0,
         "guessed_names": 0,
         "packed_labels": 0,
+        "repeated_rows": 0,
         "nested": 0,
         "last_folders": 0,
         "ignored_split": 0,

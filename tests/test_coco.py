@@ -470,12 +470,11 @@ def test_one_file_under_two_ids_is_named_with_both(
     output = ("--output", tmp_path / "d", "--resize", "none")
     run = beam_tfr("convert", "--table", tmp_path / "t.json", *output)
     assert run.code == 1
-    assert "the images with the ids 1 and 2 have one file, ./1.png" in run.err
-    assert "join their objects under one id, or remove one image" in run.err
-    assert "lists" not in run.err
+    assert "1.png: 2 rows have it" in run.err
+    assert "it has the ids 1 and 2; join their objects under one id, or remove one" in run.err
     (tmp_path / "t.json").write_text(json.dumps(coco("1.png", "2.png")))
     run = beam_tfr("convert", "--table", tmp_path / "t.json", tmp_path / "u.json", *output)
-    assert f"id 1 and that with the id 2 of {tmp_path}/t.json have one file, 2.png" in run.err
+    assert "in t.json, row 2 and u.json, row 1, and differ: it has the ids 1 and 2" in run.err
 
 
 # Create ML

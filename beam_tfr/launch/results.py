@@ -32,6 +32,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.palettes import describe_palettes
+from beam_tfr.tables.repeats import REPEATED_NOTE
 
 MAX_REJECTS = 100  # that a result holds
 _COUNTERS = {  # name in `Result.run` -> counter
@@ -41,6 +42,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "repeated_folders": "repeated-folders",
     "guessed_names": "guessed-names",
     "packed_labels": "packed-labels",
+    "repeated_rows": "repeated-rows",
     "nested": "nested",
     "last_folders": "last-folders",
     "ignored_split": "ignored-split",
@@ -85,6 +87,7 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "images are in folders named like images and like the masks beside them: `pair=` puts a "
         "mask into the record of its image, see `beam-tfr plan`"
     ),
+    "repeated_rows": REPEATED_NOTE,
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
     "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
     "repeated_folders": (
@@ -118,7 +121,8 @@ class Result(Printable):
             the skipped files that are archives; "repeated_folders", links to folders that are
             listed by other paths; "guessed_names", images in zips whose names were read in code
             page 437, because they are not UTF-8 and nothing says what they are;
-            "packed_labels", files of labels beside images in archives; "nested", images in
+            "packed_labels", files of labels beside images in archives; "repeated_rows", keys that
+            several rows of tables have; "nested", images in
             deeper folders than those of other classes;
             "last_folders", those whose classes hardly are classes, see `layouts.folders`;
             "ignored_split", all if some are in folders called like one split; "split_folders",

@@ -53,6 +53,7 @@ from beam_tfr.preview.sampling import (
     list_references,
     survey_listing,
 )
+from beam_tfr.records.repeats import RepeatedKeys
 from beam_tfr.schema import differences
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
@@ -61,8 +62,10 @@ from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
 from beam_tfr.sources import Input, describe_folders, describe_lists, describe_strays
 from beam_tfr.tables.places import describe_ignored_splits
+from beam_tfr.tables.repeats import REPEATED_NOTE, RowKeys, check_repeats
 from beam_tfr.tables.rows import Tables
 
+_NO_KEYS: RepeatedKeys = {}
 MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
 
 
@@ -111,7 +114,20 @@ def preview(
     known_files = hash_known_files(options.output) if check_output else set()
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
     removed = read_removed(options.output) if check_output else Removed()
-    listing = _list_input(options, source, survey, known_files, removed, progress)
+    list_input = functools.partial(
+        _list_input,
+        options,
+        source,
+        known_files=known_files,
+        removed=removed,
+        progress=progress,
+    )
+    listing = list_input(survey)
+    repeated = listing.row_keys.find_repeated()
+    if repeated and isinstance(source.origin, Tables):
+        check_repeats(source.origin, repeated)
+        survey = Survey(options.seed, survey.sample_size)
+        listing = list_input(survey, repeated)
     step = Convert(options, source, removed=removed)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
     plan = _make_plan(survey, step, sample)
@@ -162,15 +178,27 @@ def _list_input(
     options: ConvertOptions,
     source: Input,
     survey: Survey,
+    repeated: RepeatedKeys = _NO_KEYS,
+    *,
     known_files: Collection[int],
     removed: Removed,
     progress: Callable[[Progress], object],
 ) -> Listing:
-    """Lists the input, and surveys the references of images to convert."""
+    """Lists the input, and surveys the references of images to convert.
+
+    Args:
+        options, source: of the conversion.
+        survey: what the references are added to.
+        repeated: keys that several rows of tables have, which are merged.
+        known_files: those of the dataset in the output.
+        removed: the images that are kept out.
+        progress: called while images are listed.
+    """
     exclude = compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude, compile_exclusions(source.exclude, source.root))
     masks = MaskNames()
-    refs = list_references(options, source, skipped, masks)
+    row_keys = RowKeys()
+    refs = list_references(options, source, skipped, masks, row_keys, repeated)
     removed_images = RemovedImages(removed.keys)
     if removed.keys:
         refs = removed_images.leave_out(refs)
@@ -187,6 +215,8 @@ def _list_input(
     listing.used_exclusions = skipped.used_exclusions
     listing.masks = masks
     listing.num_removed = removed_images.number
+    listing.row_keys = row_keys
+    listing.num_repeated_keys = len(repeated)
     if not options.layout:
         keys = [ref.key for ref in survey.sample_refs()]
         check_split_folders(survey.folders, options.splits, keys)
@@ -265,6 +295,8 @@ def _find_warnings(
         yield from source.origin.warnings
         ignored_splits = source.origin.find_ignored_splits(survey.split_folders)
         yield from filter(None, [describe_ignored_splits(ignored_splits)])
+    if listing.num_repeated_keys:
+        yield REPEATED_NOTE.format(number=listing.num_repeated_keys)
     keys = {ref.key for ref in survey.sample_refs()}
     class_names = sorted({name for _, name in survey.classes})
     deep_folders = find_deep_folders(survey.folders, source.layout)

@@ -29,6 +29,7 @@ from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import RepeatedKeys
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encoded_ref import to_bytes
@@ -38,6 +39,7 @@ from beam_tfr.schema.items import ImageRef, MadeValues, Record
 from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Counts
 from beam_tfr.sources import Input
+from beam_tfr.tables.repeats import RowKeys, merge_repeated
 from beam_tfr.tables.rows import Tables
 
 MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB of files
@@ -61,6 +63,8 @@ class Listing:
         masks: files that are named like masks of those beside them.
         num_known: number of references that `hash_known_files` has.
         num_removed: number of images that earlier removals keep out, which are not listed.
+        row_keys: the keys of rows of tables.
+        num_repeated_keys: number of keys that several of them have.
     """
 
     num_bytes: int = 0
@@ -76,6 +80,8 @@ class Listing:
     masks: MaskNames = dataclasses.field(default_factory=MaskNames)
     num_known: int = 0
     num_removed: int = 0
+    row_keys: RowKeys = dataclasses.field(default_factory=RowKeys)
+    num_repeated_keys: int = 0
 
     def add(self, ref: ImageRef) -> None:
         """Counts a reference."""
@@ -134,7 +140,12 @@ def _hash_of(ref: ImageRef) -> int:
 
 
 def list_references(
-    options: ConvertOptions, source: Input, skipped: SkippedFiles, masks: MaskNames
+    options: ConvertOptions,
+    source: Input,
+    skipped: SkippedFiles,
+    masks: MaskNames,
+    row_keys: RowKeys,
+    repeated: RepeatedKeys,
 ) -> Iterator[ImageRef]:
     """All references of a conversion, in any order.
 
@@ -142,6 +153,8 @@ def list_references(
         options, source: of the conversion.
         skipped: counts skipped files.
         masks: counts files that are named like masks.
+        row_keys: notes the keys of rows.
+        repeated: keys that several rows have, which are merged.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed.
@@ -149,8 +162,9 @@ def list_references(
     """
     match source.origin:
         case Tables() as tables:
-            for path in tables.files:
-                yield from tables.read(path, skipped)
+            read = (row_keys.note_rows(tables.read(path, skipped)) for path in tables.files)
+            refs = itertools.chain.from_iterable(read)
+            yield from merge_repeated(tables, refs, repeated) if repeated else refs
         case Labeler() as labeler:
             parts = order_parts(source.input, read_input_list(options.input_list))
             exclude = compile_exclusion(source.exclude, source.root)

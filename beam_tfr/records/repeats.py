@@ -4,7 +4,7 @@ That takes 24 bytes for each key, and keys can be compared in 256 parts.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 HASH_BYTES = 16
 _PARTS = 256
 KeyPosition = tuple[int, int]  # number of a file, and of a record or row in it
+# Hash of a key that occurs more than once -> its first two positions.
+RepeatedKeys = Mapping[bytes, tuple[KeyPosition, KeyPosition]]
 # The hash of a key, in two halves, and its `KeyPosition`.
 _NUMBERED_HASH = np.dtype([("hash", "<u8", 2), ("file", "<u4"), ("number", "<u4")])
 
@@ -53,13 +55,43 @@ def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
     Args:
         data: what `number_keys` returns for any files, or one of the parts of each, in any order.
     """
+    rows = _sort_keys(data)
+    positions = rows[["file", "number"]]
+    repeated = _find_equal(rows)
+    pairs = zip(positions[repeated + 1].tolist(), positions[repeated].tolist(), strict=True)
+    return sorted(pairs)
+
+
+def find_repeated_keys(data: bytes) -> RepeatedKeys:
+    """Finds the keys that occur more than once, given what `find_repeats` takes."""
+    rows = _sort_keys(data)
+    positions = rows[["file", "number"]]
+    hashes = rows["hash"]
+    first_two = dict[bytes, tuple[KeyPosition, KeyPosition]]()
+    for place in _find_equal(rows):
+        pair = (positions[place].tolist(), positions[place + 1].tolist())
+        first_two.setdefault(hashes[place].tobytes(), pair)
+    return first_two
+
+
+def merge_parts(parts: Iterable[RepeatedKeys]) -> RepeatedKeys:
+    """The repeated keys of all parts, of which each key is in one."""
+    merged = dict[bytes, tuple[KeyPosition, KeyPosition]]()
+    for part in parts:
+        merged.update(part)
+    return merged
+
+
+def _sort_keys(data: bytes) -> NDArray[Any]:
+    """Numbered hashes, sorted by hash and then by position."""
     rows = np.frombuffer(data, _NUMBERED_HASH)
     first_half, second_half = rows["hash"].T
     order = np.lexsort((rows["number"], rows["file"], first_half, second_half))
-    rows = rows[order]
+    return rows[order]
+
+
+def _find_equal(rows: NDArray[Any]) -> NDArray[Any]:
+    """The indices of sorted hashes that the next one is equal to."""
     hashes = rows["hash"]
     is_repeated = (hashes[1:] == hashes[:-1]).all(axis=1)
-    repeated = np.flatnonzero(is_repeated)
-    positions = rows[["file", "number"]]
-    pairs = zip(positions[repeated + 1].tolist(), positions[repeated].tolist(), strict=True)
-    return sorted(pairs)
+    return np.flatnonzero(is_repeated)

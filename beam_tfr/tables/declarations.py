@@ -31,9 +31,8 @@ from beam_tfr.tables.content import (
     TableContent,
 )
 from beam_tfr.tables.formats import format_of, list_fields, read_rows
-from beam_tfr.tables.joining import (
-    RowJoin,
-)
+from beam_tfr.tables.joining import BoxJoin, ClassJoin, RowJoin
+from beam_tfr.tables.several_classes import find_presence_column
 
 FIELD_ROWS = 10_000  # the first rows, in which fields of objects are looked for
 
@@ -73,11 +72,13 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
         declarations: column -> declaration; empty where the rows have to show it.
     """
     options = content.options
+    may_join = content.read_rows is None and format_of(content.files[0]).may_have_box_rows
+    if not options.uri_column or not may_join:
+        return None
     features = parse_columns(declarations)
     boxes = find_boxes(features)
-    may_join = content.read_rows is None and format_of(content.files[0]).may_have_box_rows
-    if boxes is None or not options.uri_column or not may_join:
-        return None
+    if boxes is None:
+        return _plan_class_join(content)
     per_box = {feature.name for feature in features if feature.per_box and feature is not boxes}
     if options.label_column:
         per_box.add(options.label_column)
@@ -85,13 +86,26 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
     if boxes.columns:
         sizes = find_size_columns(content.columns, boxes.columns)
         sources = {name: column for name, column in sizes.items() if name not in content.columns}
-    return RowJoin(
+    return BoxJoin(
         key=options.uri_column,
         box=boxes.name,
         sides=boxes.columns,
         per_box=frozenset(per_box),
         label=options.label_column,
         sources=sources,
+    )
+
+
+def _plan_class_join(content: TableContent) -> ClassJoin | None:
+    """How rows with a class each would be joined; None unless images may have several classes."""
+    options = content.options
+    if not options.label_separator:
+        return None
+    return ClassJoin(
+        key=options.uri_column,
+        label=options.label_column,
+        separator=options.label_separator,
+        presence=find_presence_column(content.columns),
     )
 
 

@@ -29,11 +29,10 @@ from beam_tfr.tables.formats import read_rows
 from beam_tfr.tables.joining import (
     FirstRows,
     JoinedRows,
-    describe_join,
-    find_join,
     join_first_rows,
 )
 from beam_tfr.tables.missing_values import MissingValues, describe_unused
+from beam_tfr.tables.several_classes import find_presence_column
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
@@ -92,13 +91,13 @@ class Sample:
             return functools.partial(self.joined.join.read, read_rows=read_rows)
         return read_rows
 
-    def warn(self, label_column: str) -> Iterator[str]:
+    def warn(self) -> Iterator[str]:
         """Yields lines about how tables were read, and how their rows are joined."""
         yield from self.notes[:MOST_NOTES]
         if len(self.notes) > MOST_NOTES:
             yield f"there are {len(self.notes) - MOST_NOTES} more such notes about the first tables"
         if self.joined:
-            yield from describe_join(self.joined.join, self.first, label_column)
+            yield from self.joined.join.describe(self.first)
         if self.unused_na_values:
             yield describe_unused(self.unused_na_values, len(self.first.rows))
 
@@ -126,7 +125,8 @@ def take_sample(
     read = row_reader(content, images, say=notes.append)
     stand_ins = stand_in_columns(content.files[0])
     others = [stand_ins[name] for name in declarations if name in stand_ins]
-    wanted = [*content.options.roles, *declarations, *others, split_column]
+    presence = find_presence_column(content.columns) if content.options.label_column else ""
+    wanted = [*content.options.roles, *declarations, *others, split_column, presence]
     columns = [*dict.fromkeys(filter(None, wanted))]
     possible_join = plan_join(content, declarations)
     joined = None
@@ -134,10 +134,9 @@ def take_sample(
         first = _read_first(content, read, columns)
     else:
         first = _read_first(content, read, possible_join.read_columns(columns))
-        join = find_join(possible_join, first)
-        if join:
+        if possible_join.applies(first):
             undeclared = [name for name, declaration in declarations.items() if not declaration]
-            joined = join_first_rows(join, first, columns, undeclared)
+            joined = join_first_rows(possible_join, first, columns, undeclared)
     unused = sorted(read.unused) if isinstance(read, MissingValues) else ()
     return Sample(first=first, joined=joined, notes=notes, unused_na_values=unused)
 

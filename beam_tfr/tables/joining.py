@@ -1,9 +1,10 @@
-"""Joins the rows of a table that hold a box each to a row for each image.
+"""Joins the rows of a table that hold a box or a class each to a row for each image.
 
 The rows of an image may be anywhere in its table. They are sorted on disk, so memory does not grow
 with the table.
 """
 
+import abc
 import contextlib
 import dataclasses
 import itertools
@@ -11,10 +12,10 @@ import operator
 import pickle  # nosec B403  # of what this process has written
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from beam_tfr.features.boxes import LineBox, RowBox
-from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_cell
+from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_cell, to_float
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.tables.base import (
     Row,
@@ -25,6 +26,7 @@ from beam_tfr.tables.base import (
     name_row,
     table_error,
 )
+from beam_tfr.tables.roles import split_labels
 
 _NUM_SIDES = 4
 _MOST_JOINED_BYTES = 16 << 20  # 16 MiB, of the rows of an image
@@ -48,35 +50,39 @@ class Contradiction(BadCell):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowJoin:
-    """How rows that hold a box each become a row for each image.
+class RowJoin(abc.ABC):
+    """How the rows of an image become one.
 
     Attributes:
         key: the column that names the image.
-        box: the column of boxes in joined rows.
-        sides: the columns with the sides of a box, of which `box` is made; empty if it is a column
-            of the table.
-        per_box: other columns with a value for each box, of which joined rows have lists.
-        label: that of them with classes, of which each box needs one; empty if there is none.
-        sources: columns of joined rows that have another name in the table -> this name.
+        per_box: columns with a value for each box, of which joined rows have lists.
     """
 
     key: str
-    box: str
-    sides: tuple[str, ...]
-    per_box: frozenset[str]
-    label: str = ""
-    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    per_box: frozenset[str] = frozenset()
 
+    @abc.abstractmethod
     def read_columns(self, columns: Sequence[str]) -> list[str]:
         """The columns of the table that some columns of joined rows need."""
-        needed = [self.key]
-        for name in columns:
-            if name == self.box and self.sides:
-                needed += self.sides
-            else:
-                needed.append(self.sources.get(name, name))
-        return [*dict.fromkeys(needed)]
+
+    @abc.abstractmethod
+    def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
+        """The cells of some columns, given the rows of an image.
+
+        A column with different values, of which one is asked for, has a `Contradiction`.
+        """
+
+    @abc.abstractmethod
+    def applies(self, first: "FirstRows") -> bool:
+        """Whether rows are joined, as the first of them show."""
+
+    @abc.abstractmethod
+    def describe(self, first: "FirstRows") -> Iterator[str]:
+        """Yields what is noteworthy about joining these rows."""
+
+    def take_lists(self, columns: Collection[str]) -> Self:
+        """The same, with columns that get lists if their values contradict each other."""
+        return self
 
     def read(
         self, path: str, columns: Sequence[str], skipped: SkippedFiles, *, read_rows: RowReader
@@ -97,14 +103,37 @@ class RowJoin:
             numbered = [
                 NumberedRow(number, dict(zip(names, cells, strict=True))) for number, cells in group
             ]
-            joined = self.join(numbered, columns)
-            yield joined.number, [joined.cells[name] for name in columns]
+            cells = self.join_cells(numbered, columns)
+            yield numbered[0].number, [cells[name] for name in columns]
 
-    def join(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> NumberedRow:
-        """Joins the rows of an image; those without a box add none.
 
-        A column with different values in them, of which one is asked for, has a `Contradiction`.
-        """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoxJoin(RowJoin):
+    """How rows that hold a box each become a row for each image; those without one add none.
+
+    Attributes:
+        box: the column of boxes in joined rows.
+        sides: the columns with the sides of a box, of which `box` is made; empty if it is a column
+            of the table.
+        label: the column with classes, of which each box needs one; empty if there is none.
+        sources: columns of joined rows that have another name in the table -> this name.
+    """
+
+    box: str
+    sides: tuple[str, ...]
+    label: str = ""
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def read_columns(self, columns: Sequence[str]) -> list[str]:
+        needed = [self.key]
+        for name in columns:
+            if name == self.box and self.sides:
+                needed += self.sides
+            else:
+                needed.append(self.sources.get(name, name))
+        return [*dict.fromkeys(needed)]
+
+    def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
         with_boxes = [row for row in rows if self.has_box(row)]
         cells = dict[str, Any]()
         for name in columns:
@@ -117,8 +146,37 @@ class RowJoin:
             elif name in self.per_box:
                 cells[name] = [row.cells[name] for row in with_boxes]
             else:
-                cells[name] = _agree(rows, self.sources.get(name, name))
-        return NumberedRow(rows[0].number, cells)
+                cure = "only a type with [box] has a value for each box"
+                cells[name] = _agree(rows, self.sources.get(name, name), cure)
+        return cells
+
+    def applies(self, first: "FirstRows") -> bool:
+        """Rows with four sides always are, those with one box if images have several rows."""
+        if self.sides:
+            return True
+        if not all(map(holds_one_box, first.cells[self.box])):
+            return False
+        return any(len(group) > 1 for group in first.group(self.key))
+
+    def describe(self, first: "FirstRows") -> Iterator[str]:
+        if not self.sides:
+            yield f"rows of one image are joined: each has a box, of column {self.box!r}"
+        if not self.label:
+            return
+        left_out = [
+            row
+            for row in first.numbered_rows()
+            if not self.has_box(row) and not _is_empty(row.cells[self.label])
+        ]
+        if left_out:
+            label = left_out[0].cells[self.label]
+            yield (
+                f"{len(left_out)} of the first {len(first.rows)} rows have no box: their class, "
+                f"such as {label!r:.60}, is not stored"
+            )
+
+    def take_lists(self, columns: Collection[str]) -> Self:
+        return dataclasses.replace(self, per_box=self.per_box.union(columns))
 
     def has_box(self, row: NumberedRow) -> bool:
         """Whether a row has any side of a box."""
@@ -143,6 +201,63 @@ class RowJoin:
             return [_make_box([row.cells[side] for side in self.sides], row.number)]
         try:
             return [_make_box(split_cell(row.cells[self.box]), row.number)]
+        except ValueError as error:
+            return [BadCell(str(error))]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassJoin(RowJoin):
+    """How rows that have a class each become a row for each image, with all of its classes.
+
+    Attributes:
+        label: the column with the classes.
+        separator: of the classes in a cell.
+        presence: a column with 0 where an image has not the class, such as `Confidence` of Open
+            Images; empty if there is none.
+    """
+
+    label: str
+    separator: str
+    presence: str = ""
+
+    def read_columns(self, columns: Sequence[str]) -> list[str]:
+        return [*dict.fromkeys(filter(None, [self.key, *columns, self.label, self.presence]))]
+
+    def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
+        cells = dict[str, Any]()
+        for name in columns:
+            if name == self.label:
+                cells[name] = self._join_classes(rows)
+            elif name == self.key:
+                cells[name] = rows[0].cells[name]
+            else:
+                cells[name] = _agree(rows, name, "only its classes may differ")
+        return cells
+
+    def applies(self, first: "FirstRows") -> bool:
+        """They are if images have several rows."""
+        return any(len(group) > 1 for group in first.group(self.key))
+
+    def describe(self, first: "FirstRows") -> Iterator[str]:
+        condition = f", unless its {self.presence} is 0" if self.presence else ""
+        yield f"rows of one image are joined: each has a class, of column {self.label!r}{condition}"
+
+    def _join_classes(self, rows: Sequence[NumberedRow]) -> list[Any]:
+        """The classes of an image, each once."""
+        classes = dict[Any, None]()
+        for row in rows:
+            if not self.presence or not is_zero(row.cells[self.presence]):
+                classes.update(dict.fromkeys(self._split(row.cells[self.label])))
+        return [*classes]
+
+    def _split(self, cell: Any) -> list[Any]:
+        """The classes in a cell."""
+        if _is_empty(cell):
+            return []
+        if isinstance(cell, dict | list):
+            return [BadCell(f"{cell!r:.60} is no class")]
+        try:
+            return split_labels(cell, self.separator, in_text=False)
         except ValueError as error:
             return [BadCell(str(error))]
 
@@ -212,53 +327,15 @@ def join_first_rows(
         undeclared: those of them that get a value for each box if they differ in rows of an image.
     """
     groups = first.group(join.key)
-    joined = [join.join(group, columns) for group in groups]
+    joined = [join.join_cells(group, columns) for group in groups]
     differing = set()
     for name in undeclared:
-        if any(isinstance(row.cells[name], Contradiction) for row in joined):
+        if any(isinstance(cells[name], Contradiction) for cells in joined):
             differing.add(name)
     if differing:
-        join = dataclasses.replace(join, per_box=join.per_box | differing)
-        joined = [join.join(group, columns) for group in groups]
-    return JoinedRows(join, {name: [row.cells[name] for row in joined] for name in columns})
-
-
-def find_join(join: RowJoin, first: FirstRows) -> RowJoin | None:
-    """How the rows of tables are joined, if they are; None if each row is an image.
-
-    Those of four columns of sides always are; those of a column with one box in a row are if images
-    have several rows.
-
-    Args:
-        join: how they would be.
-        first: the first rows.
-    """
-    if join.sides:
-        return join
-    if not all(map(holds_one_box, first.cells[join.box])):
-        return None
-    has_repeats = any(len(group) > 1 for group in first.group(join.key))
-    return join if has_repeats else None
-
-
-def describe_join(join: RowJoin, first: FirstRows, label_column: str) -> Iterator[str]:
-    """Yields what is noteworthy about rows that are joined."""
-    if not join.sides:
-        yield f"rows of one image are joined: each has a box, of column {join.box!r}"
-    if not label_column:
-        return
-    num_rows = len(first.rows)
-    left_out = [
-        row
-        for row in first.numbered_rows()
-        if not join.has_box(row) and not _is_empty(row.cells[label_column])
-    ]
-    if left_out:
-        label = left_out[0].cells[label_column]
-        yield (
-            f"{len(left_out)} of the first {num_rows} rows have no box: their class, such as "
-            f"{label!r:.60}, is not stored"
-        )
+        join = join.take_lists(differing)
+        joined = [join.join_cells(group, columns) for group in groups]
+    return JoinedRows(join, {name: [cells[name] for cells in joined] for name in columns})
 
 
 def holds_one_box(cell: Any) -> bool:
@@ -278,8 +355,11 @@ def _make_box(numbers: Sequence[Any], number: int) -> RowBox:
     return RowBox(numbers, number)
 
 
-def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
-    """The value of a column in which the rows of an image agree, but for those without one."""
+def _agree(rows: Sequence[NumberedRow], name: str, cure: str) -> Any:
+    """The value of a column in which the rows of an image agree, but for those without one.
+
+    If they do not, what it is about, with a cure.
+    """
     first = rows[0]
     for row in rows:
         cell = row.cells[name]
@@ -291,10 +371,17 @@ def _agree(rows: Sequence[NumberedRow], name: str) -> Any:
             rows_of_image = f"{name_number(first.number)} and {name_number(row.number)}"
             return Contradiction(
                 f"{rows_of_image} of one image have {name} "
-                f"{first.cells[name]!r:.60} and {cell!r:.60}, but an image has one; only a type "
-                "with [box] has a value for each box"
+                f"{first.cells[name]!r:.60} and {cell!r:.60}, but an image has one; {cure}"
             )
     return first.cells[name]
+
+
+def is_zero(cell: Any) -> bool:
+    """Whether a cell holds 0, in any spelling."""
+    try:
+        return to_float(cell) == 0
+    except ValueError:
+        return False
 
 
 def _is_empty(cell: Any) -> bool:

@@ -14,6 +14,7 @@ from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
 )
+from beam_tfr.tables.coordinates import names_places
 from beam_tfr.tables.declarations import (
     check_declarations,
     declare_columns,
@@ -21,15 +22,14 @@ from beam_tfr.tables.declarations import (
     takes_all,
 )
 from beam_tfr.tables.doubts import (
-    PLACES,
     warn_of_coordinates,
     warn_of_folders,
     warn_of_images,
     warn_of_numbers_as_classes,
     warn_of_texts,
-    warn_of_unused_columns,
 )
 from beam_tfr.tables.first_rows import (
+    Sample,
     StandIn,
     check_images,
     check_quotes,
@@ -39,14 +39,12 @@ from beam_tfr.tables.first_rows import (
     take_sample,
 )
 from beam_tfr.tables.foreign_paths import spread
+from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
-from beam_tfr.tables.joining import (
-    JoinedRows,
-)
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
-from beam_tfr.tables.several_classes import warn_of_several_classes
+from beam_tfr.tables.several_classes import warn_of_rows_of_classes, warn_of_several_classes
 from beam_tfr.tables.split_columns import (
     describe_split_feature,
     find_split_column,
@@ -55,6 +53,7 @@ from beam_tfr.tables.split_columns import (
     warn_of_splits,
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
+from beam_tfr.tables.unused_columns import warn_of_unused_columns
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
 _MOST_IMAGES = 1_000  # whose folders are looked at
@@ -94,6 +93,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     label_names = NameColumn()
     if not content.class_names:
         label_names = NameColumn.infer(class_texts, known=classes or ())
+    box_cure = "" if has_boxes else _suggest_boxes(content)
     read = row_reader(content, images)
     uris = cells.get(options.uri_column, ())
     numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
@@ -120,10 +120,11 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         key_names=NameColumn.infer_keys(cells.get(options.key_column, ())),
         one_row_each=sample.first.one_row_each,
         joins_rows=sample.joined is not None,
-        repeat_cure=_find_repeat_cure(content, sample.joined),
+        box_cure=box_cure,
         warnings=(
             *content.warnings,
-            *sample.warn(options.label_column),
+            *sample.warn(),
+            *_warn_of_rows_of_classes(content, sample, box_cure, has_boxes=has_boxes),
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
             *_warn_of_spaces(options, cells),
@@ -150,19 +151,34 @@ def _find_split_column(content: TableContent) -> str:
     return find_split_column(content.options, content.columns)
 
 
-def _find_repeat_cure(content: TableContent, joined: JoinedRows | None) -> str:
-    """What to do about a file with several rows; empty if nothing is known."""
-    if joined:
-        return "name a file in the same way in all of its rows, and have them in one table"
+def _suggest_boxes(content: TableContent) -> str:
+    """How boxes are declared that rows may hold; empty if nothing looks like them."""
+    if not format_of(content.files[0]).may_have_box_rows:
+        return ""
     found = find_possible_boxes(content.columns)
     if found:
         return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
-    places = [*filter(PLACES.fullmatch, content.columns)]
+    places = [*filter(names_places, content.columns)]
     if places:
         return (
             f"if each row is a box, declare it, such as `feature_columns='{places[0]}:bbox[xywh]'`"
         )
     return ""
+
+
+def _warn_of_rows_of_classes(
+    content: TableContent, sample: Sample, box_cure: str, *, has_boxes: bool
+) -> Iterator[str]:
+    """Yields warnings about rows with a class each, unless they have boxes."""
+    options = content.options
+    if sample.joined or has_boxes or box_cure or content.read_rows:
+        return
+    if (
+        options.uri_column
+        and options.label_column
+        and format_of(content.files[0]).may_have_box_rows
+    ):
+        yield from warn_of_rows_of_classes(options, sample.first)
 
 
 def _find_split_source(

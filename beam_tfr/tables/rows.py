@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,16 +12,13 @@ from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.companions import Companion
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
-from beam_tfr.options.implied import is_annotated
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.repeats import KeyPosition
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
-from beam_tfr.tables.annotations import RepeatedImage, describe_repeat
-from beam_tfr.tables.base import DamagedTableError, RowReader, name_row
+from beam_tfr.tables.base import DamagedTableError, RowReader
 from beam_tfr.tables.image_folders import ImageFolder, choose_base
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.names import NameColumn
@@ -52,7 +48,7 @@ class Tables:
         read_rows: yields the rows of a table with some columns.
         one_row_each: whether each table is a row, so that one that cannot be read is a reject.
         joins_rows: whether `read_rows` joins the rows of an image, each of which has a box.
-        repeat_cure: what to do about a file with several rows; empty if nothing is known.
+        box_cure: how boxes are declared that rows may hold; empty if nothing looks like them.
         missing: the message about the first images if none is there; else empty.
         warnings: about what the first rows show.
     """
@@ -75,7 +71,7 @@ class Tables:
     ignores_case: bool = False
     one_row_each: bool = False
     joins_rows: bool = False
-    repeat_cure: str = ""
+    box_cure: str = ""
     missing: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -104,57 +100,6 @@ class Tables:
             return {}
         ignored = find_ignored_splits(split_folders.keys())
         return {split: split_folders[split] for split in ignored}
-
-    def describe_repeats(self, number: int, place: KeyPosition, earlier_place: KeyPosition) -> str:
-        """The error message for rows that repeat a key.
-
-        There are so many, and the first of them is at a place.
-        """
-        (table, row) = place
-        (earlier, before) = earlier_place
-        column = self.key_column or "number"
-        others = f"; {number} rows repeat one" if number > 1 else ""
-        problem = self._describe_annotations(place, earlier_place)
-        if problem:
-            return f"`table={self.files[table]}`: {problem}{others}{self._root_cure}"
-        what = "key"
-        cure = "remove the others"
-        if self.options.uri_column:
-            what = "file"
-            cure = self.repeat_cure or "remove the others, or combine their values into lists"
-            cure += self._root_cure
-        if self.joins_rows:
-            problem = f"it has an image that {self.files[earlier]} has too"
-            if table == earlier:
-                problem = "it names an image in two ways"
-            return (
-                f"`table={self.files[table]}`: {problem}{others}. The rows of an image are joined: "
-                f"{cure}"
-            )
-        return (
-            f"`table={name_row(self.files[table], row)}`: its {column} is that of row {before} of "
-            f"{self.files[earlier]}{others}. Each {what} may have one row: {cure}"
-        )
-
-    @property
-    def _root_cure(self) -> str:
-        """What may help if tables are named like splits, and their files are in several folders."""
-        if self.options.uri_column and isinstance(self.split_role, roles.PlaceRole):
-            return "; if they are files of several folders, name that around them: `image_root=`"
-        return ""
-
-    def _describe_annotations(self, place: KeyPosition, earlier_place: KeyPosition) -> str:
-        """The problem of two rows of annotations that have one image; empty for other tables."""
-        if not is_annotated(self.files[place[0]]) or not is_annotated(self.files[earlier_place[0]]):
-            return ""
-        return describe_repeat(self._read_image(earlier_place), self._read_image(place))
-
-    def _read_image(self, place: KeyPosition) -> RepeatedImage:
-        path = self.files[place[0]]
-        columns = [self.options.uri_column, "image/source_id"]
-        rows = self.read_rows(path, columns, UNCOUNTED)
-        _, (file, source_id) = next(itertools.islice(rows, place[1] - 1, None))
-        return RepeatedImage(path, file, source_id)
 
     def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.

@@ -10,13 +10,57 @@ from typing import Any
 
 from beam_tfr.features.cells import parse_list
 from beam_tfr.options import ConvertOptions
+from beam_tfr.tables.joining import FirstRows, NumberedRow, is_zero
 
 _SEPARATORS = ("|", ";", ",", "/", "+", " ")
 _MOST_NAMES = 1_000  # different ones, each of which is compared with others
 _MOST_CHARACTERS = 1_000  # of a name that is compared
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"].*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 
+# Names of columns that are 0 where an image has not the class of the row, as of Open Images.
+_PRESENCE = ("confidence", "presence", "present", "ispresent")
+
 _Parts = frozenset[str]
+
+
+def find_presence_column(columns: Iterable[str]) -> str:
+    """The column that is 0 where an image has not the class of its row; empty if there is none."""
+    numbers = collections.Counter(columns)
+    by_name = {
+        re.sub("[^a-z]", "", column.lower()): column
+        for column, number in numbers.items()
+        if number == 1
+    }
+    return next((by_name[name] for name in _PRESENCE if name in by_name), "")
+
+
+def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterator[str]:
+    """Yields warnings about rows of one image with different classes, and about absent classes.
+
+    Args:
+        options: those of the conversion, which does not join rows.
+        first: the first rows, with the columns of images and classes.
+    """
+    groups = first.group(options.uri_column)
+    several = [group for group in groups if _have_different(group, options.label_column)]
+    if several:
+        image = several[0][0].cells[options.uri_column]
+        yield (
+            f"{len(several):,} of the first {len(groups):,} images have rows with different "
+            f"classes, such as {image!r:.100}, and are rejects: `label_separator='|'` joins the "
+            "rows of an image, which then has all of its classes"
+        )
+    presence = find_presence_column(first.columns)
+    if presence and any(is_zero(cell) for _, cell in first.column(presence)):
+        yield (
+            f"column {presence!r} is 0 in some rows, whose classes count like others: take rows "
+            "out that say which class an image has not"
+        )
+
+
+def _have_different(group: Iterable[NumberedRow], column: str) -> bool:
+    """Whether rows differ in a column."""
+    return len({repr(row.cells[column]) for row in group}) > 1
 
 
 def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:

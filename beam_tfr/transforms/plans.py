@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
@@ -101,8 +101,6 @@ class PlanShards(beam.PTransform):
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
-        distinct: exists once all keys of a table are known to be different; nothing is written
-            before.
         known_images: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -112,7 +110,6 @@ class PlanShards(beam.PTransform):
     _: dataclasses.KW_ONLY
     draft: Callable[[Survey], Plan]
     seed: int
-    distinct: PCollection[Any] | None = None
     known_images: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
@@ -131,9 +128,8 @@ class PlanShards(beam.PTransform):
     def _make_plan(self, refs: PCollection[bytes]) -> PCollection[Plan]:
         """Makes the plan, and claims the folder for it."""
         surveyed = refs | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
-        distinct = [] if self.distinct is None else [AsIter(self.distinct)]
         drafting = FunctionDoFn(functools.partial(_draft_plan, self.draft))
-        drafted = surveyed | "Draft" >> beam.ParDo(drafting, *distinct)
+        drafted = surveyed | "Draft" >> beam.ParDo(drafting)
         keeping = beam.FlatMap(_find_near_cuts, AsSingleton(drafted))
         near_cuts = refs | "KeepNearCuts" >> keeping.with_output_types(tuple[Bucket, bytes])
         # No worker ever holds more than the keys of one bucket.
@@ -168,9 +164,7 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft_plan(
-    draft: Callable[[Survey], Plan], survey: Survey, _: Iterable[Any] = ()
-) -> Iterator[Draft]:
+def _draft_plan(draft: Callable[[Survey], Plan], survey: Survey) -> Iterator[Draft]:
     yield find_cut_buckets(survey, draft(survey))
 
 

@@ -9,8 +9,8 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection
@@ -37,16 +37,17 @@ from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.records.repeats import (
     HASH_BYTES,
-    KeyPosition,
+    RepeatedKeys,
     divide_by_hash,
-    find_repeats,
+    find_repeated_keys,
     hash_key,
+    merge_parts,
     number_keys,
 )
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
-from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import group_values
+from beam_tfr.schema.items import ImageRef, group_values
+from beam_tfr.tables.repeats import check_repeats, merge_rows
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
@@ -221,6 +222,7 @@ def count_batches(ranges: int) -> int:
     return ranges // RANGES_AT_A_TIME // 4 * 4 or -(-ranges // RANGES_AT_A_TIME)
 
 
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadTable(beam.PTransform):
     """Reads tables to references: one per row, with labels, split and columns.
@@ -228,24 +230,34 @@ class ReadTable(beam.PTransform):
     Attributes:
         opened: result of `open_tables`.
 
-    Output: (encoded `ImageRef`s, as `packing.pack_batches` packs them; a PCollection of one empty
-    dict, once all keys are known to be different).
+    Output: encoded `ImageRef`s, as `packing.pack_batches` packs them, each with another key: rows
+    of one key are merged.
     """
 
     opened: Tables
 
-    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, int]]]:
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
         tables = begin | "Tables" >> beam.Create([*enumerate(self.opened.files)])
         spread = tables | "SpreadTables" >> beam.Reshuffle()
         reading = beam.ParDo(FunctionDoFn(self._read_rows)).with_output_types(bytes)
         read = spread | "ReadRows" >> reading.with_outputs("keys", main="refs")
-        repeats = (
+        repeated = (
             read.keys
             | "GroupKeys" >> beam.GroupByKey()
-            | "FindRepeats" >> beam.Map(_find_repeats)
+            | "FindRepeats" >> beam.MapTuple(_find_repeated_keys)
             | beam.combiners.ToList()
+            | "CheckRepeats" >> beam.Map(self._check_repeats)
         )
-        return read.refs, repeats | "RefuseRepeats" >> beam.Map(self._refuse_repeats)
+        setting_apart = beam.ParDo(FunctionDoFn(_set_apart), AsSingleton(repeated))
+        setting_apart = setting_apart.with_output_types(bytes)
+        refs = read.refs | "SetApart" >> setting_apart.with_outputs("repeated", main="others")
+        merging = beam.ParDo(FunctionDoFn(self._merge_rows), AsSingleton(repeated))
+        merged = (
+            refs.repeated
+            | "GroupRepeated" >> beam.GroupByKey()
+            | "MergeRows" >> merging.with_output_types(bytes)
+        )
+        return (refs.others, merged) | beam.Flatten()
 
     def _read_rows(self, table: tuple[int, str]) -> Iterator[Any]:
         """Reads a table; the hashes of its keys go to another output."""
@@ -267,17 +279,25 @@ class ReadTable(beam.PTransform):
             yield ref.encode()
             hashes.add(ref.key)
 
-    def _refuse_repeats(self, parts: Sequence[_Repeats]) -> dict[str, int]:
-        """Checks that no part of the keys has repeats.
+    def _check_repeats(self, parts: Sequence[RepeatedKeys]) -> RepeatedKeys:
+        """The keys of all parts that several rows have.
 
         Raises:
-            DataError: one has.
+            DataError: they must not be.
         """
-        number = sum(part.number for part in parts)
-        if number:
-            first = min(part.first for part in parts if part.first)
-            raise DataError(self.opened.describe_repeats(number, *first))
-        return {}
+        repeated = merge_parts(parts)
+        check_repeats(self.opened, repeated)
+        return repeated
+
+    def _merge_rows(
+        self, rows_of_key: tuple[bytes, Iterable[bytes]], repeated: RepeatedKeys
+    ) -> Iterator[bytes]:
+        """Merges the rows of a key, which are encoded references."""
+        key, rows = rows_of_key
+        refs = [ImageRef.decode(row) for row in rows]
+        count("repeated-rows")
+        merged = merge_rows(self.opened, refs, repeated[hash_key(key)])
+        yield packing.pack_values([merged.encode()])
 
 
 class _KeyHashes:
@@ -309,22 +329,24 @@ class _KeyHashes:
         self._hashes.clear()
 
 
-class _Repeats(NamedTuple):
-    """The rows of a part of the keys that repeat the key of an earlier one.
-
-    Attributes:
-        number: how many.
-        first: the first of them, and the earlier one; None without repeats.
-    """
-
-    number: int
-    first: tuple[KeyPosition, KeyPosition] | None
+def _find_repeated_keys(_: int, hashes: Iterable[bytes]) -> RepeatedKeys:
+    return find_repeated_keys(b"".join(hashes))
 
 
-def _find_repeats(part: tuple[int, Iterable[bytes]]) -> _Repeats:
-    _, hashes = part
-    repeats = find_repeats(b"".join(hashes))
-    return _Repeats(len(repeats), repeats[0] if repeats else None)
+def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
+    """Emits packed references, and by their keys, to another output, those of repeated keys."""
+    if not repeated:
+        yield packed
+        return
+    others = []
+    for ref in packing.unpack_values(packed):
+        key = key_of(ref)
+        if hash_key(key) in repeated:
+            yield beam.pvalue.TaggedOutput("repeated", (key, ref))
+        else:
+            others.append(ref)
+    if others:
+        yield packing.pack_values(others)
 
 
 def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:

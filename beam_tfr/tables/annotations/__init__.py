@@ -7,7 +7,7 @@ columns. `json_files` reads .json (`coco`, `create_ml`), `voc` reads .xml, and `
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from xml.etree import ElementTree  # nosec B405  # for its error
 
 import msgspec
@@ -106,40 +106,6 @@ def describe_uncertainty(path: str, cells: Mapping[str, Sequence[Any]]) -> str:
     """What is not certain of annotations, given the cells of their first rows; mostly nothing."""
     is_voc = path.lower().endswith(".xml")
     return describe_origin(cells) if is_voc and "box" in cells else ""
-
-
-class RepeatedImage(NamedTuple):
-    """A row with an image that another row has too.
-
-    Attributes:
-        path: the file of annotations.
-        file: its path of the image.
-        source_id: the id of the image in the file.
-    """
-
-    path: str
-    file: str
-    source_id: str
-
-
-def describe_repeat(earlier: RepeatedImage, later: RepeatedImage) -> str:
-    """The problem of an image that two rows have, and its cure; empty if the format has none."""
-    extension = _extension_of(later.path)
-    if extension == ".xml":
-        return (
-            f"it and {earlier.path} are about one image, {later.file}: join their objects in one "
-            "of the files, or remove one"
-        )
-    if extension != ".json":
-        return ""
-    if later.path == earlier.path:
-        places = f"the images with the ids {earlier.source_id} and {later.source_id} have"
-    else:
-        places = (
-            f"its image with the id {later.source_id} and that with the id {earlier.source_id} of "
-            f"{earlier.path} have"
-        )
-    return f"{places} one file, {later.file}: join their objects under one id, or remove one image"
 
 
 def _unreadable(path: str, name: str, problem: str) -> DamagedTableError:

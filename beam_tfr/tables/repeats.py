@@ -1,0 +1,193 @@
+"""Rows of tables whose key another row has: equal ones are one image, others a reject of it."""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import (
+    KeyPosition,
+    RepeatedKeys,
+    find_repeated_keys,
+    hash_key,
+    number_keys,
+)
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.encoded_ref import to_bytes
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables import roles
+from beam_tfr.tables.base import name_row
+from beam_tfr.tables.formats import format_of
+from beam_tfr.tables.rows import Tables
+
+MOST_REPEATED = 100_000  # keys, held by each worker
+REPEATED_NOTE = (
+    "several rows have one key ({number:,} times): equal rows are converted once, and rows that "
+    "differ are one reject"
+)
+_SOURCE_ID = "image/source_id"  # of annotations
+_MOST_CHARACTERS = 60  # of a value
+_MOST_SHOWN = 3  # values that contradict each other
+
+
+class RowKeys:
+    """The keys of the rows of tables, of which 24 bytes each are held."""
+
+    def __init__(self) -> None:
+        self._hashes = list[bytearray]()  # of each table
+
+    def note_rows(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
+        """Yields the references of the next table, and notes their keys."""
+        hashes = bytearray()
+        self._hashes.append(hashes)
+        for ref in refs:
+            hashes += hash_key(to_bytes(ref.key))
+            yield ref
+
+    def find_repeated(self) -> RepeatedKeys:
+        """The keys that several rows have."""
+        numbered = [number_keys(table, hashes, 1) for table, hashes in enumerate(self._hashes)]
+        return find_repeated_keys(b"".join(keys.tobytes() for keys in numbered))
+
+
+def merge_repeated(
+    tables: Tables, refs: Iterable[ImageRef], repeated: RepeatedKeys
+) -> Iterator[ImageRef]:
+    """Yields references, of which those of repeated keys are merged.
+
+    Args:
+        tables: those of the rows.
+        refs: the references of all rows.
+        repeated: the keys that several of them have.
+    """
+    rows_of = collections.defaultdict[bytes, list[ImageRef]](list)
+    for ref in refs:
+        key = hash_key(to_bytes(ref.key))
+        if key in repeated:
+            rows_of[key].append(ref)
+        else:
+            yield ref
+    for key, rows in rows_of.items():
+        yield merge_rows(tables, rows, repeated[key])
+
+
+def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
+    """Checks that keys may have several rows.
+
+    Raises:
+        DataError: they may not: they are numbers of rows, rows may hold a box each, or there are
+            too many.
+    """
+    if not repeated:
+        return
+    if tables.key_column and not tables.box_cure and len(repeated) <= MOST_REPEATED:
+        return
+    (earlier, before), (table, row) = min(repeated.values(), key=_position_of_second)
+    column = tables.key_column or "number"
+    what = "file" if tables.options.uri_column else "key"
+    others = ""
+    if len(repeated) > 1:
+        others = f"; {len(repeated):,} {what}s have several rows"
+    cure = tables.box_cure or "remove the others, or combine their values into lists"
+    raise DataError(
+        f"`table={name_row(tables.files[table], row)}`: its {column} is that of row {before} of "
+        f"{tables.files[earlier]}{others}. Each {what} may have one row: {cure}"
+    )
+
+
+def _position_of_second(positions: tuple[KeyPosition, KeyPosition]) -> KeyPosition:
+    return positions[1]
+
+
+def merge_rows(
+    tables: Tables, refs: Iterable[ImageRef], positions: tuple[KeyPosition, KeyPosition]
+) -> ImageRef:
+    """The reference of an image that several rows name: a reject if they contradict each other.
+
+    Args:
+        tables: those of the rows.
+        refs: the references of the rows, in any order.
+        positions: those of the first two.
+    """
+    ordered = sorted(refs, key=ImageRef.encode)
+    first = ordered[0]
+    if ordered[-1] == first:
+        return first
+    unusable = [ref for ref in ordered if ref.reason]
+    if unusable:
+        return unusable[0]
+    places = dict.fromkeys(_name_place(tables, place) for place in positions)
+    detail = (
+        f"{len(ordered)} rows have it, such as in {' and '.join(places)}, and differ: "
+        f"{_describe_contradiction(tables, ordered)}"
+    )
+    return first._replace(reason="bad-value", detail=detail)
+
+
+def _name_place(tables: Tables, position: KeyPosition) -> str:
+    """What messages call a row, by the name of its table below the folder of all tables."""
+    table, row = position
+    path = tables.files[table]
+    name = path[len(tables.folder) :]
+    has_one_row = tables.joins_rows or format_of(path).of_one_image
+    return name if has_one_row else name_row(name, row)
+
+
+def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
+    """In what rows of an image contradict each other, and what to do."""
+    splits = sorted({ref.split for ref in refs})
+    if len(splits) > 1:
+        cure = "take it out of all but one"
+        if isinstance(tables.split_role, roles.PlaceRole):
+            cure += (
+                ", or, if they are files of several folders, name that around them: `image_root=`"
+            )
+        return f"it is in the splits {_join(splits)}; {cure}"
+    columns = [parse_example(ref.columns or b"") for ref in refs]
+    ids = _list_values(columns, _SOURCE_ID)
+    if len(ids) > 1:
+        return (
+            f"it has the ids {_join(ids)}; join their objects under one id, or remove one of them"
+        )
+    labels = sorted({ref.labels for ref in refs})
+    if len(labels) > 1:
+        classes = [", ".join(members) or "none" for members in labels]
+        difference = f"it has the classes {_join(classes)}"
+    else:
+        difference = _join_differing(columns)
+    cure = "keep one of them"
+    if tables.joins_rows:
+        cure = "name a file in the same way in all of its rows, and have them in one table"
+    elif len(labels) > 1 and tables.options.uri_column and not tables.multi_label:
+        cure = "if it has all of these, `label_separator='|'` joins the rows of an image"
+    return f"{difference}; {cure}"
+
+
+def _join_differing(columns: Sequence[Mapping[str, Sequence[Any]]]) -> str:
+    """The first column in which rows of an image contradict each other, with its values.
+
+    Args:
+        columns: for each row, column -> its values.
+    """
+    for name in sorted(set().union(*columns)):
+        values = _list_values(columns, name)
+        if len(values) > 1:
+            return f"{name} is {_join(values)}"
+    return "their values do"
+
+
+def _list_values(columns: Sequence[Mapping[str, Sequence[Any]]], name: str) -> list[str]:
+    """The different values of a column, for messages."""
+    texts = dict[str, None]()
+    for values in columns:
+        shown = [
+            value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+            for value in values.get(name, ())
+        ]
+        texts[", ".join(shown)[:_MOST_CHARACTERS]] = None
+    return [*texts]
+
+
+def _join(texts: Sequence[str]) -> str:
+    return join_texts(texts, _MOST_SHOWN, " and ")

@@ -1,0 +1,176 @@
+"""Several rows of one image: equal ones, those that contradict each other, and a class in each."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.repeats import RowKeys, merge_repeated
+from beam_tfr.tables.rows import Tables
+from tests.conftest import Run
+from tests.table_rows import as_csv, records_of
+
+Command = Callable[..., Run]
+ROLES: dict[str, Any] = {"uri_column": "path", "label_column": "class"}
+FLAGS = ("--uri_column", "path", "--label_column", "class", "--max_rejects", "3")
+
+
+def write_images(folder: Path, *names: str) -> None:
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (40 * number % 256, 9, 9)).save(path)
+
+
+def rows_of(*classes: str) -> list[dict[str, Any]]:
+    return [{"path": f"{name[0]}.png", "class": name[1:]} for name in classes]
+
+
+def opened(*paths: Path, **options: Any) -> Tables:
+    table = tuple(map(str, paths))
+    return open_tables(find_content(ConvertOptions(table=table, output="/o", **options)))
+
+
+def merged(tables: Tables, *, shuffled: random.Random | None = None) -> dict[str, ImageRef]:
+    keys = RowKeys()
+    refs = [ref for path in tables.files for ref in keys.note_rows(tables.read(path))]
+    if shuffled:
+        shuffled.shuffle(refs)
+    listed = [*merge_repeated(tables, refs, keys.find_repeated())]
+    by_key = {ref.key: ref for ref in listed}
+    assert len(by_key) == len(listed)
+    return by_key
+
+
+def test_equal_rows_are_one_and_others_one_reject(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(as_csv(rows_of("ax", "bx", "ax", "cx", "cy", "cx", "ax")))
+    tables = opened(tmp_path / "t.csv", **ROLES)
+    refs = merged(tables)
+    assert {key: ref.labels for key, ref in refs.items() if not ref.reason} == {
+        "a.png": ("x",),
+        "b.png": ("x",),
+    }
+    assert refs["c.png"].reason == "bad-value"
+    assert "the classes x and y" in refs["c.png"].detail
+    assert "row 4 after the header and t.csv, row 5" in refs["c.png"].detail
+    for seed in range(5):
+        assert merged(tables, shuffled=random.Random(seed)) == refs
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ({"split": "train"}, {"split": "test"}, "splits test and train"),
+        ({"age": 1}, {"age": 2}, "age is 1 and 2"),
+        ({"age": 1}, {"age": "old"}, "is not a whole number"),
+    ],
+)
+def test_a_reject_says_what_contradicts(
+    tmp_path: Path, first: Mapping[str, Any], second: Mapping[str, Any], named: str
+) -> None:
+    row = {"path": "a.png", "class": "x", "split": "train", "age": 1}
+    (tmp_path / "1.csv").write_bytes(as_csv([{**row, **first}]))
+    (tmp_path / "2.csv").write_bytes(as_csv([{**row, **second}]))
+    tables = opened(
+        tmp_path / "1.csv",
+        tmp_path / "2.csv",
+        **ROLES,
+        split_column="split",
+        feature_columns={"age": "int64"},
+    )
+    (ref,) = merged(tables).values()
+    assert ref.reason == "bad-value"
+    assert named in ref.detail
+
+
+def test_columns_of_which_nothing_is_read_contradict_nothing(tmp_path: Path) -> None:
+    rows = [{"path": "a.png", "class": "x", "n": number} for number in range(3)]
+    (tmp_path / "t.csv").write_bytes(as_csv(rows))
+    (ref,) = merged(opened(tmp_path / "t.csv", **ROLES)).values()
+    assert not ref.reason
+
+
+def test_plan_convert_and_update_agree_about_repeated_rows(
+    beam_tfr: Command, tmp_path: Path
+) -> None:
+    write_images(tmp_path, "a.png", "b.png", "c.png")
+    table = tmp_path / "t.csv"
+    table.write_bytes(as_csv(rows_of("ax", "bx", "ax", "cx", "cy")))
+    call = ["--table", table, *FLAGS, "--output", tmp_path / "o"]
+    plan = beam_tfr("plan", *call)
+    assert "one key (2 times)" in plan.out + plan.err
+    run = beam_tfr("convert", *call, "--json")
+    assert (run.code, run.json["matched"], run.json["written"]) == (0, 3, 2)
+    assert run.json["rejected"] == {"bad-value": 1}
+    assert run.json["repeated_rows"] == 2
+    assert "holds this dataset already" in beam_tfr("plan", *call).out
+    table.write_bytes(as_csv(rows_of("ax", "bx", "cx", "cx")))
+    update = beam_tfr("update", tmp_path / "o", "--table", table, "--max_rejects", "3", "--json")
+    assert update.json["written"] == 3
+    assert {key: record["image/class/text"] for key, record in records_of(tmp_path / "o").items()}
+
+
+def test_an_image_of_two_files_of_coco_is_one_reject(beam_tfr: Command, tmp_path: Path) -> None:
+    write_images(tmp_path, *(f"{number}.png" for number in range(3)))
+    for split, numbers in (("train", [0, 1]), ("val", [1, 2])):
+        content = {
+            "images": [{"id": number, "file_name": f"{number}.png"} for number in numbers],
+            "annotations": [
+                {"id": number, "image_id": number, "category_id": 1, "bbox": [1, 1, 5, 5]}
+                for number in numbers
+            ],
+            "categories": [{"id": 1, "name": "cat"}],
+        }
+        (tmp_path / f"{split}.json").write_text(json.dumps(content))
+    call = ["--table", tmp_path / "*.json", "--max_rejects", "1", "--output", tmp_path / "o"]
+    run = beam_tfr("convert", *call, "--json")
+    assert (run.json["matched"], run.json["written"]) == (3, 2)
+    assert "the splits train and val" in (tmp_path / "o" / "rejects.jsonl").read_text()
+
+
+CLASSES = [("a", "cat", 1), ("b", "cat", 1), ("a", "dog", 1), ("a", "cat", 1), ("b", "hat", 0)]
+
+
+def as_rows(classes: Sequence[tuple[str, str, int]]) -> list[dict[str, Any]]:
+    return [
+        {"path": f"{name}.png", "class": label, "Confidence": confidence}
+        for name, label, confidence in classes
+    ]
+
+
+def test_rows_of_an_image_with_a_class_each_are_joined(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_bytes(as_csv([*as_rows(CLASSES), *as_rows([("c", "hat", 0), ("d", "", 1)])]))
+    tables = opened(table, **ROLES, label_separator="|")
+    assert {key: ref.labels for key, ref in merged(tables).items()} == {
+        "a.png": ("cat", "dog"),
+        "b.png": ("cat",),
+        "c.png": (),
+        "d.png": (),
+    }
+    (line,) = [line for line in tables.warnings if "are joined" in line]
+    assert "'class', unless its Confidence is 0" in line
+
+
+def test_rows_with_a_class_each_are_told_with_the_option_that_joins_them(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_bytes(as_csv(as_rows(CLASSES)))
+    tables = opened(table, **ROLES)
+    lines = " ".join(tables.warnings)
+    assert "2 of the first 2 images" in lines
+    assert "`label_separator='|'`" in lines
+    assert "'Confidence' is 0" in lines
+    refs = merged(tables)
+    assert all("`label_separator='|'`" in ref.detail for ref in refs.values())
+    table.write_bytes(as_csv(as_rows(CLASSES[:2])))
+    assert "rows" not in " ".join(opened(table, **ROLES).warnings[:-1])
