@@ -16,6 +16,7 @@ import pytest
 from beam_tfr.output import lock, lock_holder
 from beam_tfr.schema.dataset import canonical_json, sha256_hex
 from beam_tfr.schema.errors import RunError, UsageError
+from tests import claims
 from tests.conftest import wait_for
 from tests.fake_gcs import FakeGcs
 from tests.lock_fixtures import Other
@@ -207,6 +208,7 @@ def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
         bytes(4096),
         b'{"run_id":"x","machine":"m","pi',
         b"[]",
+        b"[" * 50_000,
         b'{"run_id":"x"}',
         b'{"digest":"","machine":"elsewhere/boot/pid","pid":1,"process_start":"5","run_id":"x","started":1e10}',
     ],
@@ -216,6 +218,39 @@ def test_a_damaged_lock_is_held_by_nobody(tmp_path: Path, content: bytes) -> Non
     (tmp_path / ".beam_tfr" / "lock.0").write_bytes(content)
     lock.acquire_lock(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pid": -1},  # which `kill` takes for all processes
+        {"pid": 0},
+        {"pid": "7"},
+        {"pid": 1 << 70},
+        {"machine": 5},
+        {"machine": "m" * 2000},
+        {"process_start": None},
+        {"started": 1e300},
+        {"started": "now"},
+        {"run_id": []},
+    ],
+)
+def test_a_lock_that_no_run_writes_is_held_by_nobody(
+    wrong: dict[str, object], tmp_path: Path
+) -> None:
+    """As in a folder that was copied from a stranger."""
+    write_lock(tmp_path, machine=lock_holder.this_machine(), process_start="")
+    write_lock(tmp_path, **{"machine": lock_holder.this_machine(), **wrong})
+    lock.acquire_lock(str(tmp_path), "mine")
+    assert lock._find_own_lock(str(tmp_path), "mine")
+
+
+@pytest.mark.parametrize("name", ["plan.json", "switch.json"])
+def test_files_of_a_run_that_nest_deeply_are_damaged(name: str, tmp_path: Path) -> None:
+    plan = claims.begin(tmp_path)
+    path = tmp_path / ".beam_tfr" / name
+    path.write_text("[" * 200_000)
+    assert claims.begin(tmp_path, overwrite=True) == plan
 
 
 def test_heartbeats_stop_when_another_run_takes_over(

@@ -605,6 +605,9 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
         ("gzip_level = 0", "--gzip_level: unknown flag; --help"),
         ("image_size = ", "cannot be read: it is not TOML: "),
+        ("a = " + "9" * 5000, "it is not TOML: a whole number has more than 4,300 digits"),
+        ("quality = 0x" + "f" * 5000 + "\ninput = 'x'\noutput = 'o'", "`quality=<int>`: must be"),
+        ("a = 0x" + "f" * 5000, "--a: unknown flag"),
         ("quality = 101\ninput = 'x'\noutput = 'o'", "`quality=101`: must be a whole number"),
     ],
 )

@@ -182,6 +182,11 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
             tarred({"1.jpg": JPEG, "1.json": b"{", "1.cls": b"0"}),
             "row 1: 1.json is not valid JSON",
         ),
+        (
+            "t.tar",
+            tarred({"1.jpg": JPEG, "1.json": b'{"a": %b}' % (b"9" * 5000)}),
+            "row 1: 1.json is not valid JSON: a whole number has more than 4,300 digits",
+        ),
         ("t.tar", tarred({"1.jpg": JPEG, "1.json": b"\xff"}), "row 1: 1.json is not valid JSON"),
         (
             "t.tar",

@@ -810,7 +810,12 @@ TWICE = _twice()
         (
             "t.jsonl",
             b'{"id": "a", "age": 1}\n' + b"[" * 100_000 + b"\n",
-            "is not valid JSON: maximum recursion",
+            "is not valid JSON: its lists and objects are nested too deeply",
+        ),
+        (
+            "t.jsonl",
+            b'{"id": "a", "age": 1}\n{"id": "b", "age": ' + b"9" * 5000 + b"}\n",
+            "t.jsonl, row 2: is not valid JSON: a whole number has more than 4,300 digits",
         ),
         ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; there are: id"),
         (

@@ -17,6 +17,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr import images
+from beam_tfr.dataset import history
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from tests.conftest import Run, as_nobody, few_at_once
 from tests.converted import once
@@ -496,6 +497,33 @@ def test_a_damaged_history_stays_as_it_is_and_gets_a_line(place: Path) -> None:
     done = update(place / "d", num_shards=2, max_rejects=1)
     assert done.changed == NONE
     assert path.read_bytes().startswith(b'{"command": "update"}\nno JSON\n[1]\n\xff\n{"time"')
+
+
+def test_a_history_that_is_a_link_starts_anew(place: Path) -> None:
+    """What it leads to would become a part of the dataset."""
+    path = place / "d" / "history.jsonl"
+    (place / "mine").write_text("mine\n")
+    path.symlink_to(place / "mine")
+    update(place / "d", num_shards=2, max_rejects=1)
+    assert not path.is_symlink()
+    assert path.read_bytes().startswith(b'{"time"')
+    assert (place / "mine").read_text() == "mine\n"
+
+
+def test_a_history_from_elsewhere_is_shown_as_far_as_it_is_one(tmp_path: Path) -> None:
+    sound = {"records": 5, "time": "2026-01-02T03:04:05", "command": "update", "added": 1}
+    lines = ["[" * 200_000, '{"records": ' + "9" * 5000 + "}"]
+    for wrong in ({"added": "x"}, {"time": 7}, {"added": [1]}, {"records": 1.5}, {"command": None}):
+        lines.append(json.dumps(sound | wrong))
+    lines.append(json.dumps(sound))
+    path = tmp_path / "history.jsonl"
+    path.write_text("\n".join(lines))
+    assert [*history.describe_updates(str(tmp_path))] == [
+        "2026-01-02 update: 1 added; 5 records",
+    ]
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)  # which takes no room on the disk
+    assert not [*history.describe_updates(str(tmp_path))]
 
 
 def test_the_command_keeps_the_datasets_options(

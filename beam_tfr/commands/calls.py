@@ -24,6 +24,7 @@ from beam_tfr.options import (
 )
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, spell_as_flags
+from beam_tfr.schema.untrusted import describe_parse_error, quote
 
 OPTIONS = options_of(ConvertOptions)
 _MAX_CONFIG_BYTES = 1 << 20  # 1 MiB
@@ -127,8 +128,16 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
     flags = []
     for name, value in values.items():
         for item in value if isinstance(value, list) else [value]:
-            flags.append(f"--{name}" if item is True else f"--{name}={item}")
+            flags.append(f"--{name}" if item is True else f"--{name}={_spell_value(item)}")
     return flags
+
+
+def _spell_value(value: Any) -> str:
+    """A value of a file of options as the command line has it."""
+    try:
+        return str(value)
+    except ValueError:  # a number in base 16 of thousands of digits
+        return quote(value)
 
 
 def _read_toml(path: str) -> dict[str, Any]:
@@ -146,7 +155,7 @@ def _read_toml(path: str) -> dict[str, Any]:
         message = f"cannot be read: {error.strerror or error}"
         raise UsageError(message, option="config", value=path) from error
     except (ValueError, RecursionError) as error:
-        message = f"cannot be read: it is not TOML: {error}"
+        message = f"cannot be read: it is not TOML: {describe_parse_error(error)}"
         raise UsageError(message, option="config", value=path) from error
 
 

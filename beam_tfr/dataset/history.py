@@ -9,8 +9,10 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.dataset import HISTORY_FILE
 from beam_tfr.schema.plan import Counts
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.version import __version__
 
+_MOST_BYTES = 1 << 20  # 1 MiB, some thousand updates
 CHANGE_KINDS = ("added", "removed", "changed", "relabelled")  # counted in each line
 
 
@@ -27,26 +29,38 @@ class Update(NamedTuple):
 
 
 def read_history(folder: str) -> list[dict[str, Any]]:
-    """The lines of the history of a dataset, oldest first.
+    """The lines of the history of a dataset, oldest first, as far as `_read_end` goes.
 
     Without damaged ones; empty without a history.
     """
-    lines = [_parse_line(line) for line in _read_bytes(folder).splitlines()]
-    return [line for line in lines if line is not None]
+    lines = map(_parse_line, _read_end(folder).splitlines())
+    return [line for line in lines if line]
 
 
-def _parse_line(data: bytes) -> dict[str, Any] | None:
-    """A line of the history; None if it is damaged."""
+def _read_end(folder: str) -> bytes:
+    """The last lines of the file of a history, of `_MOST_BYTES` at most."""
+    path = storage.join(folder, HISTORY_FILE)
+    entry = storage.find(path)
+    if entry is None or storage.is_link(path):  # a file from elsewhere would become a part of it
+        return b""
+    begin = max(0, entry.size_bytes - _MOST_BYTES)
+    data = storage.read_part(path, begin, _MOST_BYTES)
+    return data.partition(b"\n")[2] if begin else data
+
+
+def _parse_line(text: bytes) -> dict[str, Any]:
+    """What a line of the history says; nothing if it is damaged."""
     try:
-        line = json.loads(data)
+        fields = parse_json(text)
     except ValueError:
-        return None
-    is_update = isinstance(line, dict) and isinstance(line.get("records"), int)
-    return line if is_update else None
-
-
-def _read_bytes(folder: str) -> bytes:
-    return storage.read_existing(storage.join(folder, HISTORY_FILE)) or b""
+        return {}
+    if not isinstance(fields, dict) or not isinstance(fields.get("records"), int):
+        return {}
+    texts = [fields.get(name, "") for name in ("time", "command")]
+    numbers = [fields.get(kind, 0) for kind in CHANGE_KINDS]
+    are_texts = all(isinstance(text, str) for text in texts)
+    are_numbers = all(isinstance(number, int) for number in numbers)
+    return fields if are_texts and are_numbers else {}
 
 
 def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
@@ -80,7 +94,7 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
     }
     if update.counted:
         line |= _count_changes(before, counts)
-    existing = _read_bytes(before.folder)
+    existing = _read_end(before.folder)
     if existing and not existing.endswith(b"\n"):
         existing += b"\n"
     return existing + json.dumps(line).encode() + b"\n"

@@ -33,6 +33,7 @@ from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.naming import NAME
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.version import __version__
 
 if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to start
@@ -377,7 +378,7 @@ def _parse_fields(data: bytes) -> dict[str, Any]:
         raise ValueError(
             f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values"
         )
-    fields = json.loads(data)
+    fields = parse_json(data)
     if not isinstance(fields, dict) or "format_version" not in fields:
         raise ValueError("it is not a JSON object with a format_version")
     return fields

@@ -3,7 +3,6 @@
 A list is a file, `-` for standard input, or a pipe.
 """
 
-import json
 import os
 import re
 import stat
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.inputs.patterns import MAX_LIST_BYTES, parse_lines, read_lines
 from beam_tfr.schema.errors import UsageError, check_text
-from beam_tfr.schema.untrusted import quote
+from beam_tfr.schema.untrusted import parse_json, quote
 
 _STANDARD_INPUT = "-"
 _SHA256 = re.compile(r"([0-9a-fA-F]{64})(?:\s.*)?", re.DOTALL)  # as `sha256sum` writes it
@@ -76,10 +75,10 @@ def _parse_json_key(line: str) -> str | None:
     if line[0] not in '"{':
         return None
     try:
-        value: Any = json.loads(line)
+        value: Any = parse_json(line)
         key = value["key"] if isinstance(value, dict) else value
         return check_text(key) if isinstance(key, str) else None
-    except (ValueError, LookupError, RecursionError):
+    except (ValueError, LookupError):
         return None
 
 

@@ -9,6 +9,7 @@ from beam_tfr import storage
 from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import EXPORT_FILE
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import parse_json
 
 
 class ExportMark:
@@ -39,7 +40,7 @@ class ExportMark:
             self._refuse_other_files()
             return False
         try:
-            content = dict(json.loads(storage.read_bytes(self._path)))
+            content = dict(parse_json(storage.read_bytes(self._path)))
         except (ValueError, TypeError):
             raise UsageError(f"{self._path} is not of an export; give an empty folder") from None
         changes = _describe_changes(content, self._made_from)

@@ -36,6 +36,7 @@ from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FI
 from beam_tfr.schema.differences import find_other_codecs
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
 PLAN_FILE = "plan.json"
@@ -79,7 +80,7 @@ class BegunPlan(NamedTuple):
         Raises:
             ValueError, LookupError, TypeError, AttributeError: it is damaged.
         """
-        fields = json.loads(data)
+        fields = parse_json(data)
         plan = Plan.from_fields(fields["plan"])
         if plan.digest != fields["digest"]:
             raise ValueError("not the plan of this digest")

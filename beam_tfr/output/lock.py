@@ -24,7 +24,7 @@ from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
-LOCK_FILE = re.compile(r"lock\.([0-9]+)")
+LOCK_FILE = re.compile(r"lock\.([0-9]{1,18})")
 
 
 class _LockFile(NamedTuple):
@@ -44,9 +44,17 @@ def _read_locks(output: str) -> dict[int, Lock | None]:
         if match is None:
             continue
         with contextlib.suppress(FileNotFoundError):
-            data = storage.read_bytes(work_path(output, name))
-            locks[int(match[1])] = Lock.from_json(data)
+            locks[int(match[1])] = _read_lock(work_path(output, name))
     return locks
+
+
+def _read_lock(path: str) -> Lock | None:
+    """A lock; None if it is damaged.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+    """
+    return Lock.from_json(storage.read_bytes(path, max_bytes=lock_holder.MOST_LOCK_BYTES))
 
 
 def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
@@ -213,7 +221,7 @@ def check_lock(output: str, run_id: str) -> None:
     """
     path = _find_lock_path(output, run_id)
     with contextlib.suppress(FileNotFoundError):  # a run that takes over removes it first
-        lock = Lock.from_json(storage.read_bytes(path))
+        lock = _read_lock(path)
         if lock is not None and lock.run_id == run_id:  # its number may be used again
             return
     raise takeover_error(output)

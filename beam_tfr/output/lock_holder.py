@@ -5,7 +5,6 @@ A lock says it. This finds whether its holder lives, and how to take over.
 
 import contextlib
 import dataclasses
-import json
 import os
 import socket
 import time
@@ -14,10 +13,14 @@ from typing import Self
 
 from beam_tfr import storage
 from beam_tfr.schema.dataset import canonical_json, json_digest
+from beam_tfr.schema.untrusted import parse_json
 
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
 # Then its heartbeat is watched, since the clock of one of the machines may be wrong.
 WATCHED_S = 30.0
+MOST_LOCK_BYTES = 1 << 16  # 64 KiB
+_MOST_CHARACTERS = 1000
+_LAST_S = 1e11  # after 1970, in the year 5138
 JOB = "job "  # prefix of the machine in a lock that was left to a job
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 
@@ -59,11 +62,21 @@ class Lock:
         None if it is damaged, by a power failure, say.
         """
         try:
-            fields = json.loads(data)
+            fields = parse_json(data)
             digest = fields.pop("digest")
-            return cls(**fields) if digest == json_digest(fields) else None
+            lock = cls(**fields)
         except (ValueError, LookupError, TypeError, AttributeError):
             return None
+        return lock if digest == json_digest(fields) and lock._is_plausible() else None
+
+    def _is_plausible(self) -> bool:
+        """Whether a run can have written it: the folder may be from elsewhere."""
+        for text in (self.run_id, self.machine, self.process_start):
+            if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
+                return False
+        if not isinstance(self.started, int | float) or not 0 <= self.started < _LAST_S:
+            return False
+        return isinstance(self.pid, int) and 0 < self.pid < 1 << 31
 
 
 def make_lock(run_id: str, job: str = "") -> Lock:

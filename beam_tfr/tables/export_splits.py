@@ -1,12 +1,12 @@
 """Splits of tables that are an export of ours: any names, which `export.json` says."""
 
 import contextlib
-import json
 import re
 
 from beam_tfr import storage
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.schema.dataset import EXPORT_FILE
+from beam_tfr.schema.untrusted import parse_json
 
 _DEPTH = 3  # folders from that of the tables up to that of the export: NAME/1.0.0
 _MAX_MARK_BYTES = 1 << 20  # 1 MiB; a longer one is somebody else's
@@ -32,8 +32,8 @@ def read_export_splits(folder: str) -> frozenset[str]:
 
 def _parse_splits(data: bytes) -> frozenset[str]:
     # It may be somebody else's.
-    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-        splits = json.loads(data)["splits"]
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        splits = parse_json(data)["splits"]
         return frozenset(filter(is_split_name, splits))
     return frozenset()
 

@@ -5,7 +5,6 @@ Folders such as `label=cat` above a file are columns too, as Hive, Spark and pya
 
 import collections
 import contextlib
-import json
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.parquet import image_column, image_entry
 from beam_tfr.inputs.parquet_file import ParquetFile, RowBatch
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import (
     ColumnSelection,
     Row,
@@ -26,7 +26,7 @@ from beam_tfr.tables.base import (
 )
 
 _MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata: a class takes 20 bytes
-_OTHER_METADATA = (LookupError, TypeError, ValueError, RecursionError)  # what reading them raises
+_OTHER_METADATA = (LookupError, TypeError, ValueError)  # what reading them raises
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
@@ -204,7 +204,7 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
             "file without them",
         )
     with contextlib.suppress(*_OTHER_METADATA):
-        features = json.loads(text)["info"]["features"]
+        features = parse_json(text)["info"]["features"]
         path_in_file = [column] if column in features else column.split(".")
         feature = features
         for name in [*path_in_file, "names"]:

@@ -8,7 +8,6 @@ Hidden files, and those that tell about the tar, belong to no sample: they are s
 """
 
 import itertools
-import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import is_junk
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import ColumnSelection, find_table, open_table
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
@@ -169,8 +169,8 @@ def _read_text(data: bytes) -> str | bytes:
 def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
     """The fields of a JSON object; none of another JSON value."""
     try:
-        value = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
+        value = parse_json(data.decode())
+    except ValueError as error:
         raise ValueError(f"{name} is not valid JSON: {error}") from None
     return value if isinstance(value, dict) else {}
 

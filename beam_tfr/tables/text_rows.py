@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.features.cells import MAX_VALUES, check_json, check_number
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import (
     ColumnSelection,
     DamagedTableError,
@@ -181,9 +182,11 @@ def _parse_object(line: str) -> dict[str, Any]:
         )
     check_json(line)
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(line)
+    except json.JSONDecodeError as error:
         raise ValueError(f"is not valid JSON: {error}; write one object in a line") from None
+    except ValueError as error:
+        raise ValueError(f"is not valid JSON: {error}") from None
     if not isinstance(row, dict):
         raise ValueError('is not a JSON object, such as {"image": "1.jpg"}')
     return row

@@ -6,7 +6,6 @@ Sources are files, or the rows of tables.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from beam_tfr.inputs.skipped import UsedExclusions
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, NotInstalledError, RejectError, UsageError
-from beam_tfr.schema.untrusted import quote
+from beam_tfr.schema.untrusted import parse_json, quote
 from beam_tfr.verification.report import (
     MAX_LINE_BYTES,
     Problem,
@@ -44,7 +43,7 @@ from beam_tfr.verification.report import (
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _MAX_BYTES = 1 << 30  # 1 GiB, of an image that is no file of its own
-_WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 class _Sources(Protocol):
@@ -325,7 +324,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         path = storage.join(self._manifest.folder, REJECTS_FILE)
         with contextlib.suppress(OSError, *_WRONG_LINE), storage.open_binary(path) as file:
             for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
-                hashes += _hash_name(json.loads(line)["key"])
+                hashes += _hash_name(parse_json(line)["key"])
         return bytes(hashes)
 
 
