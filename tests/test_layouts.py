@@ -139,7 +139,7 @@ def test_folders_that_no_layout_takes_as_splits_are_named() -> None:
     with pytest.raises(UsageError) as caught:
         check_split_folders(folders("train/cat/1", "Test-Set/cat/1"), None)
     assert "rename Test-Set first" in str(caught.value)
-    assert "such as Test_Set" in str(caught.value)
+    assert "such as Test_Set," in str(caught.value)
 
 
 @pytest.mark.parametrize(

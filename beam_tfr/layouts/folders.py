@@ -165,9 +165,11 @@ def _describe_misnamed(folders: Iterable[str], layout: str) -> str:
         values = parsed_layout.parse_key(f"{folder}/1") or {}
         split = values.get("split", "")
         if split and not is_split_name(split):
+            name = next(part for part in folder.split("/") if split in part)
+            renamed = name.replace(split, re.sub("[^A-Za-z0-9]+", "_", split))
             return (
-                f"; rename {split} first, as it cannot be a split: {SPLIT_RULE}, such as "
-                f"{re.sub('[^A-Za-z0-9]+', '_', split)}"
+                f"; rename {name} first, such as {renamed}, as {split} cannot be a split: "
+                f"{SPLIT_RULE}"
             )
     return ""
 

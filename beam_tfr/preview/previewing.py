@@ -146,7 +146,11 @@ def preview(
     if not sample.written:
         details = sample.details or listing.details
         reason, example = next(iter(details.items()))
-        raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
+        missing = source.origin.missing if isinstance(source.origin, Tables) else ""
+        raise DataError(
+            f"no file of the sample can be converted: {reason}, such as {example}"
+            f"{missing and f'; {missing}'}"
+        )
     failure = ""
     excess = describe_excess(estimate.rejects, options.max_rejects, plan)
     if excess and outcome.converts:

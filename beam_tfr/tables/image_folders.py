@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.paths import folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
 _FIRST_ROWS = 8  # whose files are looked for
 _MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
 _MOST_SECOND = 20  # folders in which files are looked for that are elsewhere
+_EXTENSIONS = [f".{each}" for name in FORMAT_OF for each in (name, name.upper())]
 _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
 
 
@@ -169,7 +171,11 @@ def _list_around(folder: str) -> list[str]:
     outer = folder.rstrip("/").rpartition("/")[0]
     if not outer.removeprefix(storage.GCS.rstrip("/")):
         return []  # a bucket, or the folder of all
-    return [f"{outer}/{name}" for name in _SIBLINGS]
+    around = [f"{outer}/{name}" for name in _SIBLINGS]
+    outermost = outer.rpartition("/")[0]
+    if outermost.removeprefix(storage.GCS.rstrip("/")):  # as of annotations/xmls
+        around += [f"{outermost}/{name}" for name in _SIBLINGS if name]
+    return around
 
 
 def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
@@ -256,4 +262,13 @@ def _is_file(uri: Any, base: str) -> bool:
         path = resolve_path(uri, base)
     except ValueError:
         return False
-    return path.startswith(base) and storage.find(path) is not None
+    if not path.startswith(base):
+        return False
+    return storage.find(path) is not None or _is_stem(path)
+
+
+def _is_stem(path: str) -> bool:
+    """Whether a path without an extension is that of an image on a disk, but for this."""
+    if "." in path.rpartition("/")[2] or storage.is_remote(path):
+        return False
+    return any(storage.find(f"{path}{extension}") for extension in _EXTENSIONS)

@@ -1,7 +1,9 @@
 """The folders from which the paths of images in tables start."""
 
+import collections
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import DamagedTableError, Row, RowReader
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
+from beam_tfr.tables.first_paths import MOST_PATHS, PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
 from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_folders import (
@@ -26,8 +28,12 @@ from beam_tfr.tables.image_folders import (
     list_roots,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
+from beam_tfr.tables.lost_images import describe_lost
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
+
+_MOST_TABLES = 20  # whose images are looked for one by one
+_FIRST_PATHS = 8  # of each of these
 
 
 class ImageRoots(NamedTuple):
@@ -94,6 +100,7 @@ def find_image_roots(
     images = _find_images([path for _, path in paths], places.base or folder)
     warnings = (
         *filter(None, [*places.warnings, survey.example]),
+        *_warn_of_lost_tables(content, survey, paths, choose),
         *_warn_of_names(images, places.base or folder),
         *_warn_of_left_out(content, read, choose, finder),
     )
@@ -104,9 +111,58 @@ def find_image_roots(
         image_folders=places.image_folders,
         prefix=places.prefix,
         ignores_case=survey.ignores_case,
-        missing=survey.missing,
+        missing=_add_cure(survey.missing, paths, places.base or folder),
         warnings=warnings,
     )
+
+
+def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str) -> str:
+    """The message about first images of which none is there, with where they are.
+
+    Args:
+        missing: the message so far; empty if one is there.
+        paths: the first cells with images.
+        base: the folder in which they are looked for.
+    """
+    if not missing:
+        return ""
+    texts = [path for _, path in paths if isinstance(path, str)]
+    for folder in (base, folder_of(base[:-1])):
+        cure = describe_lost(texts, folder) if folder.rstrip("/") else ""
+        if cure:
+            return f"{missing}; {cure}"
+    return missing
+
+
+def _warn_of_lost_tables(
+    content: TableContent,
+    survey: PathSurvey,
+    paths: Sequence[NumberedUri],
+    choose: Callable[[str], str],
+) -> Iterator[str]:
+    """Yields a line about a table of which none of the first images is there, but of others.
+
+    Args:
+        content: what the tables say.
+        survey: of all paths.
+        paths: the first cells with images.
+        choose: gives the folder that the paths of a table start from.
+    """
+    if survey.missing or format_of(content.files[0]).of_one_image:
+        return
+    paths_of = collections.defaultdict[int, list[NumberedUri]](list)
+    for number, path in paths:
+        paths_of[number].append((number, path))
+    if len(paths_of) < 2:
+        return
+    for number, members in itertools.islice(paths_of.items(), _MOST_TABLES):
+        table = content.files[number]
+        base = choose(table)
+        written = [WrittenPath(path, base) for _, path in members if isinstance(path, str)]
+        missing = survey_paths(written[:_FIRST_PATHS]).missing
+        if missing:
+            yield f"{table}: {_add_cure(missing, members, base)}"
+            return
 
 
 class _Places(NamedTuple):

@@ -1,0 +1,99 @@
+"""Images that are not where tables say: where they are, and the cure that works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import PIL.Image
+import pytest
+
+import beam_tfr as package
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema.errors import DataError, spell_as_flags
+from beam_tfr.sources import open_source
+from beam_tfr.tables.lost_images import describe_lost
+from beam_tfr.tables.rows import Tables
+
+OPTIONS = {"uri_column": "path", "label_column": "label"}
+
+
+def write_images(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (4, 4)).save(root / name)
+
+
+def write_csv(path: Path, *images: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(["path,label\n", *(f"{image},a\n" for image in images)]))
+
+
+def open_input(**options: Any) -> Tables:
+    tables = open_source(from_values({"output": "/nowhere/out", **options}, ConvertOptions)).origin
+    assert isinstance(tables, Tables)
+    return tables
+
+
+def test_one_folder_is_the_root(tmp_path: Path) -> None:
+    write_images(tmp_path, "data/photos/a/1.jpg", "data/photos/b/2.png", "other/3.jpg")
+    folder = f"{tmp_path}/"
+    for paths in (["a/1.jpg", "b/2.png"], ["./a\\1.jpg"], ["a/1", "b/2"], ["/a/1.jpg"]):
+        assert f"`image_root={tmp_path}/data/photos`" in describe_lost(paths, folder)
+    assert f"`image_root={tmp_path}/other`" in describe_lost(["3.jpg"], folder)
+    assert not describe_lost(["4.jpg"], folder)
+    assert not describe_lost(["data/photos/a/1"], folder)  # where it is looked for
+    assert not describe_lost(["c/1.jpg"], folder)
+
+
+def test_several_folders_are_named(tmp_path: Path) -> None:
+    write_images(tmp_path, "part_1/1.jpg", "part_2/2.jpg")
+    text = describe_lost(["1.jpg", "2.jpg"], f"{tmp_path}/")
+    assert f"{tmp_path}/part_1/, {tmp_path}/part_2/" in text
+    assert "image_root" not in text
+    write_images(tmp_path, "part_2/1.jpg")  # so each may be meant
+    assert "in several folders" in describe_lost(["1.jpg"], f"{tmp_path}/")
+
+
+def test_the_cure_is_told_and_works(tmp_path: Path) -> None:
+    write_images(tmp_path, "raw/photos/1.jpg", "raw/photos/2.jpg")
+    write_csv(tmp_path / "lists" / "all.csv", "1.jpg", "2.jpg")
+    given = {"table": str(tmp_path / "lists" / "all.csv"), **OPTIONS}
+    cure = f"give --image_root {tmp_path}/raw/photos"
+    assert cure in spell_as_flags(open_input(**given).missing)
+    with pytest.raises(DataError) as caught:  # by plan too
+        package.plan(output=tmp_path / "out", progress=False, **given)
+    assert cure in spell_as_flags(str(caught.value))
+    tables = open_input(image_root=f"{tmp_path}/raw/photos", **given)
+    assert not tables.missing
+
+
+def test_one_of_several_tables_is_named(tmp_path: Path) -> None:
+    write_images(tmp_path, "train/1.jpg", "extra/2.jpg")
+    write_csv(tmp_path / "train.csv", "1.jpg")
+    write_csv(tmp_path / "test.csv", "2.jpg")
+    tables = open_input(table=[f"{tmp_path}/train.csv", f"{tmp_path}/test.csv"], **OPTIONS)
+    assert not tables.missing
+    (text,) = (text for text in tables.warnings if text.startswith(f"{tmp_path}/test.csv: "))
+    assert f"{tmp_path}/extra/2.jpg" in text
+
+
+def test_names_without_extensions_in_folders_like_tables(tmp_path: Path) -> None:
+    write_images(tmp_path, "train/1.jpg", "val/2.JPG")
+    write_csv(tmp_path / "train.csv", "1")
+    write_csv(tmp_path / "val.csv", "2")
+    tables = open_input(table=[f"{tmp_path}/train.csv", f"{tmp_path}/val.csv"], **OPTIONS)
+    keys = [ref.key for file in tables.files for ref in tables.read(file)]
+    assert keys == ["train/1.jpg", "val/2.JPG"]
+
+
+def test_images_beside_the_folder_around_the_tables(tmp_path: Path) -> None:
+    """As of Oxford's pets: annotations/xmls/1.xml and images/1.jpg."""
+    write_images(tmp_path, "images/1.jpg")
+    image = {"id": 1, "file_name": "1.jpg"}
+    document = {"images": [image], "annotations": [], "categories": []}
+    table = tmp_path / "annotations" / "json" / "all.json"
+    table.parent.mkdir(parents=True)
+    table.write_text(json.dumps(document))
+    assert open_input(table=str(table)).root == f"{tmp_path}/images/"
