@@ -160,6 +160,9 @@ def test_rows_of_an_image_with_a_class_each_are_joined(tmp_path: Path) -> None:
     }
     (line,) = [line for line in tables.warnings if "are joined" in line]
     assert "'class', unless its Confidence is 0" in line
+    table.write_bytes(as_csv(as_rows(CLASSES[1:3] + CLASSES[4:])))
+    lone = merged(opened(table, **ROLES, label_separator="|"))
+    assert {key: ref.labels for key, ref in lone.items()} == {"a.png": ("dog",), "b.png": ("cat",)}
 
 
 def test_rows_with_a_class_each_are_told_with_the_option_that_joins_them(tmp_path: Path) -> None:

@@ -235,7 +235,9 @@ class ClassJoin(RowJoin):
         return cells
 
     def applies(self, first: "FirstRows") -> bool:
-        """They are if images have several rows."""
+        """They are if images have several rows, or rows say which class an image has not."""
+        if self.presence and any(is_zero(cell) for _, cell in first.column(self.presence)):
+            return True
         return any(len(group) > 1 for group in first.group(self.key))
 
     def describe(self, first: "FirstRows") -> Iterator[str]:

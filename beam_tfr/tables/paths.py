@@ -71,7 +71,7 @@ def _check_content(text: str) -> None:
         content = "numbers of pixels"
     if content:
         raise ValueError(
-            f"{text!r:.40} is {content}, and only paths are read: write each image to a file, and "
+            f"{text[:30]!r}… is {content}, and only paths are read: write each image to a file, and "
             "its path into the table"
         )
 

@@ -53,8 +53,8 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
     presence = find_presence_column(first.columns)
     if presence and any(is_zero(cell) for _, cell in first.column(presence)):
         yield (
-            f"column {presence!r} is 0 in some rows, whose classes count like others: take rows "
-            "out that say which class an image has not"
+            f"column {presence!r} is 0 in some rows, whose classes count like others: if their "
+            "images have not these classes, `label_separator='|'` leaves them out"
         )
 
 

@@ -116,9 +116,10 @@ def _find_points(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
     if not points:
         return None
     message = (
-        f"nothing is stored of {list_columns(points)}: if they are points in the images, write "
-        "those of an image as a list, in .jsonl or .parquet, beside a box around them: "
-        f"`feature_columns='{BOX}:bbox[xywh],joint:points[xyv]'` stores these"
+        f"nothing is stored of {list_columns(points)}: if they are points in the images, write a "
+        'list of them for each box, in .jsonl, such as "box": [[5, 6, 20, 15]], "joint": '
+        f"[[7, 8, 2, 9, 12, 2]]: `feature_columns='{BOX}:bbox[xywh],joint:points[xyv]'` stores "
+        "these"
     )
     return _Suggestion(points, message)
 
