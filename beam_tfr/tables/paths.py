@@ -71,8 +71,8 @@ def _check_content(text: str) -> None:
         content = "numbers of pixels"
     if content:
         raise ValueError(
-            f"{text[:30]!r}… is {content}, and only paths are read: write each image to a file, and "
-            "its path into the table"
+            f"{text[:30]!r}… is {content}, and only paths are read: write each image to a file, "
+            "and its path into the table"
         )
 
 
