@@ -10,7 +10,6 @@ import functools
 import itertools
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
-from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
@@ -54,6 +53,7 @@ from beam_tfr.transforms import publishing, references, values, writing
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages
+from beam_tfr.transforms.splitting import ChooseSplits
 
 
 def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
@@ -91,6 +91,9 @@ class Convert(beam.PTransform):
         update: what the history records about an update.
         removed: what was taken down from the dataset in the output, and is left out.
         guarded: whether each image is decoded in a guarded process.
+        splits_of: the dataset in whose splits images stay, with `stratify`; None to divide all.
+        groups: step from the beginning of the pipeline to images that share their split, as
+            `ChooseSplits.groups`.
         on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
             to lists of `Item`, and keeps their order.
         on_images: the same between ResizeImages (or ParseArrays) and BuildExamples.
@@ -113,6 +116,8 @@ class Convert(beam.PTransform):
         update: Update | None = None,
         removed: Removed = _NOTHING,
         guarded: bool = False,
+        splits_of: BaseDataset | None = None,
+        groups: beam.PTransform | None = None,
         on_bytes: Sequence[beam.PTransform] = (),
         on_images: Sequence[beam.PTransform] = (),
         on_records: Sequence[beam.PTransform] = (),
@@ -124,6 +129,8 @@ class Convert(beam.PTransform):
         self.base = base
         self.update = update
         self.removed = removed
+        self.splits_of = splits_of
+        self.groups = groups
         self.read = ReadImages(
             self.source.root,
             ahead=_read_ahead(options, self.source),
@@ -192,7 +199,7 @@ class Convert(beam.PTransform):
             settings=self.source.plan,
             origin=self.source.origin,
             layout=self.source.layout,
-            splits=options.splits,
+            shares_option=options.shares_option,
             has_default_layout=not options.layout,
             read=self.read,
             functions=self.record_functions(guarded=self.read.guarded),
@@ -210,11 +217,29 @@ class Convert(beam.PTransform):
             refs = references.drop_removed(refs, self.removed)
         if self.options.limit is not None:
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
+        refs = self._choose_splits(begin, refs)
         known_images = None
         if self.base:
             splits_stay = self._splits_stay(self.base)
             known_images = references.read_known(begin, self.base, splits_stay=splits_stay)
         return refs | self.plan_shards(known_images)  # type: ignore[no-any-return]
+
+    def _choose_splits(self, begin: PBegin, refs: PCollection[bytes]) -> PCollection[bytes]:
+        """Chooses the splits of references that have none yet."""
+        is_open = self.options.stratify and not isinstance(self.source.origin, BaseDataset)
+        if not is_open and self.groups is None:
+            return refs
+        stays = self.splits_of if is_open else None
+        known_dataset = self.splits_of or self.base
+        choosing = ChooseSplits(
+            self.options.shares if is_open else None,
+            seed=self.options.seed,
+            grouped=self.source.has_groups,
+            known_splits=references.read_splits(begin, stays) if stays else None,
+            groups=begin | "Groups" >> self.groups if self.groups else None,
+            known_images=known_dataset.read_manifest().counts["matched"] if known_dataset else 0,
+        )
+        return refs | "ChooseSplits" >> choosing
 
     def _list_refs(self, begin: PBegin) -> PCollection[bytes]:
         """Lists the input as encoded references."""
@@ -234,10 +259,14 @@ class Convert(beam.PTransform):
 
     def _splits_stay(self, base: BaseDataset) -> bool:
         """Whether images that the dataset and the input share stay in their splits."""
+        if self.groups is not None:
+            return False
+        if self.options.stratify:
+            return self.splits_of is not None
         before = base.read_manifest().options
         now = self.source.plan.options
         return "layout" in now and all(
-            before.get(name) == now.get(name) for name in ("layout", "splits")
+            before.get(name) == now.get(name) for name in ("layout", "splits", "folds", "stratify")
         )
 
     def _write(
@@ -289,7 +318,7 @@ class _DraftFromSample:
         settings: of the plan.
         origin: of the input; see `Input`.
         layout: how labels and splits are read from paths.
-        splits: the option, for the check of folders.
+        shares_option: the option that gives the shares of splits; empty if none does.
         has_default_layout: whether the option `layout` was left out.
         read: the step that reads files.
         functions: from the content of a file to its record.
@@ -299,7 +328,7 @@ class _DraftFromSample:
     settings: PlanSettings
     origin: Tables | Labeler | BaseDataset
     layout: Layout
-    splits: Mapping[str, Fraction] | None
+    shares_option: str
     has_default_layout: bool
     read: ReadImages
     functions: Sequence[Callable[[Any, ImageRef], Any]]
@@ -308,7 +337,7 @@ class _DraftFromSample:
     def __call__(self, survey: Survey) -> Plan:
         if self.has_default_layout:
             keys = [ref.key for ref in survey.sample_refs()]
-            check_split_folders(survey.folders, self.splits, keys)
+            check_split_folders(survey.folders, self.shares_option, keys)
             _count_doubts(survey.folders)
         if not self.settings.labelled and describe_mask_folders(survey.folders):
             count("mask-folders", survey.folders.total())
@@ -378,7 +407,10 @@ class Repair(Convert):
         removed: Removed = _NOTHING,
         guarded: bool = False,
     ) -> None:
-        super().__init__(options, source, run_id=run_id, removed=removed, guarded=guarded)
+        in_place = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
+        super().__init__(
+            options, source, run_id=run_id, removed=removed, guarded=guarded, splits_of=in_place
+        )
         self._dataset = dataset
         self._broken = broken
 

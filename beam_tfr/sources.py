@@ -105,6 +105,13 @@ class Input:
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
     @property
+    def has_groups(self) -> bool:
+        """Whether images may be in groups that share their split."""
+        if isinstance(self.origin, Tables):
+            return bool(self.origin.options.group_column)
+        return "{group}" in str(self.layout)
+
+    @property
     def has_archives(self) -> bool:
         """Whether images may be in archives."""
         return any(map(ARCHIVE.search, self.input))
@@ -192,7 +199,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         labelled="{label}" in str(layout),
         first=classes.first,
     )
-    labeler = Labeler(layout, options.splits, classes.allowed_set())
+    labeler = Labeler(layout, options.shares, classes.allowed_set(), options.stratify)
     return Input(
         root=root,
         input=patterns,

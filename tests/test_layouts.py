@@ -104,14 +104,14 @@ def folders(*keys: str) -> Mapping[str, int]:
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
     found = folders(*keys)
     if not layout:
-        check_split_folders(found, None)
+        check_split_folders(found, "")
         return
-    for splits, cure in (
-        (None, f"use `layout='{layout}'`, or"),
-        ({"a": 1}, f"use `layout='{layout}'` without `splits=`"),
+    for option, cure in (
+        ("", f"use `layout='{layout}'`, or"),
+        ("splits", f"use `layout='{layout}'` without `splits=`"),
     ):
         with pytest.raises(UsageError, match=re.escape(cure)):
-            check_split_folders(found, splits)
+            check_split_folders(found, option)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
 
@@ -131,7 +131,7 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
 )
 def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check_split_folders(folders(*keys), None)
+        check_split_folders(folders(*keys), "")
     assert cure in str(caught.value)
 
 
@@ -187,7 +187,7 @@ def test_a_split_beside_one_that_its_name_does_not_show(
 
 def test_folders_beside_splits_of_one_prefix_can_be_left_out() -> None:
     with pytest.raises(UsageError) as caught:
-        check_split_folders(folders("box_train/1", "box_test/1", "query/1"), None)
+        check_split_folders(folders("box_train/1", "box_test/1", "query/1"), "")
     assert "`layout='box_{split}/*'`" in str(caught.value)
     assert "`exclude='query/*'`" in str(caught.value)
 

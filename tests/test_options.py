@@ -49,6 +49,8 @@ def parse(*flags: str) -> ConvertOptions:
 
 def flags_beside(name: str) -> list[str]:
     """The flags without which an option has no effect."""
+    if name == "stratify":
+        return ["--folds=2"]
     return [f"--{other}={values[0]}" for other, values in OPTIONS[name].only_with.items() if values]
 
 

@@ -35,15 +35,23 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         "/data/rooms": write_masks(tmp_path / "masks"),
         "/data/coco": write_instances(tmp_path / "coco"),
     }
+    folds = tmp_path / "folds"
+    command = ["--input", f"{sample}/**/*.jpg", "--output", folds, "--layout", "*/{label}/*"]
+    command += ["--image_size", "16", "--folds", "5", "--stratify"]
+    assert beam_tfr("convert", *command).code == 0
+    written["/data/folds"] = folds
     total = len(list(sample.glob("train/*/*.jpg")))
 
-    model = keras.Sequential(
-        [keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
-    )
-    model.compile(
-        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
-    )
+    def make_model() -> keras.Model:
+        layers = [keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
+        model = keras.Sequential(layers)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, metrics=["accuracy"], jit_compile=False)
+        return model
+
+    model = make_model()
     names: dict[str, Any] = {"folder": str(folder), "model": model, "epochs": 2, "load": load}
+    names["make_model"] = make_model
     names["strategy"] = tf.distribute.get_strategy()
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     found = []
@@ -62,6 +70,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         mirrored,
         drawn,
         masked,
+        folded,
         weighted,
         recipe,
         distributed,
@@ -69,7 +78,8 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         mixed,
         plain,
     ) = found
-    assert floats is cached is recipe is torch is mirrored is drawn is weighted is None
+    assert len(names["scores"]) == 5
+    assert floats is cached is folded is recipe is torch is mirrored is drawn is weighted is None
     assert masked.element_spec[1] == tf.TensorSpec((None, 128, 128), tf.int32)
     assert check_painted(*(names["example"][name] for name in ("image", "masks", "classes"))) > 0
     assert boxed.element_spec[1]["boxes"].shape == (None, 20, 4)

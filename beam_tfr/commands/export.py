@@ -44,7 +44,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="folder, yolo, voc, webdataset, parquet, tfds, dali-index",
     )
     parser.add_argument(
-        "--split", metavar="NAME", help="split to export, or several: train+test (default: all)"
+        "--split",
+        metavar="NAME",
+        help="split to export, or several: train+test, all-test (default: all)",
     )
     add_where(parser, "export only records with this value: label=hat")
 

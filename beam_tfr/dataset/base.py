@@ -16,8 +16,11 @@ from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import count_reject_shards, shard_size
 
 INPUTS = ("input", "input_list", "table")
-# Only one of these can be given, so one that is given replaces the dataset's.
-_SHARD_SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}
+# Only one of each of these can be given, so one that is given replaces the dataset's.
+_EXCLUSIVE = (
+    {"num_shards", "target_shard_bytes", "examples_per_shard"},
+    {"splits", "folds"},
+)
 
 
 class RecordBoxes(enum.StrEnum):
@@ -113,8 +116,9 @@ def restore_options(
     present = {name: value for name, value in changes.items() if value not in (None, "", ())}
     restorable = options_of(ConvertOptions).keys() - {"classes"}
     kept = restorable & dataset.options.keys()
-    if not _SHARD_SIZES.isdisjoint(present):
-        kept -= _SHARD_SIZES
+    for names in _EXCLUSIVE:
+        if not names.isdisjoint(present):
+            kept -= names
     values = {name: dataset.options[name] for name in kept}
     level = dataset.options.get("gzip_level", "auto")
     if level != "auto":

@@ -1,6 +1,6 @@
 """Resolves `split=` to runs of records in shards.
 
-It is a text such as "train", "train+validation" or "train[:80%]".
+It is a text such as "train", "train+validation", "all-fold4" or "train[:80%]".
 """
 
 import itertools
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, Split
+from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.untrusted import quote
 
@@ -21,7 +22,11 @@ _TERM = re.compile(
     re.VERBOSE,
 )
 _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")
-_HELP = 'write a name, several ("train+validation"), or a slice ("train[:80%]", "train[1000:]")'
+_HELP = (
+    'write a name, several ("train+validation"), all but some ("all-fold4"), or a slice '
+    '("train[:80%]", "train[1000:]")'
+)
+_ALL = "all"  # stands for all splits, unless one is named so
 
 
 class ShardPart(NamedTuple):
@@ -72,20 +77,24 @@ class _Slice(NamedTuple):
 
 
 def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) -> Sequence[str]:
-    """The names of splits, or the one that is asked for.
+    """The names of splits, or those that are asked for, such as "all-fold4".
 
     Raises:
-        UsageError: it is not among them.
+        UsageError: one is not among them.
     """
     if split is None:
         return names
-    if split not in names:
+    try:
+        chosen = _expand_all(dataset, split)
+    except ValueError as error:
+        raise UsageError(str(error), option="split", value=split) from None
+    if not {*chosen} <= {*names}:
         raise UsageError(
             f"is not in {dataset.folder}; there are: {', '.join(names)}",
             option="split",
             value=split,
         )
-    return [split]
+    return [*dict.fromkeys(chosen)]
 
 
 def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
@@ -97,7 +106,7 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
     if not isinstance(text, str):
         raise UsageError(f"must be text: {_HELP}", option="split", value=quote(text))
     try:
-        slices = [_parse_slice(dataset, term.strip()) for term in text.split("+")]
+        slices = [_parse_slice(dataset, term) for term in _expand_all(dataset, text)]
         _check_overlaps(slices)
     except ValueError as error:
         raise UsageError(str(error), option="split", value=text) from None
@@ -107,6 +116,38 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
     names = dict.fromkeys(piece.split for piece in slices)
     splits = [dataset.splits[name] for name in names]
     return ExampleSelection(tuple(splits), tuple(parts))
+
+
+def _expand_all(dataset: Manifest, text: str) -> list[str]:
+    """The terms that "+" joins, with names of splits in place of "all" and "all-fold4".
+
+    Raises:
+        ValueError: there is no split of a name behind a "-", or none is left.
+    """
+    terms = list[str]()
+    for term in text.split("+"):
+        name, *left_out = (part.strip() for part in term.split("-"))
+        if name == _ALL and _ALL not in dataset.splits:
+            terms += _all_but(dataset, left_out)
+        else:
+            terms.append(term.strip())
+    return terms
+
+
+def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
+    """The splits with records, without some.
+
+    Raises:
+        ValueError: one of these does not exist, or none is left.
+    """
+    names = dataset.split_names
+    for name in left_out:
+        if name not in names:
+            raise ValueError(f"{name!r} is not in {dataset.folder}; there are: {', '.join(names)}")
+    rest = [name for name in names if name not in left_out and dataset.splits[name].num_examples]
+    if not rest:
+        raise ValueError(f"leaves out all splits: {', '.join(names)}")
+    return sort_splits(rest)
 
 
 def _parse_slice(dataset: Manifest, term: str) -> _Slice:

@@ -17,6 +17,7 @@ from beam_tfr.inputs.patterns import ARCHIVE
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
+from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.items import ImageRef
 
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
@@ -39,13 +40,15 @@ class Labeler:
 
     Attributes:
         layout: how to read keys.
-        splits: split -> share, if the layout names no split; None puts all images into train.
+        splits: split -> share, if the layout names no split; without any, all images go to train.
         classes: the allowed classes, or None for any.
+        stratify: whether `transforms.splitting` chooses the splits later.
     """
 
     layout: Layout
     splits: Mapping[str, Fraction] | None = None
     classes: frozenset[str] | None = None
+    stratify: bool = False
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference of an image, or of a damaged archive that stands for its images.
@@ -105,6 +108,8 @@ class Labeler:
             split = values["split"]
             if not is_split_name(split):
                 return _unusable(f"{split!r} cannot be a split: {SPLIT_RULE}")
+        elif self.stratify:
+            split = open_split(values.get("group", ""))
         elif self.splits:
             split = choose_split(values.get("group", key), self.splits)
         else:

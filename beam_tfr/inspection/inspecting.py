@@ -18,6 +18,7 @@ from beam_tfr.dataset.conditions import Where, features_named, parse_conditions
 from beam_tfr.dataset.history import describe_updates
 from beam_tfr.dataset.manifest import Manifest, check_shard_files
 from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.dataset.splits import choose_splits
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.record_files import find_files
 from beam_tfr.inspection.records import InspectedRecord, describe_record
@@ -92,7 +93,7 @@ class Inspection(Printable):
 
         Lines of splits have their classes.
         """
-        names = [self.split] if self.split else sort_splits(manifest.splits)
+        names = choose_splits(manifest, self.split, sort_splits(manifest.splits))
         for name in names:
             split = manifest.splits[name]
             line = f"  {name}: {counted(split.num_examples, 'record')}"

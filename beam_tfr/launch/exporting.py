@@ -11,7 +11,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import BaseDataset, read_unchanged_manifest
 from beam_tfr.dataset.conditions import Where, parse_conditions
 from beam_tfr.dataset.manifest import Manifest, read_manifest
-from beam_tfr.dataset.splits import ShardPart, select_examples
+from beam_tfr.dataset.splits import ShardPart, choose_splits, select_examples
 from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import follow_run, handling_interrupts, translated_errors
@@ -157,14 +157,15 @@ def _count_records(
         UsageError: there is no such split or column, or no record fits.
     """
     names = [name for name, entry in dataset.splits.items() if entry.num_examples]
-    chosen = names if split is None else [term.strip() for term in split.split("+")]
-    if not {*chosen} <= {*names}:
+    try:
+        chosen = choose_splits(dataset, split, names)
+    except UsageError:
         raise UsageError(
-            'must name whole splits with records, several as "train+test"; there are: '
-            f"{', '.join(names)}",
+            'must name whole splits with records, all but some as "all-test", several as '
+            f'"train+test"; there are: {", ".join(names)}',
             option="split",
             value=split,
-        )
+        ) from None
     parts = select_examples(dataset, "+".join(chosen)).parts
     if not where:
         return {part: part.take for part in parts}

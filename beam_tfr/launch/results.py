@@ -14,6 +14,7 @@ from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
+from beam_tfr.dataset.share_notes import describe_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
@@ -52,6 +53,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "mask_folders": "mask-folders",
     "resumed": "resumed-images",
     "left_out": "left-out",
+    "moved": "moved-images",
     "rewritten_shards": "rewritten-shards",
 }
 _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
@@ -129,7 +131,8 @@ class Result(Printable):
             images of tables in folders called like splits, which no option takes; "empty_folders",
             those without images beside those of images; "mask_names", files named like masks of
             those beside them; "mask_folders", all if they are in folders of images and of masks,
-            without classes; "left_out", images that removed.txt keeps out.
+            without classes; "left_out", images that removed.txt keeps out; "moved", images that an
+            update put into another split than before.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
@@ -199,6 +202,7 @@ class Result(Printable):
         return (
             *describe_shared_sources(dataset),
             *describe_classes(dataset.splits, dataset.class_names, encoding),
+            *describe_shares(dataset.splits, dataset.class_names, dataset.options),
             *describe_unlabelled(dataset),
             *filter(None, [_describe_palettes(dataset)]),
         )
@@ -251,6 +255,8 @@ class Result(Printable):
         if self.changed:
             changes = [f"{number:,} {kind}" for kind, number in self.changed.items() if number]
             text = ", ".join(changes) or "no image changed, but the dataset did"
+            if self.run["moved"]:
+                text += f", {self.run['moved']:,} moved to another split"
             yield f"update:  {text}"
 
     def _describe_counts(self) -> Iterator[str]:

@@ -261,4 +261,33 @@ def _choose_update(
         plan = dataclasses.replace(source.plan, options=data_options)
         source = dataclasses.replace(source, plan=plan)
     history_line = Update(command, counted=base is not None)
-    return functools.partial(Convert, options, source, base=base, update=history_line)
+    splits_of = _choose_splits_of(options, source, dataset, update_options)
+    return functools.partial(
+        Convert, options, source, base=base, update=history_line, splits_of=splits_of
+    )
+
+
+def _choose_splits_of(
+    options: ConvertOptions, source: Input, dataset: Manifest, update_options: UpdateOptions
+) -> BaseDataset | None:
+    """The dataset in whose splits images stay; None if shares do not decide, or all move.
+
+    Raises:
+        UsageError: images would stay in a split that there is no more, or `resplit` has no effect.
+    """
+    if update_options.resplit:
+        if isinstance(source.origin, BaseDataset):
+            raise UsageError(_NEEDS_IMAGES, option="resplit", value=True)
+        if not options.stratify:
+            raise UsageError("`resplit=` has no effect without `stratify=`")
+        return None
+    if not options.stratify:
+        return None
+    gone = [name for name in dataset.split_names if name not in options.shares]
+    if gone and not isinstance(source.origin, BaseDataset):
+        raise UsageError(
+            f"would leave images of {dataset.folder} in {gone[0]}, which is none of the splits "
+            f"({', '.join(options.shares)}): `resplit=` divides all images anew",
+            option=options.shares_option,
+        )
+    return BaseDataset(dataset.folder, dataset.fields["manifest_digest"])

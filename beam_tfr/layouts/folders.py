@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import (
@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
 
 def check_split_folders(
-    folders: Mapping[str, int], splits: Mapping[str, Any] | None, keys: Iterable[str] = ()
+    folders: Mapping[str, int], shares_option: str, keys: Iterable[str] = ()
 ) -> None:
     """Checks that the default layout ignores no folders that look like splits.
 
@@ -48,7 +48,7 @@ def check_split_folders(
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
-        splits: shares of `splits=`.
+        shares_option: the option that gives the shares of splits; empty if none does.
         keys: some images, whose names may begin with their class.
 
     Raises:
@@ -65,7 +65,7 @@ def check_split_folders(
     if masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
-    instead = " without `splits=`" if splits else ""
+    instead = f" without `{shares_option}=`" if shares_option else ""
     in_names = ""
     if "{label}" not in layout and layout.endswith("/*"):
         in_names = _describe_named_classes(layout, keys)

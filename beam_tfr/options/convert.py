@@ -20,12 +20,13 @@ from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, Option, option, options_of
 from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
 from beam_tfr.schema.beside import HANDLING
-from beam_tfr.schema.dataset import MOST_SHARDS
+from beam_tfr.schema.dataset import MOST_SHARDS, shares_of
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
+MOST_FOLDS = 100
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
@@ -140,10 +141,28 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     splits: dict[str, Fraction] | None = option(
         None,
         help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a "
-        "stable hash of the path, or of {group} if --layout has one, assigns the images (default: "
-        "{split} of --layout, or all in train)",
+        "stable hash of the path, or of {group} if --layout has one, assigns the images: see "
+        "--stratify (default: {split} of --layout, or all in train)",
         kind=kinds.SHARES,
         group=WHAT,
+    )
+    folds: int | None = option(
+        None,
+        help="divide the images into so many splits of equal shares, fold0, fold1, …, for "
+        "cross-validation; readers take split='all-fold0'",
+        kind=kinds.INTEGER,
+        low=2,
+        high=MOST_FOLDS,
+        group=WHAT,
+        implied=True,
+        excludes={"splits": "folds are splits of equal shares"},
+    )
+    stratify: bool = option(
+        False,
+        help="make the shares of --splits or --folds exact, in each class: within one image, or "
+        "the largest {group}",
+        group=WHAT,
+        implied=True,
     )
     limit: int | None = option(
         None,
@@ -217,9 +236,21 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if not self.table:
             return
         for name, value in implied_options(self.table[0], vars(self)).items():
-            replaces_splits = name == "split_column" and value == KNOWN and self.splits
+            replaces_splits = name == "split_column" and value == KNOWN and self.shares
             if not self.is_given(name) and not replaces_splits:
                 self.set_option(name, value)
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """Split -> share, by `splits` or `folds`; empty without either."""
+        return shares_of(vars(self))
+
+    @property
+    def shares_option(self) -> str:
+        """The option that gives the shares of splits; empty if none does."""
+        if self.folds:
+            return "folds"
+        return "splits" if self.splits else ""
 
     @property
     def are_rows(self) -> bool:
@@ -307,9 +338,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             )
 
     def _check_splits(self) -> None:
-        if not self.splits:
-            if self.group_column:
-                raise UsageError("`group_column=` has no effect without `splits=`")
+        if not self.shares:
+            for name in ("group_column", "stratify"):
+                if self.is_given(name):
+                    raise UsageError(f"`{name}=` has no effect without `splits=` or `folds=`")
             return
         other = ""
         if "{split}" in self.layout:
@@ -317,7 +349,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         elif self.split_column:
             other = f"`split_column={self.split_column}`"
         if other:
-            self.refuse("splits", f"cannot be combined with {other}; use one of them")
+            self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
 
     def data_options(
         self,

@@ -96,6 +96,11 @@ class UpdateOptions(Checked):
         "of the same name is the same",
         choices=("auto", "checksum", "names"),
     )
+    resplit: bool = _run(
+        False,
+        help="with --stratify: divide all images anew; without it, those that are in the dataset "
+        "stay in their splits, and new ones go where shares are short",
+    )
     codecs: str = _run(
         "",
         help="if other versions of the codecs made the dataset: keep its records and note that in "

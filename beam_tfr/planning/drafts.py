@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_tfr.layouts.folders import find_named_class
 from beam_tfr.planning.survey import Survey, buckets_of, order_keys
-from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
+from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT, shares_of
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
@@ -162,14 +162,9 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
     splits = sorted(survey.counts.keys() - {NO_SPLIT})
     if not splits:
         raise _nothing_usable(survey, options)
-    shares = options.get("splits") or {}
-    empty = sorted(shares.keys() - {*splits})
+    empty = [split for split in shares_of(options) if split not in splits]
     if empty:
-        raise UsageError(
-            f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into "
-            f"{empty[0]}; increase its share, or leave it out",
-            option="splits",
-        )
+        raise _empty_split(survey, options, empty[0])
     num_shards = options["num_shards"]
     if not isinstance(num_shards, dict):
         return
@@ -179,6 +174,16 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
             f"there is no split {unknown[0]}; the data has: {', '.join(splits)}",
             option="num_shards",
         )
+
+
+def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> UsageError:
+    """The error of a split that has a share, and gets nothing."""
+    problem = (
+        f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into {split}"
+    )
+    if options.get("folds"):
+        return UsageError(f"{problem}; use fewer", option="folds", value=options["folds"])
+    return UsageError(f"{problem}; increase its share, or leave it out", option="splits")
 
 
 def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:

@@ -27,6 +27,7 @@ from beam_tfr.schema.items import ImageRef
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
+_ORDER = b"beam_tfr order"
 MAX_FOLDERS = 100_000  # about 20 MB
 MODULUS = 1 << 256  # of sums of SHA-256
 _NO_SPLIT = NO_SPLIT.encode()
@@ -43,10 +44,10 @@ def order_key(seed: int, key: str) -> bytes:
     return order_keys(seed, [to_bytes(key)])[0]
 
 
-def order_keys(seed: int, keys: Iterable[bytes]) -> list[bytes]:
-    """`order_key` of each key."""
+def order_keys(seed: int, keys: Iterable[bytes], purpose: bytes = _ORDER) -> list[bytes]:
+    """`order_key` of each key; for another purpose, its place in another order."""
     orders = list[bytes]()
-    begun = hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=b"beam_tfr order")
+    begun = hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=purpose)
     for key in keys:
         order = begun.copy()  # takes half the time of a new one
         order.update(key)
@@ -54,27 +55,31 @@ def order_keys(seed: int, keys: Iterable[bytes]) -> list[bytes]:
     return orders
 
 
-def buckets_of(orders: Sequence[bytes]) -> list[int]:
+def buckets_of(orders: Sequence[bytes], bits: int = BUCKET_BITS) -> list[int]:
     """The histogram buckets of order keys: their first bits."""
     first = np.frombuffer(b"".join(orders), ">u4")[:: ORDER_BYTES // 4]
-    buckets: list[int] = (first >> (32 - BUCKET_BITS)).tolist()
+    buckets: list[int] = (first >> (32 - bits)).tolist()
     return buckets
 
 
 class Histogram:
-    """The number of images in each bucket of a split's order.
+    """The number of images in each bucket of an order.
 
-    Takes 4 bytes for an image, and at most 8 MB.
+    Takes 4 bytes for an image, and at most 8 for a bucket: 8 MB for those of a split's order.
+
+    Args:
+        bits: first bits of an order key that number its bucket.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bits: int = BUCKET_BITS) -> None:
+        self._bits = bits
         self._few = array.array("I")  # buckets of images that are not in `_counts`
         self._counts: NDArray[np.uint32] | None = None
 
     def add(self, buckets: Iterable[int]) -> None:
         """Counts images."""
         self._few.extend(buckets)
-        if len(self._few) >> BUCKET_BITS:
+        if len(self._few) >> self._bits:
             self._counts = self.counts()
             self._few = array.array("I")
 
@@ -86,8 +91,8 @@ class Histogram:
         self.add(other._few)
 
     def counts(self) -> NDArray[np.uint32]:
-        """The number of images in each bucket: uint32 [1 << BUCKET_BITS]."""
-        counts = np.bincount(self._few, minlength=1 << BUCKET_BITS).astype(np.uint32)
+        """The number of images in each bucket: uint32 [1 << bits]."""
+        counts = np.bincount(self._few, minlength=1 << self._bits).astype(np.uint32)
         return counts if self._counts is None else counts + self._counts
 
 

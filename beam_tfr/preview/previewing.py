@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.display import Progress, duration
@@ -11,6 +11,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.dataset.share_notes import describe_shares
 from beam_tfr.dataset.split_notes import (
     SourceHashes,
     describe_classes,
@@ -41,6 +42,7 @@ from beam_tfr.output import claim, lock
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.rejects import describe_excess
 from beam_tfr.pipeline import Convert, make_plan
+from beam_tfr.planning import dividing
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.estimate import Estimate
 from beam_tfr.preview.result import Preview
@@ -209,6 +211,8 @@ def _list_input(
     if options.limit is not None:
         order_of = functools.partial(_order_of, seed=options.seed)
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
+    if options.stratify:
+        refs = _choose_splits(refs, options)
     listing = survey_listing(refs, survey, known_files, progress)
     listing.skipped = skipped.kinds
     listing.annotations = skipped.annotations
@@ -223,8 +227,15 @@ def _list_input(
     listing.num_repeated_keys = len(repeated)
     if not options.layout:
         keys = [ref.key for ref in survey.sample_refs()]
-        check_split_folders(survey.folders, options.splits, keys)
+        check_split_folders(survey.folders, options.shares_option, keys)
     return listing
+
+
+def _choose_splits(refs: Iterable[ImageRef], options: ConvertOptions) -> Iterator[ImageRef]:
+    """The references, with the splits that a conversion would choose."""
+    encoded = (ref.encode() for ref in refs)
+    placed = dividing.choose_splits(encoded, options.shares, options.seed)
+    return map(ImageRef.decode, placed)
 
 
 def _order_of(ref: ImageRef, seed: int) -> bytes:
@@ -344,6 +355,7 @@ def _describe_splits(plan: Plan, sample: ConvertedSample) -> Iterator[str]:
         note = describe_contradiction(contradiction.number, keys, noun_of(encoding)[:-1])
         yield f"in the sample, {note}"
     yield from describe_classes(plan.splits, plan.classes, encoding)
+    yield from describe_shares(plan.splits, plan.classes, plan.options)
 
 
 def _label_sources(plan: Plan, sample: ConvertedSample) -> list[SourceHashes]:

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 FORMAT_VERSION = 2  # of manifest.json and of everything under .beam_tfr/
@@ -119,6 +120,25 @@ def sort_splits(splits: Iterable[str]) -> list[str]:
     That is train, validation, test, and then the others by name.
     """
     return sorted(splits, key=lambda name: (_SPLIT_RANKS.get(name, len(_SPLIT_RANKS)), name))
+
+
+def name_folds(number: int) -> list[str]:
+    """The names of the splits of `folds=`, with as many digits each, so that they sort."""
+    digits = len(str(number - 1))
+    return [f"fold{fold:0{digits}}" for fold in range(number)]
+
+
+def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Split -> share, in their usual order, as options state them; empty if none does.
+
+    Args:
+        options: of a conversion, or those of a manifest.
+    """
+    folds = options.get("folds")
+    if folds:
+        return dict.fromkeys(name_folds(folds), Fraction(1, folds))
+    shares = options.get("splits") or {}
+    return {name: Fraction(shares[name]) for name in sort_splits(shares)}
 
 
 def is_class_name(text: object) -> bool:

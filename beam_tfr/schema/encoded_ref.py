@@ -10,7 +10,10 @@ from typing import NamedTuple, Self
 
 _NUL = b"\0"  # between the fields: no path, class or number contains it
 _BEFORE_REST = 8  # fields
+_SPLIT = 4  # field
 _LABEL_IDS = 6  # field
+GROUP_MARK = "?"  # before the group of an image, which no name of a split contains
+_GROUP_MARK = GROUP_MARK.encode()
 
 
 class EncodedRef(NamedTuple):
@@ -21,7 +24,7 @@ class EncodedRef(NamedTuple):
         size_bytes: in decimal digits.
         generation: in decimal digits.
         crc32c: in decimal digits; empty if unknown.
-        split: name of the split.
+        split: name of the split; until `transforms.splitting` has chosen it, a `SplitField`.
         labels: class names, each behind a line feed.
         label_ids: in decimal digits, separated by commas; "-" for None.
         reason: why the image is a reject; empty if it is none.
@@ -55,6 +58,45 @@ class EncodedRef(NamedTuple):
         fields = [*self]
         fields[_LABEL_IDS] = label_ids
         return _NUL.join(fields)
+
+    def encode_in(self, split: bytes) -> bytes:
+        """Joins the fields with another split to an encoded reference."""
+        fields = [*self]
+        fields[_SPLIT] = split
+        return _NUL.join(fields)
+
+
+class SplitField(NamedTuple):
+    """What a reference has in place of its split until that is chosen: `train?group` or `?`.
+
+    Attributes:
+        name: the split that the image is in so far; empty if it is in none.
+        group: the group that it shares its split with; empty if it is in none.
+        is_final: whether the split is chosen, and no group matters any more.
+    """
+
+    name: bytes
+    group: bytes
+    is_final: bool
+
+    @classmethod
+    def parse(cls, split: bytes) -> Self:
+        """Parses the split of an encoded reference."""
+        name, mark, group = split.partition(_GROUP_MARK)
+        return cls(name, group, not mark)
+
+    def encode(self) -> bytes:
+        return self.name if self.is_final else self.name + _GROUP_MARK + self.group
+
+
+def open_split(group: str = "") -> str:
+    """What a reference has as its split if that is still to be chosen.
+
+    Args:
+        group: the group of the image, if it has one; any text.
+    """
+    escaped = group.replace("%", "%25").replace("\0", "%00")  # NULs separate fields
+    return to_text(SplitField(b"", to_bytes(escaped), is_final=False).encode())
 
 
 def split_columns(rest: bytes) -> tuple[bytes, bytes | None]:

@@ -179,7 +179,7 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     if sizes and found.form == "xyxy" and _are_sizes(first_rows, found.sides, sizes):
         features |= dict.fromkeys(sizes, "int64=0")
     implied = _imply_roles(options, by_name)
-    gives_splits = options.split_column or options.splits
+    gives_splits = options.split_column or options.shares
     if not gives_splits and _are_splits(first_rows, split_column):
         implied["split_column"] = split_column
     implied["feature_columns"] = features

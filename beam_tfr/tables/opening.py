@@ -103,7 +103,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     return Tables(
         files=content.files,
         options=options.restricted_to(TableOptions),
-        splits=options.splits,
+        splits=options.shares,
+        stratify=options.stratify,
         split_role=splits.role,
         classes=classes,
         folder=roots.folder,
@@ -191,7 +192,7 @@ def _find_split_source(
         roots: the folders of tables and images.
         images: paths of the first images, below the folder of all images.
     """
-    if content.options.splits or content.options.split_column:
+    if content.options.shares or content.options.split_column:
         return SplitSource()
     if content.read_rows:
         warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"

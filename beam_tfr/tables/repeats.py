@@ -13,7 +13,7 @@ from beam_tfr.records.repeats import (
     number_keys,
 )
 from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.encoded_ref import to_bytes
+from beam_tfr.schema.encoded_ref import GROUP_MARK, to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
@@ -143,7 +143,9 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
             cure += (
                 ", or, if they are files of several folders, name that around them: `image_root=`"
             )
-        return f"it is in the splits {_join(splits)}; {cure}"
+        noun = "groups" if tables.stratify else "splits"
+        names = [split.removeprefix(GROUP_MARK) for split in splits]
+        return f"it is in the {noun} {_join(names)}; {cure}"
     columns = [parse_example(ref.columns or b"") for ref in refs]
     ids = _list_values(columns, _SOURCE_ID)
     if len(ids) > 1:

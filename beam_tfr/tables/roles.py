@@ -21,6 +21,7 @@ from beam_tfr.layouts.split_names import DEFAULT_SPLIT
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.base import name_row
@@ -216,6 +217,18 @@ class SharesRole(Role):
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         group = read_single_name(row.cells[self.column]) if self.column else ref.key
         return ref._replace(split=choose_split(group, self.splits))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpenSplitRole(Role):
+    """Splits that are chosen later, by classes.
+
+    The column holds groups of rows, each of which stays in one split.
+    """
+
+    def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
+        group = read_single_name(row.cells[self.column]) if self.column else ""
+        return ref._replace(split=open_split(group))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,8 @@ class Tables:
     Attributes:
         files: all tables, sorted.
         options: which columns have a role.
-        splits: split -> share, by a stable hash of key or group; None if there are none.
+        splits: split -> share, by a stable hash of key or group; may be empty.
+        stratify: whether `transforms.splitting` chooses the splits later.
         split_role: what gives each row its split where no option does.
         classes: the allowed classes, or None for any.
         folder: the folder that all tables share, with a trailing slash.
@@ -67,6 +68,7 @@ class Tables:
     read_rows: RowReader
     label_names: NameColumn = NameColumn()
     key_names: NameColumn = NameColumn()
+    stratify: bool = False
     prefix: str = ""
     ignores_case: bool = False
     one_row_each: bool = False
@@ -193,6 +195,8 @@ class Tables:
     def _split_role(self) -> Role:
         if self.options.split_column:
             return roles.SplitRole(column=self.options.split_column)
+        if self.stratify:
+            return roles.OpenSplitRole(column=self.options.group_column)
         if self.splits:
             return roles.SharesRole(column=self.options.group_column, splits=self.splits)
         return self.split_role

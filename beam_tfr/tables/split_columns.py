@@ -45,7 +45,7 @@ def find_split_column(options: ConvertOptions, columns: Collection[str]) -> str:
     Empty if there is none, if options say where splits come from, or if it is named as a feature
     or has another role.
     """
-    if options.splits or options.split_column:
+    if options.shares or options.split_column:
         return ""
     named = {*options.roles, *(options.feature_columns or ())}
     by_name = {_plain_name(column): column for column in columns if column not in named}
@@ -108,7 +108,7 @@ def warn_of_other_columns(content: TableContent) -> Iterator[str]:
     """
     options = content.options
     table = content.files[0]
-    if options.splits or options.split_column or content.read_rows:
+    if options.shares or options.split_column or content.read_rows:
         return
     if not format_of(table).may_have_box_rows:  # which have rows of many images
         return

@@ -93,7 +93,7 @@ def _list_unused(content: TableContent) -> list[str]:
             used |= group
     if isinstance(format_of(content.files[0]), Samples) and roles & {*EXTENSIONS}:
         used |= {*EXTENSIONS}
-    if content.options.splits:  # instead of those of a column
+    if content.options.shares:  # instead of those of a column
         used |= {*filter(is_named_like_splits, content.columns)}
     return [name for name in content.columns if name and name not in used]
 

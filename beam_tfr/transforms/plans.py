@@ -207,6 +207,12 @@ def _order_shard(
     if target is None:
         yield ShardWork(shard, refs)
         return
+    if target.base:
+        present = {key_of(ref) for ref in refs}
+        here = [image for key, image in images.items() if key in present]
+        moved = known.count_moved(target.base, shard.split, here)
+        if moved:
+            count("moved-images", moved)
     finished = target.find_finished(shard, refs)
     known_images: dict[int, KnownImage] = {}
     if target.base and not finished:

@@ -1,6 +1,7 @@
 """MatchImages, ReadTable and `read_dataset_refs` list references.
 
-`take_first` and `drop_removed` drop some, `read_known` adds what an update knows about them.
+`take_first` and `drop_removed` drop some, `read_known` and `read_splits` add what an update knows
+about them.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from beam_tfr.records.repeats import (
     merge_parts,
     number_keys,
 )
-from beam_tfr.schema.dataset import sha256_hex
+from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef, group_values
 from beam_tfr.tables.repeats import check_repeats, merge_rows
 from beam_tfr.tables.rows import Tables
@@ -436,6 +438,34 @@ def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
     if not source.reject:
         return True
     return base.with_rejects and not EncodedRef.parse(source.ref).reason
+
+
+def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
+    """Reads which split each image of a dataset is in.
+
+    Returns:
+        For each image its key, a NUL, its split; packed.
+    """
+    return _read_shards(begin, base, "Splits", functools.partial(_read_split, base=base))
+
+
+def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
+    """The keys of the images of a shard with its split; none of those without a split.
+
+    Raises:
+        DataError: its sidecar is missing.
+    """
+    if shard.split == NO_SPLIT:
+        return iter(())
+    sources = known.read_sources(base.folder, shard)
+    if sources is None:
+        raise DataError(
+            f"{base.folder}: .sources lacks {shard.name}, so nothing says which images stay in "
+            "which split: put the folder back, or `beam-tfr update` with `input=` and `resplit=` "
+            "divides all images anew"
+        )
+    split = shard.split.encode()
+    return packing.pack_batches(key_of(source.ref) + b"\0" + split for source in sources)
 
 
 def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:

@@ -13,6 +13,7 @@ from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.manifest import Manifest, check_not_replaced, read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.dataset.share_notes import describe_shares
 from beam_tfr.dataset.split_notes import (
     SourceHashes,
     describe_classes,
@@ -191,6 +192,7 @@ class DatasetCheck:
         yield from describe_contradictions(dataset, shards, hashes)
         encoding = dataset.options["encoding"]
         yield from describe_classes(dataset.splits, dataset.class_names, encoding)
+        yield from describe_shares(dataset.splits, dataset.class_names, dataset.options)
 
     def _describe_exclusions(self) -> Iterator[str]:
         """Yields messages about patterns of `exclude` that match no source."""

@@ -1,0 +1,102 @@
+"""Says which classes `stratify=` could not divide by the shares of the splits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.schema.dataset import shares_of
+from beam_tfr.schema.differences import join_texts
+
+_MOST_NAMES = 10
+
+
+class _ClassShares(NamedTuple):
+    """The images of a class in each split.
+
+    Attributes:
+        name: of the class.
+        numbers: split -> images.
+        ideals: split -> its share of them.
+    """
+
+    name: str
+    numbers: Mapping[str, int]
+    ideals: Mapping[str, Fraction]
+
+    @property
+    def images(self) -> int:
+        return sum(self.numbers.values())
+
+    @property
+    def worst_split(self) -> str:
+        """The split that is farthest off its share."""
+        return max(self.numbers, key=self.gap)
+
+    def gap(self, split: str) -> Fraction:
+        """How many images a split has beyond its share, or lacks."""
+        return abs(self.numbers[split] - self.ideals[split])
+
+    @property
+    def is_off(self) -> bool:
+        """Whether a split is more than an image off its share.
+
+        A split of which the share is less than an image gets one all the same.
+        """
+        small_shares = [ideal for ideal in self.ideals.values() if ideal < 1]
+        return self.gap(self.worst_split) > 1 + len(small_shares)
+
+
+def describe_shares(
+    splits: Mapping[str, Any], class_names: Sequence[str], options: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yields sentences about classes that are not divided by the shares of the splits.
+
+    Args:
+        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
+        class_names: names of all classes.
+        options: those of the dataset or plan.
+    """
+    shares = shares_of(options)
+    if not options.get("stratify") or not shares:
+        return
+    classes = [_share_class(name, splits, shares) for name in class_names]
+    present = [entry for entry in classes if entry.images]
+    few = [entry for entry in present if entry.images < len(shares)]
+    if few:
+        names = join_texts([printable(entry.name) for entry in few], most=_MOST_NAMES)
+        yield (
+            f"fewer images than the {len(shares)} splits, so that some splits have none of the "
+            f"class: {names}; add images of it, or use fewer splits"
+        )
+    off = [entry for entry in present if entry.images >= len(shares) and entry.is_off]
+    if off:
+        yield _describe_gaps(off, options)
+
+
+def _share_class(
+    name: str, splits: Mapping[str, Any], shares: Mapping[str, Fraction]
+) -> _ClassShares:
+    numbers = dict.fromkeys(shares, 0)
+    for split in shares:
+        if split in splits:
+            numbers[split] = splits[split].class_counts.get(name, 0)
+    images = sum(numbers.values())
+    total = sum(shares.values(), Fraction(0))
+    ideals = {split: images * share / total for split, share in shares.items()}
+    return _ClassShares(name, numbers, ideals)
+
+
+def _describe_gaps(classes: Sequence[_ClassShares], options: Mapping[str, Any]) -> str:
+    """A sentence about classes that are off their shares."""
+    worst = max(classes, key=lambda entry: entry.gap(entry.worst_split))
+    split = worst.worst_split
+    reasons = ["rejects are missing", "an update moves no image without `resplit=`"]
+    if options.get("group_column") or "{group}" in options.get("layout", ""):
+        reasons.insert(0, "groups stay together")
+    number = "1 class is" if len(classes) == 1 else f"{len(classes):,} classes are"
+    images = counted(worst.numbers[split], "image")
+    return (
+        f"{number} more than an image off their shares, {printable(worst.name)} most: {images} in "
+        f"{split} instead of {float(worst.ideals[split]):,.1f} ({'; '.join(reasons)})"
+    )

@@ -1,0 +1,339 @@
+"""ChooseSplits: gives each reference its split, by the shares of each class and by groups."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_tfr.engine import interrupt
+from beam_tfr.planning import packing
+from beam_tfr.planning.strata import (
+    Bucket,
+    ClassCounts,
+    Group,
+    StrataCuts,
+    StrataDraft,
+    StrataSurvey,
+    Unit,
+    draft_strata,
+    list_single_units,
+    update_splits,
+)
+from beam_tfr.planning.survey import order_keys
+from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, key_of
+from beam_tfr.transforms.counting import FunctionDoFn
+
+KEYS_AT_A_TIME = 5_000  # joined by one worker
+HELD_BYTES = 8 << 20  # 8 MiB of values that are divided together
+_REFS = b"\0"  # first byte of the values that are joined
+_SPLITS = b"\1"
+_GROUPS = b"\2"
+_GROUPED = "grouped"
+
+# An element, the counts of all images, the seed -> its units.
+ListUnits = Callable[[Any, ClassCounts, int], Sequence[Unit | None]]
+
+
+@with_input_types(bytes)
+@with_output_types(bytes)
+@dataclasses.dataclass(eq=False, repr=False)
+class ChooseSplits(beam.PTransform):
+    """Chooses the split of each reference that has none yet.
+
+    First of groups, then of single images, which make up for what groups cannot divide. Only
+    images in groups, and those of a dataset that is updated, are shuffled.
+
+    Attributes:
+        shares: split -> share of each class; None if all images are in splits already.
+        seed: seed for the order in which a class is divided.
+        grouped: whether the references may name groups.
+        known_splits: of images that stay where they are: packed (key, NUL, split).
+        groups: of images that share their split, whatever the references say: packed (key, NUL,
+            group). If any of them is in a split, all go to that of most of them.
+        known_images: about how many there are, of those in `known_splits` and `groups`.
+
+    Output: references, packed as they come.
+    """
+
+    shares: Mapping[str, Fraction] | None
+    _: dataclasses.KW_ONLY
+    seed: int
+    grouped: bool = False
+    known_splits: PCollection[bytes] | None = None
+    groups: PCollection[bytes] | None = None
+    known_images: int = 0
+
+    def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        refs = self._join_known(refs)
+        if self.grouped or self.groups is not None:
+            refs = self._place_groups(refs)
+        return self._place_images(refs) if self.shares else refs
+
+    def _join_known(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        """Adds known splits and groups to the references, by their keys."""
+        known = {_SPLITS: self.known_splits, _GROUPS: self.groups}
+        present = {kind: values for kind, values in known.items() if values is not None}
+        if not present:
+            return refs
+        parts = 1 + self.known_images // KEYS_AT_A_TIME
+        divided = [refs | "RefsByKey" >> beam.ParDo(_DivideByKey(_REFS, parts))]
+        labels = {_SPLITS: "SplitsByKey", _GROUPS: "GroupsByKey"}
+        for kind, values in present.items():
+            divided.append(values | labels[kind] >> beam.ParDo(_DivideByKey(kind, parts)))
+        joined = divided | beam.Flatten() | "GroupByPart" >> beam.GroupByKey()
+        joining = beam.ParDo(FunctionDoFn(_join_part))
+        return joined | "JoinKnown" >> joining.with_output_types(bytes)
+
+    def _place_groups(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        sorting_out = beam.ParDo(FunctionDoFn(_sort_out)).with_output_types(bytes)
+        parts = refs | "SortOut" >> sorting_out.with_outputs(_GROUPED, main="others")
+        gathered = parts[_GROUPED] | "GroupByGroup" >> beam.GroupByKey()
+        groups = gathered | "Gather" >> beam.MapTuple(_gather).with_output_types(Group)
+        arguments = []
+        if self.shares:
+            grouped_refs = groups | "PackGroups" >> beam.FlatMap(_pack_group).with_output_types(
+                bytes
+            )
+            all_refs = (grouped_refs, parts.others) | "AllRefs" >> beam.Flatten()
+            counts = all_refs | "CountBefore" >> beam.CombineGlobally(_CountClasses())
+            cuts = self._find_cuts("Groups", groups, counts, _list_group_units, are_groups=True)
+            arguments = [AsSingleton(cuts), AsSingleton(counts)]
+        placing = beam.FlatMap(_place_group, *arguments, seed=self.seed).with_output_types(bytes)
+        placed = groups | "PlaceGroups" >> placing
+        return (parts.others, placed) | "AllPlaced" >> beam.Flatten()
+
+    def _place_images(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        counts = refs | "CountClasses" >> beam.CombineGlobally(_CountClasses())
+        cuts = self._find_cuts("Images", refs, counts, _list_image_units, are_groups=False)
+        arguments = [AsSingleton(cuts), AsSingleton(counts)]
+        placing = beam.FlatMap(_place_refs, *arguments, seed=self.seed)
+        return refs | "PlaceImages" >> placing.with_output_types(bytes)
+
+    def _find_cuts(
+        self,
+        label: str,
+        elements: PCollection[Any],
+        counts: PCollection[ClassCounts],
+        list_units: ListUnits,
+        *,
+        are_groups: bool,
+    ) -> PCollection[StrataCuts]:
+        """Finds the cuts between splits for the units of some elements."""
+        surveying = beam.ParDo(_SurveyUnits(list_units, self.seed), AsSingleton(counts))
+        surveys = elements | f"Survey{label}" >> surveying
+        survey = surveys | f"Merge{label}" >> beam.CombineGlobally(_MergeSurveys())
+        drafting = beam.Map(
+            _draft, AsSingleton(counts), shares=self.shares, are_groups=are_groups
+        ).with_output_types(StrataDraft)
+        draft = survey | f"Draft{label}" >> drafting
+        finding = beam.FlatMap(
+            _find_candidates,
+            AsSingleton(draft),
+            AsSingleton(counts),
+            list_units=list_units,
+            seed=self.seed,
+        ).with_output_types(tuple[Bucket, bytes])
+        near_cuts = elements | f"KeepNear{label}" >> finding
+        buckets = near_cuts | f"GroupBy{label}Bucket" >> beam.GroupByKey()
+        picked = buckets | f"Pick{label}" >> beam.Map(_pick_cuts, AsSingleton(draft))
+        finishing = beam.Map(StrataDraft.finish, AsIter(picked)).with_output_types(StrataCuts)
+        return draft | f"Cut{label}" >> finishing
+
+
+@with_output_types(tuple[int, bytes])
+class _DivideByKey(beam.DoFn):
+    """Divides values that begin with a key, a pack for each part of the keys.
+
+    Args:
+        kind: first byte of the packs.
+        parts: number of parts.
+    """
+
+    def __init__(self, kind: bytes, parts: int) -> None:
+        self._kind = kind
+        self._parts = parts
+
+    def start_bundle(self) -> None:
+        self._held = dict[int, list[bytes]]()
+        self._num_bytes = 0
+
+    def process(self, packed: bytes) -> Iterable[tuple[int, bytes]]:
+        interrupt.check_interrupt()
+        values = packing.unpack_values(packed)
+        hashes = order_keys(0, map(key_of, values), b"beam_tfr parts")
+        for value, key_hash in zip(values, hashes, strict=True):
+            part = int.from_bytes(key_hash[:8], "big") % self._parts
+            self._held.setdefault(part, []).append(value)
+            self._num_bytes += len(value)
+        return self._flush() if self._num_bytes > HELD_BYTES else ()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        yield from map(GlobalWindows.windowed_value, self._flush())
+
+    def _flush(self) -> list[tuple[int, bytes]]:
+        held = self._held
+        self.start_bundle()
+        return [(part, self._kind + packing.pack_values(values)) for part, values in held.items()]
+
+
+def _join_part(part: tuple[int, Iterable[bytes]]) -> Iterator[bytes]:
+    """The references of a part of the keys, with what is known of them."""
+    values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS)}
+    for packed in part[1]:
+        values[packed[:1]] += packing.unpack_values(packed[1:])
+    splits = _parse_pairs(values[_SPLITS])
+    groups = _parse_pairs(values[_GROUPS])
+    yield from packing.pack_batches(update_splits(values[_REFS], splits, groups))
+
+
+def _parse_pairs(values: Iterable[bytes]) -> dict[bytes, bytes]:
+    pairs = dict[bytes, bytes]()
+    for value in values:
+        key, _, known = value.partition(b"\0")
+        pairs[key] = known
+    return pairs
+
+
+def _sort_out(packed: bytes) -> Iterator[Any]:
+    """Passes on packed references; those in groups to another output, by their groups."""
+    others = []
+    grouped = dict[bytes, list[bytes]]()
+    for encoded in packing.unpack_values(packed):
+        field = SplitField.parse(EncodedRef.parse(encoded).split)
+        if field.group:
+            grouped.setdefault(field.group, []).append(encoded)
+        else:
+            others.append(encoded)
+    if others:
+        yield packing.pack_values(others)
+    for group, refs in grouped.items():
+        yield beam.pvalue.TaggedOutput(_GROUPED, (group, packing.pack_values(refs)))
+
+
+def _gather(name: bytes, packs: Iterable[bytes]) -> Group:
+    refs = list[bytes]()
+    for packed in packs:
+        refs += packing.unpack_values(packed)
+    return Group.gather(name, refs)
+
+
+def _pack_group(group: Group) -> Iterator[bytes]:
+    return packing.pack_batches(group.refs)
+
+
+class _CountClasses(beam.CombineFn):
+    def create_accumulator(self) -> ClassCounts:
+        return ClassCounts()
+
+    def add_input(self, counts: ClassCounts, packed: bytes) -> ClassCounts:
+        counts.add(packing.unpack_values(packed))
+        return counts
+
+    def merge_accumulators(self, parts: Iterable[ClassCounts]) -> ClassCounts:
+        total = ClassCounts()
+        for counts in parts:
+            total.merge(counts)
+        return total
+
+    def extract_output(self, counts: ClassCounts) -> ClassCounts:
+        return counts
+
+
+def _list_image_units(packed: bytes, counts: ClassCounts, seed: int) -> list[Unit | None]:
+    return list_single_units(packing.unpack_values(packed), counts, seed)
+
+
+def _list_group_units(group: Group, counts: ClassCounts, seed: int) -> list[Unit | None]:
+    return [None if group.splits else group.make_unit(counts, seed)]
+
+
+class _SurveyUnits(beam.DoFn):
+    """Surveys the units of a bundle.
+
+    A combiner cannot, since it needs the counts as a side input: then all references would be
+    grouped in one place.
+    """
+
+    def __init__(self, list_units: ListUnits, seed: int) -> None:
+        self._list_units = list_units
+        self._seed = seed
+
+    def start_bundle(self) -> None:
+        self._survey = StrataSurvey()
+
+    def process(self, element: Any, counts: ClassCounts) -> Iterable[StrataSurvey]:
+        interrupt.check_interrupt()
+        self._survey.add(filter(None, self._list_units(element, counts, self._seed)))
+        return ()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        yield GlobalWindows.windowed_value(self._survey)
+
+
+class _MergeSurveys(beam.CombineFn):
+    def create_accumulator(self) -> StrataSurvey:
+        return StrataSurvey()
+
+    def add_input(self, total: StrataSurvey, survey: StrataSurvey) -> StrataSurvey:
+        total.merge(survey)
+        return total
+
+    def merge_accumulators(self, surveys: Iterable[StrataSurvey]) -> StrataSurvey:
+        total = StrataSurvey()
+        for survey in surveys:
+            total.merge(survey)
+        return total
+
+    def extract_output(self, survey: StrataSurvey) -> StrataSurvey:
+        return survey
+
+
+def _draft(
+    survey: StrataSurvey, counts: ClassCounts, shares: Mapping[str, Fraction], are_groups: bool
+) -> StrataDraft:
+    return draft_strata(survey, counts, shares, are_groups=are_groups)
+
+
+def _find_candidates(
+    element: Any, draft: StrataDraft, counts: ClassCounts, list_units: ListUnits, seed: int
+) -> Iterator[tuple[Bucket, bytes]]:
+    units = [unit for unit in list_units(element, counts, seed) if unit]
+    return draft.find_candidates(units)
+
+
+def _pick_cuts(
+    bucket: tuple[Bucket, Iterable[bytes]], draft: StrataDraft
+) -> tuple[Bucket, list[tuple[int, bytes]]]:
+    return bucket[0], draft.pick_cuts(*bucket)
+
+
+def _place_group(
+    group: Group, cuts: StrataCuts | None = None, counts: ClassCounts | None = None, seed: int = 0
+) -> Iterator[bytes]:
+    """Packs the references of a group with its split."""
+    split = group.find_split(seed)
+    if not split and cuts and counts:
+        split = cuts.choose_split(group.make_unit(counts, seed))
+    refs = [ref.encode_in(split.encode()) for ref in EncodedRef.parse_all(group.refs)]
+    return packing.pack_batches(refs)
+
+
+def _place_refs(packed: bytes, cuts: StrataCuts, counts: ClassCounts, seed: int) -> Iterator[bytes]:
+    """Packs references, each with its split."""
+    refs = packing.unpack_values(packed)
+    units = list_single_units(refs, counts, seed)
+    placed = []
+    for encoded, unit in zip(refs, units, strict=True):
+        if unit:
+            split = cuts.choose_split(unit)
+            encoded = EncodedRef.parse(encoded).encode_in(split.encode())
+        placed.append(encoded)
+    yield packing.pack_values(placed)

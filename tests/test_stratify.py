@@ -1,0 +1,275 @@
+"""Splits by class: the laws of `stratify=`, for random classes, groups and shares."""
+
+from __future__ import annotations
+
+import collections
+import random
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import apache_beam as beam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr.planning import dividing, packing
+from beam_tfr.planning.shares import ClassTally, fill_empty, round_shares, share_classes, share_out
+from beam_tfr.schema.dataset import NO_SPLIT, name_folds, shares_of
+from beam_tfr.schema.encoded_ref import open_split
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.transforms.splitting import ChooseSplits
+from tests import local_pipeline
+
+THREE = shares_of({"splits": {"train": "0.8", "validation": "0.1", "test": "0.1"}})
+SHARES = st.sampled_from(
+    [
+        THREE,
+        shares_of({"folds": 5}),
+        shares_of({"splits": {"train": "0.97", "test": "0.03"}}),
+        shares_of({"splits": {"train": "0.333333", "test": "0.333333", "other": "0.333333"}}),
+        shares_of({"splits": {"train": "1"}}),
+    ]
+)
+CLASS_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 90), min_size=1)
+
+
+def make_ref(
+    key: str, labels: Iterable[str] = (), split: str = "", group: str = "", reason: str = ""
+) -> ImageRef:
+    return ImageRef(key, 1, 1, split or open_split(group), tuple(labels), reason=reason)
+
+
+def list_refs(sizes: Mapping[str, int]) -> list[ImageRef]:
+    return [
+        make_ref(f"{name}/{number}", [name])
+        for name, images in sizes.items()
+        for number in range(images)
+    ]
+
+
+def choose(
+    refs: Iterable[ImageRef], shares: Mapping[str, Fraction], seed: int = 0
+) -> dict[str, str]:
+    """Key -> the split that is chosen."""
+    encoded = [ref.encode() for ref in refs]
+    placed = [*map(ImageRef.decode, dividing.choose_splits(encoded, shares, seed))]
+    assert sorted(ref.key for ref in placed) == sorted(ref.key for ref in refs)
+    return {ref.key: ref.split for ref in placed}
+
+
+def count(refs: Iterable[ImageRef], splits: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Class -> split -> images."""
+    counts = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
+    for ref in refs:
+        for name in set(ref.labels):
+            counts[name][splits[ref.key]] += 1
+    return dict(counts)
+
+
+def ideals(images: int, shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    total = sum(shares.values(), Fraction(0))
+    return {split: images * share / total for split, share in shares.items()}
+
+
+@given(
+    st.integers(0, 100),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), min_size=1, max_size=6),
+)
+def test_what_is_short_is_filled_to_one_level(images: int, splits: list[tuple[int, int]]) -> None:
+    placed = [has for has, _ in splits]
+    total = sum(weight for _, weight in splits)
+    shares = [Fraction(weight, total) for _, weight in splits]
+    wanted = share_out(images, placed, shares)
+    assert sum(wanted) == images
+    assert min(wanted) >= 0
+    levels = [(has + more) / share for has, more, share in zip(placed, wanted, shares, strict=True)]
+    for more, level in zip(wanted, levels, strict=True):
+        assert not more or level == min(levels)
+    rounded = round_shares(wanted, [Fraction(0)] * len(shares))
+    assert sum(rounded) == images
+    assert all(abs(a - b) < 1 for a, b in zip(rounded, wanted, strict=True))
+
+
+def test_a_class_with_as_many_images_as_splits_is_in_each() -> None:
+    shares = [Fraction(98, 100), Fraction(1, 100), Fraction(1, 100)]
+    assert fill_empty([3, 0, 0], [0, 0, 0], shares) == [1, 1, 1]
+    assert fill_empty([2, 0, 0], [0, 0, 0], shares) == [2, 0, 0]
+    assert fill_empty([3, 0, 0], [9, 0, 0], shares) == [1, 1, 1]
+    assert fill_empty([0, 0, 0], [9, 0, 0], shares) == [0, 0, 0]  # none is left to move
+
+
+def test_rounding_in_many_classes_does_not_favor_a_split() -> None:
+    tallies = [ClassTally(f"{number:03}", 14, (0, 0, 0)) for number in range(1000)]
+    numbers = share_classes(tallies, THREE, fills_empty=True).values()
+    assert [sum(column) for column in zip(*numbers, strict=True)] == [11_200, 1_400, 1_400]
+
+
+@given(CLASS_SIZES, SHARES, st.integers(0, 3))
+def test_each_class_has_its_share_in_each_split(
+    sizes: dict[str, int], shares: Mapping[str, Fraction], seed: int
+) -> None:
+    refs = list_refs(sizes)
+    splits = choose(refs, shares, seed)
+    for name, numbers in count(refs, splits).items():
+        wanted = ideals(sizes[name], shares)
+        forced = sum(ideal < 1 for ideal in wanted.values())
+        assert set(numbers) <= set(shares)
+        if sizes[name] >= len(shares):
+            assert set(numbers) == set(shares)  # in each
+        for split, ideal in wanted.items():
+            allowed = 1 + (forced if ideal >= 1 and sizes[name] >= len(shares) else 0)
+            assert abs(numbers.get(split, 0) - ideal) <= allowed
+            if not forced:
+                assert abs(numbers.get(split, 0) - ideal) < 1
+    assert splits == choose(refs[::-1], shares, seed)
+
+
+def test_large_classes_are_divided_exactly() -> None:
+    refs = list_refs({"many": 20_000, "some": 4_999, "few": 11})
+    numbers = count(refs, choose(refs, THREE))
+    assert numbers["many"] == {"train": 16_000, "validation": 2_000, "test": 2_000}
+    assert sorted(numbers["some"].values()) in ([499, 500, 4_000], [500, 500, 3_999])
+    assert sorted(numbers["few"].values()) in ([1, 1, 9], [1, 2, 8])
+
+
+@given(
+    CLASS_SIZES,
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 60), min_size=1),
+    SHARES,
+    st.data(),
+)
+def test_images_stay_and_new_ones_go_where_shares_are_short(
+    sizes: dict[str, int],
+    more: dict[str, int],
+    shares: Mapping[str, Fraction],
+    data: st.DataObject,
+) -> None:
+    old = list_refs(sizes)
+    before = choose(old, shares)
+    removed = data.draw(st.sets(st.sampled_from([ref.key for ref in old])))
+    stay = [ref._replace(split=before[ref.key]) for ref in old if ref.key not in removed]
+    new = [
+        make_ref(f"{name}/new{n}", [name]) for name, images in more.items() for n in range(images)
+    ]
+    after = choose([*stay, *new], shares)
+    assert all(after[ref.key] == ref.split for ref in stay)
+    placed = count(stay, before)
+    total = sum(shares.values(), Fraction(0))
+    for name, numbers in count([*stay, *new], after).items():
+        for split, number in numbers.items():
+            added = number - placed.get(name, {}).get(split, 0)
+            level = min(
+                (numbers.get(other, 0) + 1) / (share / total) for other, share in shares.items()
+            )
+            assert added <= 1 or (number - 1) * total / shares[split] <= level
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), min_size=1, max_size=60),
+    st.dictionaries(st.sampled_from("abc"), st.integers(1, 60)),
+    SHARES,
+)
+def test_groups_are_on_one_side_and_shares_hold_within_the_largest(
+    groups: list[tuple[str, int]], single: dict[str, int], shares: Mapping[str, Fraction]
+) -> None:
+    refs = list_refs(single)
+    for number, (name, images) in enumerate(groups):
+        refs += [make_ref(f"g{number}/{i}", [name], group=f"g{number}") for i in range(images)]
+    splits = choose(refs, shares)
+    for number in range(len(groups)):
+        assert len({split for key, split in splits.items() if key.startswith(f"g{number}/")}) == 1
+    for name, numbers in count(refs, splits).items():
+        sizes = [images for of_class, images in groups if of_class == name]
+        images = sum(sizes) + single.get(name, 0)
+        units = len(sizes) + single.get(name, 0)
+        forced = sum(ideal < 1 for ideal in ideals(images, shares).values())
+        if units >= len(shares) and len(sizes) < 60:
+            assert set(numbers) == set(shares), (name, numbers)
+        if single.get(name, 0) >= len(shares) or units < len(shares):
+            for split, ideal in ideals(images, shares).items():
+                gap = abs(numbers.get(split, 0) - ideal)
+                assert gap <= max(sizes, default=1) + 1 + forced
+
+
+def test_groups_of_which_images_are_in_splits_go_to_most_of_them() -> None:
+    refs = [
+        make_ref("1", ["a"], "train?g"),
+        make_ref("2", ["a"], "test?g"),
+        make_ref("3", ["a"], "test?g"),
+        make_ref("4", ["b"], group="g"),
+        make_ref("5", ["a"], NO_SPLIT),
+    ]
+    splits = choose(refs, THREE)
+    assert splits == {"1": "test", "2": "test", "3": "test", "4": "test", "5": NO_SPLIT}
+
+
+def test_images_of_several_classes_count_as_one_of_the_rarest() -> None:
+    both = [make_ref(f"both{n}", ["common", "rare"]) for n in range(10)]
+    refs = [*both, *(make_ref(f"common{n}", ["common"]) for n in range(100))]
+    numbers = count(refs, choose(refs, THREE))
+    assert numbers["rare"] == {"train": 8, "validation": 1, "test": 1}
+    assert numbers["common"] == {"train": 88, "validation": 11, "test": 11}
+
+
+def test_rejects_take_no_part_in_the_shares_of_their_class() -> None:
+    refs = list_refs({"a": 10})
+    refs += [make_ref(f"bad{n}", ["a"], reason="unusable-file") for n in range(50)]
+    numbers = count(refs[:10], choose(refs, THREE))
+    assert numbers["a"] == {"train": 8, "validation": 1, "test": 1}
+
+
+def test_images_without_classes_have_exact_shares() -> None:
+    refs = [make_ref(str(number)) for number in range(50)]
+    splits = collections.Counter(choose(refs, shares_of({"folds": 5})).values())
+    assert splits == {f"fold{number}": 10 for number in range(5)}
+
+
+def test_folds_have_names_that_sort() -> None:
+    assert name_folds(5) == [f"fold{number}" for number in range(5)]
+    assert name_folds(11)[9:] == ["fold09", "fold10"]
+
+
+GROUPED = [
+    make_ref(f"{name}{number}/{i}", [name], group=f"{name}{number}" if number % 3 else "")
+    for name in "abc"
+    for number in range(40)
+    for i in range(1 + number % 4)
+]
+
+
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_an_engine_chooses_the_same_splits_in_any_order(with_groups: bool) -> None:
+    refs = [ref if with_groups else ref._replace(split=open_split()) for ref in GROUPED]
+    random.Random(1).shuffle(refs)
+    encoded = [ref.encode() for ref in refs]
+    packs = [packing.pack_values(encoded[i : i + 17]) for i in range(0, len(refs), 17)]
+    choosing = ChooseSplits(THREE, seed=5, grouped=with_groups)
+    chosen = local_pipeline.run(lambda pipeline: pipeline | beam.Create(packs) | choosing)
+    placed = [ImageRef.decode(ref) for packed in chosen for ref in packing.unpack_values(packed)]
+    assert {ref.key: ref.split for ref in placed} == choose(refs, THREE, seed=5)
+
+
+def test_known_splits_and_groups_are_joined_by_key() -> None:
+    refs = [make_ref(f"a{number}", ["a"]) for number in range(20)]
+    splits = [f"a{number}\0test".encode() for number in range(4)]
+    groups = [b"a0\0g", b"a10\0g", b"a11\0h", b"a12\0h"]
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection[bytes]:
+        packed = pipeline | beam.Create([packing.pack_values([ref.encode() for ref in refs])])
+        choosing = ChooseSplits(
+            THREE,
+            seed=0,
+            known_splits=pipeline | "S" >> beam.Create([packing.pack_values(splits)]),
+            groups=pipeline | "G" >> beam.Create([packing.pack_values(groups)]),
+            known_images=20_000,
+        )
+        return packed | choosing
+
+    chosen = dict[str, str]()
+    for packed in local_pipeline.run(build):
+        for encoded in packing.unpack_values(packed):
+            ref = ImageRef.decode(encoded)
+            chosen[ref.key] = ref.split
+    assert [chosen[f"a{number}"] for number in (0, 1, 2, 3, 10)] == ["test"] * 5
+    assert chosen["a11"] == chosen["a12"]
+    assert collections.Counter(chosen.values()) == {"train": 13, "validation": 2, "test": 5}
