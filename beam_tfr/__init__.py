@@ -1,8 +1,8 @@
 """Converts folders of images to sharded TFRecord datasets with Apache Beam.
 
-`convert`, `diff`, `export`, `inspect`, `plan`, `remove`, `update` and `verify` are the commands as
-functions. Train with `beam_tfr.reader.load`, read single records with `Records`, ask a dataset's
-table of `contents`, and build pipelines with `beam_tfr.transforms`.
+`convert`, `diff`, `duplicates`, `export`, `inspect`, `plan`, `remove`, `update` and `verify` are
+the commands as functions. Train with `beam_tfr.reader.load`, read single records with `Records`,
+ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
 Importing this package loads neither Beam nor TensorFlow.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from beam_tfr.api import update as update
     from beam_tfr.api import verify as verify
     from beam_tfr.comparison import diff as diff
+    from beam_tfr.copies import duplicates as duplicates
     from beam_tfr.inspection import inspect as inspect
     from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
     from beam_tfr.schema.errors import DataError as DataError
@@ -38,6 +39,7 @@ _MODULES = {  # name -> its module, which is imported when it is used
     "update": "api",
     "verify": "api",
     "diff": "comparison",
+    "duplicates": "copies",
     "inspect": "inspection",
     "BeamTfrError": "schema.errors",
     "DataError": "schema.errors",

@@ -13,6 +13,7 @@ from beam_tfr.commands import (
     bench,
     convert,
     diff,
+    duplicates,
     export,
     inspection,
     plan,
@@ -45,6 +46,7 @@ MODULES = {
     "repair": repair,
     "inspect": inspection,
     "diff": diff,
+    "duplicates": duplicates,
     "export": export,
     "bench": bench,
 }

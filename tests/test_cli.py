@@ -439,6 +439,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "archives": 0,
         "repeated_folders": 0,
         "guessed_names": 0,
+        "duplicates": {},
         "packed_labels": 0,
         "repeated_rows": 0,
         "nested": 0,

@@ -186,10 +186,12 @@ ALLOWED = {
         "storage",
         "tables",
     },
+    "copies": {"console", "dataset", "records", "schema", "storage"},
     "comparison": {"console", "dataset", "features", "records", "schema", "storage"},
     "exports": {"dataset", "engine", "features", "records", "schema", "storage"},
     "verification": {
         "console",
+        "copies",
         "dataset",
         "features",
         "images",
@@ -202,6 +204,7 @@ ALLOWED = {
     },
     "output": {
         "console",
+        "copies",
         "dataset",
         "features",
         "images",

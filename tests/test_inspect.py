@@ -379,7 +379,7 @@ def test_the_font_has_what_is_not_escaped() -> None:
     font = pictures._find_font("ü", 12)
     absent = bytes(font.getmask("\uffff"))
     for char in "üößéçńőğřśΩяЖ…€":
-        assert pictures._drawable(char) == char
+        assert pictures.drawable(char) == char
         assert bytes(font.getmask(char)) != absent
 
 

@@ -3,6 +3,8 @@
 These are flags, options from files, progress on standard error, and results.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import gc
@@ -10,7 +12,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
@@ -25,6 +27,9 @@ from beam_tfr.options import (
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, spell_as_flags
 from beam_tfr.schema.untrusted import describe_parse_error, quote
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 OPTIONS = options_of(ConvertOptions)
 _MAX_CONFIG_BYTES = 1 << 20  # 1 MiB
@@ -198,6 +203,19 @@ def print_json(values: Mapping[str, Any]) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Prints the result of a command, with its options as flags."""
     print(spell_as_flags(printable("\n".join(lines))))
+
+
+def save_sheet(sheet: Image, path: str) -> None:
+    """Writes a contact sheet to the file of --contact_sheet.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        sheet.save(storage.check_path(path, option="contact_sheet"))
+    except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
+        message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(message, option="contact_sheet", value=path) from None
 
 
 def refuse_arguments(

@@ -14,16 +14,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from beam_tfr import storage
-from beam_tfr.commands.calls import add_where, print_lines, show_progress
+from beam_tfr.commands.calls import add_where, print_lines, save_sheet, show_progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
-
-if TYPE_CHECKING:
-    from beam_tfr.inspection.inspecting import Inspection
 
 HELP = "show the records of a dataset, or of any TFRecord files"
 
@@ -68,22 +63,9 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     if parsed.where and not inspected.records and not inspected.problem:
         raise UsageError("matches no record", option="where", value=",".join(parsed.where))
     if parsed.contact_sheet:
-        _save_sheet(inspected, parsed.contact_sheet)
+        save_sheet(inspected.contact_sheet(), parsed.contact_sheet)
         saved = f"wrote {parsed.contact_sheet}: {counted(len(inspected.records), 'record')}"
         print_lines([saved, *inspected.problem_lines()])
     else:
         print_lines(inspected.lines(records))
     return int(bool(inspected.problem))
-
-
-def _save_sheet(inspected: Inspection, path: str) -> None:
-    """Writes the contact sheet.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    try:
-        inspected.contact_sheet().save(storage.check_path(path, option="contact_sheet"))
-    except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
-        message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
-        raise UsageError(message, option="contact_sheet", value=path) from None

@@ -159,6 +159,12 @@ class Manifest:
         return str(self.options["compression"])
 
     @property
+    def duplicates(self) -> Mapping[str, Any]:
+        """What `copies.summary` found; empty without copies, or if they were not looked for."""
+        summary: Mapping[str, Any] = self.fields.get("duplicates", {})
+        return summary
+
+    @property
     def split_names(self) -> list[str]:
         """The names of the splits, without those of images that fit no split, sorted."""
         return sorted(self.splits.keys() - {NO_SPLIT})

@@ -60,23 +60,28 @@ def contact_sheet(
 
     Gray where there is no image.
     """
-    columns = max(1, min(columns, len(records)))
-    rows = max(1, -(-len(records) // columns))
-    side = SIDE_WITH_SHAPES if any(map(_is_drawn, records)) else SIDE
+    cells = [(record, caption(record)) for record in records]
+    return draw_rows([cells[begin : begin + columns] for begin in range(0, len(cells), columns)])
+
+
+def draw_rows(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowImage.Image:
+    """Rows of thumbnails: records, and the text below each."""
+    columns = max(1, *map(len, rows)) if rows else 1
+    is_drawn = any(_is_drawn(record) for row in rows for record, _ in row)
+    side = SIDE_WITH_SHAPES if is_drawn else SIDE
     cell_width = side + _GAP
     cell_height = side + _LINE + _GAP
-    size = (columns * cell_width + _GAP, rows * cell_height + _GAP)
+    size = (columns * cell_width + _GAP, max(1, len(rows)) * cell_height + _GAP)
     sheet = PillowImage.new("RGB", size, _PAPER)
     canvas = ImageDraw.Draw(sheet)
-    for number, record in enumerate(records):
-        row, column = divmod(number, columns)
-        x = _GAP + column * cell_width
-        y = _GAP + row * cell_height
-        sheet.paste(_thumbnail(record, side), (x, y))
-        text = caption(record)
-        font = _find_font(text, 12)
-        text = _shorten(text, side, functools.partial(canvas.textlength, font=font))
-        canvas.text((x, y + side + 2), text, fill=_INK, font=font)
+    for row, cells in enumerate(rows):
+        for column, (record, text) in enumerate(cells):
+            x = _GAP + column * cell_width
+            y = _GAP + row * cell_height
+            sheet.paste(_thumbnail(record, side), (x, y))
+            font = _find_font(text, 12)
+            text = _shorten(text, side, functools.partial(canvas.textlength, font=font))
+            canvas.text((x, y + side + 2), text, fill=_INK, font=font)
     return sheet
 
 
@@ -96,10 +101,10 @@ def _is_drawn(record: InspectedRecord) -> bool:
 
 def caption(record: InspectedRecord) -> str:
     """The number and class of a record."""
-    return _drawable(f"{record.number} {label_of(record.values)}")
+    return drawable(f"{record.number} {label_of(record.values)}")
 
 
-def _drawable(text: str) -> str:
+def drawable(text: str) -> str:
     """A text on one line, with escapes for what the font lacks."""
     line = printable(unicodedata.normalize("NFC", text.replace("\n", " ")))
     return _NOT_IN_FONT.sub(_escape_match, line)
@@ -176,7 +181,7 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     corners = np.reshape(rectangle.corners, (2, 2))
     (left, top), (right, bottom) = _scale(corners, image)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
-    text = _drawable(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
+    text = drawable(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
     font = _find_font(text, 11)
     place = (left + 3, top + 2)
     _, _, text_right, text_bottom = canvas.textbbox(place, text, font=font)

@@ -11,6 +11,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
+from beam_tfr.copies.summary import describe_duplicates
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
@@ -201,6 +202,7 @@ class Result(Printable):
         encoding = dataset.options["encoding"]
         return (
             *describe_shared_sources(dataset),
+            *describe_duplicates(dataset),
             *describe_classes(dataset.splits, dataset.class_names, encoding),
             *describe_shares(dataset.splits, dataset.class_names, dataset.options),
             *describe_unlabelled(dataset),
@@ -230,6 +232,7 @@ class Result(Printable):
             "cropped": dataset.statistics.get("cropped"),
             "boxes": dataset.statistics.get("boxes"),
             "masks": dataset.statistics.get("masks"),
+            "duplicates": dataset.duplicates,
             "columns": dataset.options.get("feature_columns", {}),
             **{name: self.run[name] for name in _COUNTERS},
             "new_ids": self.new_ids,

@@ -14,9 +14,15 @@ from beam_tfr.schema.dataset import FORMAT_VERSION, NO_SPLIT, json_digest, sha25
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 from beam_tfr.version import __version__
 
+_NO_DUPLICATES: Mapping[str, Any] = {}
+
 
 def build_manifest_fields(
-    plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str
+    plan: Plan,
+    totals: Mapping[str, SplitTotals],
+    *,
+    rejects_sha256: str,
+    duplicates: Mapping[str, Any] = _NO_DUPLICATES,
 ) -> dict[str, Any]:
     """The content of manifest.json.
 
@@ -24,6 +30,7 @@ def build_manifest_fields(
         plan: the plan of the run.
         totals: from `shard_totals.merge_totals`.
         rejects_sha256: of rejects.jsonl.
+        duplicates: from `copies.summary`; empty without copies, or before they are known.
     """
     counts = sum_counts(split.counts for split in totals.values())
     splits = {name: _split_fields(plan, name, split) for name, split in totals.items()}
@@ -42,8 +49,23 @@ def build_manifest_fields(
         "statistics": compute_statistics(counts, plan.options),
     }
     fields["dataset_digest"] = dataset_digest(fields, _records_digests(totals))
-    fields["manifest_digest"] = manifest_digest(fields)
-    return fields
+    return add_duplicates(fields, duplicates)
+
+
+def add_duplicates(fields: Mapping[str, Any], duplicates: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of manifest.json with what is known of copies, and with its digest.
+
+    Copies are no part of the dataset's digest.
+
+    Args:
+        fields: the content, with or without these.
+        duplicates: from `copies.summary`; empty without copies.
+    """
+    completed = {**fields}
+    if duplicates:
+        completed["duplicates"] = duplicates
+    completed["manifest_digest"] = manifest_digest(completed)
+    return completed
 
 
 def _label_fields(labels: Sequence[str]) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """WriteManifest: writes the files beside the shards, and publishes the dataset."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
+from beam_tfr.copies.images import choose_columns, join_images
+from beam_tfr.copies.summary import is_summarized, summarize_images
 from beam_tfr.dataset.history import Update, add_update
 from beam_tfr.dataset.manifest import (
     Manifest,
@@ -16,7 +20,7 @@ from beam_tfr.dataset.metadata import metadata_files
 from beam_tfr.dataset.metadata.card import is_own_card
 from beam_tfr.output import claim, lock, rejects, switch
 from beam_tfr.output.claim import Claim
-from beam_tfr.output.manifest_fields import build_manifest_fields
+from beam_tfr.output.manifest_fields import add_duplicates, build_manifest_fields
 from beam_tfr.output.shard_totals import (
     CommittedShard,
     SplitTotals,
@@ -25,6 +29,7 @@ from beam_tfr.output.shard_totals import (
 )
 from beam_tfr.output.sidecars import locate_file, unique_name
 from beam_tfr.output.switch import BuiltFile, Switch, is_of_dataset, list_dataset, name_in_dataset
+from beam_tfr.records.contents_file import parse_contents
 from beam_tfr.schema.dataset import (
     CARD_FILE,
     HISTORY_FILE,
@@ -38,6 +43,8 @@ from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import Plan, WrittenFile, sum_counts
 from beam_tfr.storage import Entry, join, work_path
+
+_READERS = 32  # threads that read contents, on gs:// with a request each
 
 
 def find_published(
@@ -60,8 +67,12 @@ def find_published(
     if claimed is not None and current.generation == claimed.replaces:
         return None
     published = read_manifest(folder)
-    rejects_sha256 = published.fields["rejects"]["sha256"]
-    fields = build_manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
+    fields = build_manifest_fields(
+        plan,
+        totals,
+        rejects_sha256=published.fields["rejects"]["sha256"],
+        duplicates=published.duplicates,
+    )
     if published.fields["manifest_digest"] != fields["manifest_digest"]:
         raise RunError(
             f"another run published a different dataset into {folder} while this one ran"
@@ -145,6 +156,7 @@ def publish_dataset(
     if plan.labels is not None:
         beside.write(LABELS_FILE, labels_text(plan.labels))
     fields = build_manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
+    fields = add_duplicates(fields, _find_duplicates(folder, fields, shards))
     data = manifest_bytes(fields)
     dataset = parse_manifest(data, folder)
     metadata = build_metadata(dataset)
@@ -168,6 +180,37 @@ def publish_dataset(
     new = Switch(replaces=claimed.replaces, old=old, files=files)
     switch.make_switch(folder, new, check_lock=check_lock)
     return dataset
+
+
+def _find_duplicates(
+    folder: str, fields: dict[str, Any], shards: Sequence[CommittedShard]
+) -> dict[str, Any]:
+    """What the manifest tells of copies, by the contents of the shards.
+
+    Args:
+        folder: the output.
+        fields: the content of the manifest without that.
+        shards: those that have a file, in the order of the manifest.
+    """
+    dataset = parse_manifest(manifest_bytes(fields), folder)
+    if not is_summarized(dataset):
+        return {}
+    schema = dataset.contents_schema()
+    columns = choose_columns(dataset)
+
+    def read(file: tuple[str, WrittenFile, int]) -> Any:
+        name, written, num_rows = file
+        path = locate_file(folder, name, written.built)
+        data = storage.read_bytes(path)
+        return parse_contents(data, schema, path=path, num_rows=num_rows, columns=columns)
+
+    files = list[tuple[str, WrittenFile, int]]()
+    for shard in shards:
+        if shard.contents:
+            files.append((contents_name(shard.file), shard.contents, shard.num_examples))
+    with ThreadPoolExecutor(_READERS) as pool:
+        images = join_images(dataset, pool.map(read, files))
+    return summarize_images(dataset, images)
 
 
 def _list_contents(shards: Iterable[CommittedShard]) -> dict[str, WrittenFile]:

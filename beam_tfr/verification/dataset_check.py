@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
+from beam_tfr.copies.summary import describe_copies
 from beam_tfr.dataset.manifest import Manifest, check_not_replaced, read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.share_notes import describe_shares
@@ -23,7 +24,7 @@ from beam_tfr.dataset.split_notes import (
 )
 from beam_tfr.options import default_threads
 from beam_tfr.records.repeats import find_repeats, number_keys
-from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import (
@@ -190,6 +191,8 @@ class DatasetCheck:
         shards = [result.task.entry for result in results]
         yield from describe_overlaps(dataset, shards, find_overlaps(hashes))
         yield from describe_contradictions(dataset, shards, hashes)
+        with contextlib.suppress(DataError, OSError):  # contents are damaged: a problem
+            yield from describe_copies(dataset)
         encoding = dataset.options["encoding"]
         yield from describe_classes(dataset.splits, dataset.class_names, encoding)
         yield from describe_shares(dataset.splits, dataset.class_names, dataset.options)

@@ -1,0 +1,120 @@
+"""Finds clusters: images that are copies of each other."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_tfr.copies.components import Components
+from beam_tfr.copies.hashes import Hashes, Rows
+from beam_tfr.copies.images import NO_LABEL, ComparedImages, take_keys
+from beam_tfr.copies.near import link_near
+
+MOST_IN_CLUSTER = 100  # images; more that are only near copies are hardly copies
+
+
+class Cluster(NamedTuple):
+    """Images that are copies of each other.
+
+    Attributes:
+        images: their rows; first the one to keep, which has the most pixels in its source.
+        crosses_splits: whether they are in several splits.
+        crosses_classes: whether they have different classes.
+    """
+
+    images: Rows
+    crosses_splits: bool
+    crosses_classes: bool
+
+
+class Clusters(NamedTuple):
+    """The clusters of a dataset.
+
+    Attributes:
+        trusted: those that are acted on, the ones that cross splits first, then those that cross
+            classes, then by size.
+        too_large: those of more than `MOST_IN_CLUSTER` images: only what has equal bytes among
+            them is trusted.
+    """
+
+    trusted: list[Cluster]
+    too_large: list[Cluster]
+
+
+def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
+    """Finds the clusters of images.
+
+    Args:
+        images: of the dataset.
+        distance: bits by which the hashes of near copies may differ; None compares bytes only.
+    """
+    equal = Components(images.number)
+    with_source = np.flatnonzero(images.has_source)
+    equal.link_equal(_number_equal(images.sources[with_source]), with_source)
+    if distance is None:
+        return Clusters(_make_clusters(images, equal.first), [])
+    near = Components(images.number)
+    near.link(np.arange(images.number), equal.first)
+    _link_near(images, near, distance)
+    sizes = np.bincount(near.first, minlength=images.number)
+    is_too_large = sizes[near.first] > MOST_IN_CLUSTER
+    trusted = np.where(is_too_large, equal.first, near.first)
+    too_large = np.where(is_too_large, near.first, np.arange(images.number))
+    return Clusters(_make_clusters(images, trusted), _make_clusters(images, too_large))
+
+
+def _number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
+    """Numbers that are equal for equal hashes: int64 [rows], for uint8 [rows, 32]."""
+    words = np.ascontiguousarray(hashes).view(np.uint64)
+    order = np.lexsort(words.T)
+    ordered = words[order]
+    is_other = (ordered[1:] != ordered[:-1]).any(axis=1)
+    numbers = np.zeros(len(words), np.int64)
+    numbers[order[1:]] = np.cumsum(is_other)
+    return numbers
+
+
+def _link_near(images: ComparedImages, components: Components, distance: int) -> None:
+    """Links near copies, without nearly flat images."""
+    compared = np.flatnonzero(images.has_hash & ~images.is_flat)
+    numbers = _number_equal(images.hashes[compared])
+    components.link_equal(numbers, compared)
+    # One image for each hash is enough from here on.
+    _, first = np.unique(numbers, return_index=True)
+    different = compared[first]
+    linked = link_near(Hashes.from_bytes(images.hashes[different]), distance)
+    components.link(different, different[linked])
+
+
+def _make_clusters(images: ComparedImages, first: Rows) -> list[Cluster]:
+    """The clusters of more than one image, given the first image of that of each."""
+    sizes = np.bincount(first, minlength=len(first))
+    rows = np.flatnonzero(sizes[first] > 1)
+    keys = [key or "" for key in take_keys(images, rows)]
+    in_order = sorted(
+        zip(first[rows].tolist(), (-images.pixels[rows]).tolist(), keys, rows.tolist(), strict=True)
+    )
+    ordered = np.array([row for *_, row in in_order], np.int64)
+    ends = np.flatnonzero(np.diff(first[ordered])) + 1
+    clusters = list[tuple[tuple[bool, bool, int, str], Cluster]]()
+    begin = 0
+    for end in [*ends.tolist(), len(ordered)]:
+        if begin == end:  # there are none
+            break
+        cluster = _make_cluster(images, ordered[begin:end])
+        key = in_order[begin][2]
+        rank = (not cluster.crosses_splits, not cluster.crosses_classes, begin - end, key)
+        clusters.append((rank, cluster))
+        begin = end
+    clusters.sort(key=lambda ranked: ranked[0])
+    return [cluster for _, cluster in clusters]
+
+
+def _make_cluster(images: ComparedImages, rows: Rows) -> Cluster:
+    splits = images.splits[rows]
+    labels = images.labels[rows]
+    known = labels[labels != NO_LABEL]
+    return Cluster(
+        rows,
+        crosses_splits=bool((splits != splits[0]).any()),
+        crosses_classes=bool((known != known[:1]).any()),
+    )

@@ -1,0 +1,58 @@
+"""Connected components: which images are linked to each other, directly or through others."""
+
+import threading
+
+import numpy as np
+
+from beam_tfr.copies.hashes import Rows
+
+
+class Components:
+    """The components of images, of which pairs are linked one after another.
+
+    May be used by several threads. The result does not depend on the order of the pairs.
+
+    Args:
+        number: of images; none are linked.
+
+    Attributes:
+        first: the smallest image of the component of each image: int64 [images].
+    """
+
+    def __init__(self, number: int) -> None:
+        self.first: Rows = np.arange(number)
+        self._lock = threading.Lock()
+
+    def link(self, left: Rows, right: Rows) -> None:
+        """Links the images of each pair."""
+        with self._lock:
+            first = self.first.copy()
+            while True:
+                left_first = first[left]
+                right_first = first[right]
+                differ = left_first != right_first
+                if not differ.any():
+                    break
+                left = left[differ]
+                right = right[differ]
+                low = np.minimum(left_first, right_first)[differ]
+                high = np.maximum(left_first, right_first)[differ]
+                np.minimum.at(first, high, low)
+                first = _follow(first)
+            self.first = first
+
+    def link_equal(self, values: Rows, images: Rows) -> None:
+        """Links images that have the same value; `values` are those of the images."""
+        order = np.argsort(values, kind="stable")
+        ordered = values[order]
+        same = np.flatnonzero(ordered[1:] == ordered[:-1])
+        self.link(images[order[same]], images[order[same + 1]])
+
+
+def _follow(first: Rows) -> Rows:
+    """Follows links until each image has the smallest of its component."""
+    while True:
+        following = first[first]
+        if np.array_equal(following, first):
+            return first
+        first = following

@@ -1,0 +1,69 @@
+"""Distances between perceptual hashes, which `images.appearance` makes.
+
+A mirrored image has every second bit of a hash inverted. So a hash is kept in two halves: bits that
+stay, and bits that turn. The distance to a mirrored image follows from the same two halves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+HASH_BYTES = 32
+HALF_BITS = 128
+_STAYING = np.uint16(0x5555)  # of the 16 bits of a row, the even frequencies
+_TURNING = np.uint16(0xAAAA)
+
+UInt64 = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int64]  # numbers of rows: int64 [n]
+
+
+class Hashes(NamedTuple):
+    """Perceptual hashes of some images.
+
+    Attributes:
+        staying: the bits that a mirrored image has too: uint64 [images, 2].
+        turning: the bits that it has inverted: uint64 [images, 2].
+    """
+
+    staying: UInt64
+    turning: UInt64
+
+    @classmethod
+    def from_bytes(cls, hashes: npt.NDArray[np.uint8]) -> "Hashes":
+        """Takes hashes as the contents have them: uint8 [images, 32]."""
+        rows = np.ascontiguousarray(hashes).view(">u2").astype(np.uint16)
+        even = rows[:, 0::2]
+        odd = rows[:, 1::2]
+        staying = (even & _STAYING) | ((odd & _STAYING) << 1)
+        turning = ((even & _TURNING) >> 1) | (odd & _TURNING)
+        return cls(staying.view(np.uint64), turning.view(np.uint64))
+
+    def __len__(self) -> int:  # of images; a tuple would count its fields
+        return len(self.staying)
+
+    def select(self, images: Rows) -> "Hashes":
+        """The hashes of some images."""
+        return Hashes(self.staying[images], self.turning[images])
+
+    def are_near(self, left: Rows, right: Rows, distance: int) -> npt.NDArray[np.bool_]:
+        """Whether the images of each pair are at most `distance` bits apart, or mirrored are."""
+        near = _count_differences(self.staying, left, right) <= distance
+        candidates = np.flatnonzero(near)
+        apart = self.distances(left[candidates], right[candidates])
+        near[candidates] = apart <= distance
+        return near
+
+    def distances(self, left: Rows, right: Rows) -> Rows:
+        """The bits in which the images of each pair differ, mirrored if that is fewer."""
+        staying = _count_differences(self.staying, left, right)
+        turning = _count_differences(self.turning, left, right)
+        return staying + np.minimum(turning, HALF_BITS - turning)
+
+
+def _count_differences(half: UInt64, left: Rows, right: Rows) -> Rows:
+    """The bits in which halves of hashes differ: int64 [pairs]."""
+    first = np.bitwise_count(half[left, 0] ^ half[right, 0])
+    second = np.bitwise_count(half[left, 1] ^ half[right, 1])
+    differences: Rows = first.astype(np.int64) + second
+    return differences

@@ -1,0 +1,211 @@
+"""Reads from the contents of a dataset what its images are compared by."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_tfr.console.display import Progress
+from beam_tfr.copies.hashes import HASH_BYTES, Rows
+from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
+from beam_tfr.records.contents import need_pyarrow
+from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
+
+# An image of less contrast, in values from 0 to 255, is nearly flat: its hash says little.
+LEAST_CONTRAST = 4.0
+NO_LABEL = -1  # of an image without a class
+_KEY = "key"
+_SPLIT = "split"
+_LABEL = "label"
+_SOURCE = "source_sha256"
+_HASH = "phash"
+_CONTRAST = "std"
+_THREADS = 32  # that read contents, on gs:// with a request each
+
+
+class ComparedImages(NamedTuple):
+    """The images of a dataset, as far as they are compared, in the order of its records.
+
+    Attributes:
+        keys: `pyarrow.ChunkedArray` of their keys; null if a key is too long for contents.
+        split_names: names of the splits.
+        splits: number of the split of each: int64 [images].
+        label_names: the class, or the classes, that a number stands for.
+        labels: number of the class of each, or of its classes; `NO_LABEL` without: int64 [images].
+        pixels: of the sources: int64 [images].
+        sources: SHA-256 of the sources: uint8 [images, 32].
+        has_source: whether that is known: bool [images].
+        hashes: perceptual hashes: uint8 [images, 32].
+        has_hash: whether that is known: bool [images].
+        is_flat: whether the image is nearly flat: bool [images].
+    """
+
+    keys: Any
+    split_names: Sequence[str]
+    splits: Rows
+    label_names: Sequence[str]
+    labels: Rows
+    pixels: Rows
+    sources: npt.NDArray[np.uint8]
+    has_source: npt.NDArray[np.bool_]
+    hashes: npt.NDArray[np.uint8]
+    has_hash: npt.NDArray[np.bool_]
+    is_flat: npt.NDArray[np.bool_]
+
+    @property
+    def number(self) -> int:
+        return len(self.splits)
+
+
+def read_images(
+    dataset: Manifest, progress: Callable[[Progress], object] | None = None
+) -> ComparedImages:
+    """Reads the images of a dataset from its contents.
+
+    Args:
+        dataset: its manifest.
+        progress: called for each shard.
+
+    Raises:
+        DataError: contents are missing or damaged, or another dataset has replaced this one.
+        NotInstalledError: pyarrow is missing.
+    """
+    columns = choose_columns(dataset)
+
+    def read(shard: ShardEntry) -> Any:
+        return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+
+    tables = list[Any]()
+    done = 0
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for table in pool.map(read, list_shards(dataset)):
+            tables.append(table)
+            done += len(table)
+            if progress:
+                progress(Progress("reading", done, dataset.counts["written"]))
+    check_not_replaced(dataset)
+    return join_images(dataset, tables)
+
+
+def list_shards(dataset: Manifest) -> list[ShardEntry]:
+    """All shards of a dataset that have records, in the order of the manifest."""
+    shards = list[ShardEntry]()
+    for split in dataset.splits.values():
+        shards.extend(split.shards)
+    return shards
+
+
+def choose_columns(dataset: Manifest) -> list[str]:
+    """The columns of the contents that tell what images are compared by."""
+    wanted = {_KEY, _SPLIT, _LABEL, _SOURCE, _HASH, _CONTRAST, *_side_columns(dataset)}
+    return [name for name in dataset.contents_schema().names if name in wanted]
+
+
+def _side_columns(dataset: Manifest) -> list[str]:
+    """The columns of height and width: of the sources, or else of the stored images."""
+    columns = dataset.contents_columns
+    for sides in ((SOURCE_HEIGHT, SOURCE_WIDTH), (HEIGHT, WIDTH)):
+        if columns.keys() >= {*sides}:
+            return [columns[side].name for side in sides]
+    return []
+
+
+def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
+    """Makes the images from the contents of all shards.
+
+    Args:
+        dataset: the dataset.
+        tables: a `pyarrow.Table` of each shard, with the columns of `choose_columns`.
+    """
+    pa = need_pyarrow()
+    columns = choose_columns(dataset)
+    empty = dataset.contents_schema().empty_table()
+    table = pa.concat_tables([empty.select(columns), *(part.select(columns) for part in tables)])
+    split_names = [*dataset.splits]
+    labels, label_names = _number_labels(table, dataset.class_names)
+    sources, has_source = _read_hashes(table, _SOURCE)
+    hashes, has_hash = _read_hashes(table, _HASH)
+    return ComparedImages(
+        keys=table.column(_KEY).cast(pa.large_string()),
+        split_names=split_names,
+        splits=_number_splits(table, split_names),
+        label_names=label_names,
+        labels=labels,
+        pixels=_count_pixels(table, _side_columns(dataset)),
+        sources=sources,
+        has_source=has_source,
+        hashes=hashes,
+        has_hash=has_hash,
+        is_flat=_find_flat(table),
+    )
+
+
+def _read_hashes(table: Any, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+    """A column of hashes as uint8 [rows, 32], and whether each row has one."""
+    if name not in table.column_names:
+        return np.zeros((len(table), HASH_BYTES), np.uint8), np.zeros(len(table), bool)
+    column = table.column(name)
+    parts = [np.zeros((0, HASH_BYTES), np.uint8)]
+    for chunk in column.chunks:
+        if len(chunk):
+            filled = chunk.fill_null(bytes(HASH_BYTES)) if chunk.null_count else chunk
+            parts.append(_as_bytes(filled))
+    return np.concatenate(parts), np.asarray(column.is_valid())
+
+
+def _as_bytes(chunk: Any) -> npt.NDArray[np.uint8]:
+    """The bytes of an Arrow array of 32 bytes each: uint8 [rows, 32]."""
+    _, data = chunk.buffers()
+    rows = np.frombuffer(data, np.uint8).reshape(-1, HASH_BYTES)
+    return rows[chunk.offset : chunk.offset + len(chunk)]
+
+
+def _number_splits(table: Any, names: Sequence[str]) -> Rows:
+    """The number of the split of each row."""
+    pa = need_pyarrow()
+    from pyarrow import compute
+
+    numbers = compute.index_in(table.column(_SPLIT), pa.array(names, pa.string()))
+    return np.asarray(numbers).astype(np.int64)
+
+
+def _number_labels(table: Any, class_names: Sequence[str]) -> tuple[Rows, Sequence[str]]:
+    """The number of the class of each row, or of its classes, and what the numbers stand for."""
+    pa = need_pyarrow()
+    if _LABEL not in table.column_names:
+        return np.full(len(table), NO_LABEL), ()
+    column = table.column(_LABEL)
+    if not pa.types.is_list(column.type):
+        return np.asarray(column.fill_null(NO_LABEL)).astype(np.int64), class_names
+    texts = list[str | None]()
+    for labels in column.to_pylist():
+        names = [class_names[label] for label in sorted(labels or ())]
+        texts.append(", ".join(names) or None)
+    encoded = pa.array(texts, pa.string()).dictionary_encode()
+    numbers = np.asarray(encoded.indices.fill_null(NO_LABEL)).astype(np.int64)
+    return numbers, encoded.dictionary.to_pylist()
+
+
+def _count_pixels(table: Any, sides: Sequence[str]) -> Rows:
+    """The number of pixels of each row; 0 if it is not known."""
+    pixels = np.ones(len(table), np.int64) if sides else np.zeros(len(table), np.int64)
+    for side in sides:
+        pixels *= np.asarray(table.column(side).fill_null(0)).astype(np.int64)
+    return pixels
+
+
+def _find_flat(table: Any) -> npt.NDArray[np.bool_]:
+    """Whether the image of each row is nearly flat."""
+    if _CONTRAST not in table.column_names:
+        return np.zeros(len(table), bool)
+    contrast = np.asarray(table.column(_CONTRAST).fill_null(0.0))
+    flat: npt.NDArray[np.bool_] = contrast < LEAST_CONTRAST
+    return flat
+
+
+def take_keys(images: ComparedImages, rows: Rows) -> Iterator[str | None]:
+    """Yields the keys of some images."""
+    yield from images.keys.take(rows).to_pylist()

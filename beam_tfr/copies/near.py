@@ -1,0 +1,186 @@
+"""Finds near copies: images whose hashes are at most some bits apart.
+
+To compare each image with each other one would take too long. The bits of a hash are divided into
+bands, so many that two hashes at that distance differ by at most two bits in one of them (see Qin
+et al., "GPH: Similarity Search in Hamming Space", 2018). Each image is put into the bucket of each
+of its bands, and into those of the bands with one bit inverted. Two bands that differ by two bits
+then share a bucket, and only images that share one are compared. So no pair is missed.
+"""
+
+import concurrent.futures
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_tfr.copies.components import Components
+from beam_tfr.copies.hashes import HALF_BITS, Hashes, Rows, UInt64
+
+MOST_DISTANCE = 48  # from 46 on, different photos are as near as copies
+_BAND_DIFFERENCES = 2  # bits in which bands of near hashes may differ
+_FEWEST_BANDS = 8  # so that a band has 32 bits at most
+_STEP = 37  # between bits of a band, whose neighbors are alike
+_TASK_KEYS = 1 << 23  # buckets that a thread sorts at once: 64 MiB
+_COMPARED_PAIRS = 1 << 18  # at once, so that they stay in the processor's cache
+_THREADS = 2
+
+
+class _Bit(NamedTuple):
+    """A bit of a hash: the half, the word of it, the number in the word."""
+
+    turns: bool
+    word: int
+    number: int
+
+
+def link_near(hashes: Hashes, distance: int) -> Rows:
+    """Finds which images are near copies, directly or through others.
+
+    Args:
+        hashes: of the images.
+        distance: bits that two near hashes may differ by.
+
+    Returns:
+        The smallest of the images that each belongs to: int64 [images].
+    """
+    components = Components(len(hashes))
+    number_of_parts = _count_parts(len(hashes), distance)
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        for band in choose_bands(distance):
+            values = _Band(hashes, band)
+            link = functools.partial(
+                _link_part, hashes, values, components, distance, number_of_parts
+            )
+            for _ in pool.map(link, range(number_of_parts)):
+                pass
+    return components.first
+
+
+def choose_bands(distance: int) -> list[Sequence[_Bit]]:
+    """Divides the bits of a hash into bands for a distance.
+
+    If each of n bands of two hashes differed by three bits or more, they would be 3n bits apart.
+    """
+    number = max(_FEWEST_BANDS, distance // (_BAND_DIFFERENCES + 1) + 1)
+    bits = list[_Bit]()
+    for turns in (False, True):
+        for index in range(HALF_BITS):
+            word, bit = divmod(index * _STEP % HALF_BITS, 64)
+            bits.append(_Bit(turns, word, bit))
+    ends = [len(bits) * (band + 1) // number for band in range(number)]
+    begins = [0, *ends[:-1]]
+    return [bits[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+
+def _count_parts(images: int, distance: int) -> int:
+    """Into how many parts, a power of two, the buckets of a band are divided."""
+    longest = max(map(len, choose_bands(distance)))
+    keys = images * (1 + longest)
+    parts = 1
+    while parts * _TASK_KEYS < keys:
+        parts *= 2
+    return parts
+
+
+class _Band:
+    """A band of the hashes of all images.
+
+    Args:
+        hashes: of the images.
+        bits: of the band.
+    """
+
+    def __init__(self, hashes: Hashes, bits: Sequence[_Bit]) -> None:
+        self.size = len(bits)
+        self._mirror = np.uint64(0)  # the bits that turn
+        self._values = np.zeros(len(hashes), np.uint64)
+        for place, bit in enumerate(bits):
+            half = hashes.turning if bit.turns else hashes.staying
+            isolated = (half[:, bit.word] >> np.uint64(bit.number)) & np.uint64(1)
+            self._values |= isolated << np.uint64(place)
+            if bit.turns:
+                self._mirror |= np.uint64(1 << place)
+
+    def buckets(self) -> Iterator[UInt64]:
+        """Yields the bucket of each image, then those with one bit inverted.
+
+        An image and its mirrored one share a bucket.
+        """
+        for flipped in (0, *(1 << place for place in range(self.size))):
+            values = self._values ^ np.uint64(flipped)
+            yield np.minimum(values, values ^ self._mirror)
+
+
+def _link_part(
+    hashes: Hashes,
+    band: _Band,
+    components: Components,
+    distance: int,
+    number_of_parts: int,
+    part: int,
+) -> None:
+    """Links near images that share a bucket, of one part of the buckets."""
+    image_bits = max(1, len(hashes) - 1).bit_length()
+    keys = _sort_part(band, image_bits, number_of_parts, part)
+    images = (keys & np.uint64((1 << image_bits) - 1)).astype(np.int64)
+    keys >>= np.uint64(image_bits)
+
+    def link(places: Rows, step: int) -> None:
+        for begin in range(0, len(places), _COMPARED_PAIRS):
+            some = places[begin : begin + _COMPARED_PAIRS]
+            left = images[some]
+            right = images[some + step]
+            apart = components.first[left] != components.first[right]
+            left = left[apart]
+            right = right[apart]
+            near = hashes.are_near(left, right, distance)
+            if near.any():
+                components.link(left[near], right[near])
+
+    step = 1
+    places = np.flatnonzero(keys[1:] == keys[:-1])
+    link(places, step)
+    places = _drop_linked(keys, images, places, components)
+    while len(places):
+        step += 1
+        places = places[places + step < len(keys)]
+        places = places[keys[places] == keys[places + step]]
+        link(places, step)
+
+
+def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) -> UInt64:
+    """The buckets of one part, each with an image that is in it, sorted: uint64 [n]."""
+    chosen = list[UInt64]()
+    numbers: UInt64 | None = None
+    for buckets in band.buckets():
+        if numbers is None:
+            numbers = np.arange(len(buckets), dtype=np.uint64)
+        keys = (buckets << np.uint64(image_bits)) | numbers
+        if number_of_parts > 1:
+            keys = keys[(buckets & np.uint64(number_of_parts - 1)) == part]
+        chosen.append(keys)
+    joined = np.concatenate(chosen)
+    joined.sort()
+    return joined
+
+
+def _drop_linked(keys: UInt64, images: Rows, places: Rows, components: Components) -> Rows:
+    """Drops the places in buckets of which all images are linked already.
+
+    Args:
+        keys: the bucket at each place, sorted.
+        images: the image at each place.
+        places: those at which a bucket goes on.
+        components: of the images.
+    """
+    if not len(places):
+        return places
+    first = components.first
+    is_same = first[images[places]] == first[images[places + 1]]
+    ends = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
+    begins = np.concatenate([[0], ends])
+    are_same = np.logical_and.reduceat(is_same, begins)
+    lengths = np.diff(np.concatenate([begins, [len(places)]]))
+    kept: Rows = places[~np.repeat(are_same, lengths)]
+    return kept

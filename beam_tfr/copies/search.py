@@ -1,0 +1,242 @@
+"""The copies in a dataset, as Python objects, JSON and text."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import Printable, counted, printable
+from beam_tfr.copies.clusters import MOST_IN_CLUSTER, Cluster, Clusters, find_clusters
+from beam_tfr.copies.hashes import Hashes
+from beam_tfr.copies.images import NO_LABEL, ComparedImages, read_images, take_keys
+from beam_tfr.copies.near import MOST_DISTANCE
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.schema.arguments import public
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import quote
+
+DISTANCE = 31  # by default
+_SHOWN_CLUSTERS = 10  # as text
+_SHOWN_IMAGES = 8  # of a cluster, as text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Duplicates(Printable):
+    """The copies in a dataset.
+
+    `str()` makes the text that `beam-tfr duplicates` prints.
+
+    Attributes:
+        manifest: manifest of the dataset.
+        distance: bits of 256 by which the hashes of near copies may differ; None if only bytes
+            were compared, as those of arrays are.
+    """
+
+    manifest: Manifest
+    distance: int | None
+    _images: ComparedImages
+    _clusters: Clusters
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of images and clusters.
+
+        "images" are all; "copies", those in clusters; "clusters", of which some are
+        "across_splits" or "across_classes"; "too_large", clusters that are not trusted; "flat",
+        nearly flat images, of which only bytes were compared; "unhashed", images without a hash in
+        the contents.
+        """
+        trusted = self._clusters.trusted
+        images = self._images
+        is_compared = self.distance is not None
+        return {
+            "images": images.number,
+            "copies": sum(len(cluster.images) for cluster in trusted),
+            "clusters": len(trusted),
+            "across_splits": sum(cluster.crosses_splits for cluster in trusted),
+            "across_classes": sum(cluster.crosses_classes for cluster in trusted),
+            "too_large": len(self._clusters.too_large),
+            "flat": int(np.count_nonzero(images.has_hash & images.is_flat)) * is_compared,
+            "unhashed": int(np.count_nonzero(~images.has_hash)) * is_compared,
+        }
+
+    def clusters(self) -> Iterator[dict[str, Any]]:
+        """Yields the clusters: those across splits, then those across classes, then the others.
+
+        Larger ones come first. Each is {"across_splits": bool, "across_classes": bool, "images":
+        list}. An image has its "record", a number in the order of the manifest; "key" (None if it
+        has more than 1,000 characters), "split", "class" (None without), "pixels" of its source,
+        and "distance" in bits to the first image (None without a hash). The first image is the one
+        that `duplicates=drop` keeps: the one with the most pixels.
+        """
+        yield from map(self._show, self._clusters.trusted)
+
+    def too_large(self) -> Iterator[dict[str, Any]]:
+        """Yields clusters that are too large to be trusted, as `clusters` does."""
+        yield from map(self._show, self._clusters.too_large)
+
+    def _show(self, cluster: Cluster) -> dict[str, Any]:
+        return {
+            "across_splits": cluster.crosses_splits,
+            "across_classes": cluster.crosses_classes,
+            "images": [*self._show_images(cluster.images)],
+        }
+
+    def _show_images(self, rows: np.typing.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        images = self._images
+        hashes = Hashes.from_bytes(images.hashes[rows])
+        places = np.arange(len(rows))
+        distances = hashes.distances(np.zeros_like(places), places).tolist()
+        has_distance = images.has_hash[rows] & images.has_hash[rows[0]]
+        keys = take_keys(images, rows)
+        for place, (row, key) in enumerate(zip(rows.tolist(), keys, strict=True)):
+            label = images.labels[row]
+            yield {
+                "record": row,
+                "key": key,
+                "split": images.split_names[images.splits[row]],
+                "class": None if label == NO_LABEL else images.label_names[label],
+                "pixels": int(images.pixels[row]),
+                "distance": distances[place] if has_distance[place] else None,
+            }
+
+    def as_json(self) -> dict[str, Any]:
+        """The copies as a JSON object: counts, and all clusters."""
+        return {
+            "dataset": self.manifest.folder,
+            "digest": self.manifest.dataset_digest,
+            "distance": self.distance,
+            "counts": self.counts,
+            "clusters": [*self.clusters()],
+            "too_large": [*self.too_large()],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines of the text."""
+        counts = self.counts
+        noun = noun_of(self.manifest.options["encoding"])[:-1]
+        yield f"{self.manifest.folder}: {counted(counts['images'], noun)}"
+        clusters = counted(counts["clusters"], "cluster")
+        yield (
+            f"{counted(counts['copies'], noun)} in {clusters}, of which "
+            f"{counts['across_splits']:,} across splits, {counts['across_classes']:,} across "
+            "classes"
+        )
+        yield from self._describe_limits(noun)
+        for number, cluster in enumerate(self._clusters.trusted[:_SHOWN_CLUSTERS], start=1):
+            yield from self._describe_cluster(number, cluster)
+        more = counts["clusters"] - _SHOWN_CLUSTERS
+        if more > 0:
+            yield f"and {counted(more, 'more cluster')}: `json=` lists all"
+
+    def _describe_limits(self, noun: str) -> Iterator[str]:
+        """Yields lines about what was not compared, or is not trusted."""
+        counts = self.counts
+        if self.distance is None:
+            yield f"only the bytes of {noun}s were compared: they have no perceptual hashes"
+        if counts["flat"]:
+            flat = counted(counts["flat"], f"nearly flat {noun}")
+            yield f"{flat}: only their bytes were compared"
+        if counts["unhashed"]:
+            yield (
+                f"{counted(counts['unhashed'], noun)} without a hash, because the contents were "
+                "made again: only their bytes were compared; `beam-tfr update` with "
+                "`codecs=convert` and the input makes all contents anew"
+            )
+        for cluster in self._clusters.too_large:
+            first = self._show(cluster)["images"][0]["key"]
+            yield (
+                f"{counted(len(cluster.images), noun)} alike, such as {printable(str(first))}: "
+                f"more than {MOST_IN_CLUSTER} are hardly copies, so only equal bytes among them "
+                "count"
+            )
+
+    def _describe_cluster(self, number: int, cluster: Cluster) -> Iterator[str]:
+        """Yields the lines of a cluster."""
+        shown = self._show(cluster)
+        places = [place for place in ("splits", "classes") if shown[f"across_{place}"]]
+        across = f", across {' and '.join(places)}" if places else ""
+        yield f"cluster {number}: {len(shown['images']):,}{across}"
+        for image in shown["images"][:_SHOWN_IMAGES]:
+            texts = [image["split"], image["class"] or "", f"{image['pixels']:,} pixels"]
+            if image["distance"] is not None:
+                texts.append(counted(image["distance"], "bit"))
+            described = ", ".join(filter(None, texts))
+            yield f"  {printable(str(image['key']))} ({described})".replace("\n", "\\n")
+        more = len(shown["images"]) - _SHOWN_IMAGES
+        if more > 0:
+            yield f"  and {more:,} more"
+
+
+@public
+def duplicates(
+    path: str | os.PathLike[str],
+    *,
+    distance: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> Duplicates:
+    """Finds the copies in a dataset by its contents; reads no shard.
+
+    Sources of equal bytes are copies, and images whose perceptual hashes, or those of one and the
+    other mirrored, differ by at most `distance` of 256 bits.
+
+    Args:
+        path: folder that `convert` wrote, local or gs://.
+        distance: bits, up to 48; None: 31.
+        progress: called with a `Progress` for each shard that is read.
+
+    Raises:
+        UsageError: an argument is wrong, or the dataset has neither checksums nor hashes.
+        NotFoundError: there is no such folder.
+        DataError: the folder holds no complete dataset, or one without contents, or with damaged
+            ones.
+        NotInstalledError: pyarrow is missing.
+    """
+    dataset = read_manifest(storage.check_path(path))
+    checked = check_distance(dataset, distance)
+    images = read_images(dataset, progress)
+    return find_duplicates(dataset, images, checked)
+
+
+def check_distance(dataset: Manifest, distance: int | None) -> int | None:
+    """Checks and returns the distance for the images of a dataset; None to compare bytes only.
+
+    Raises:
+        UsageError: it is no number of bits, or the dataset cannot be compared so.
+    """
+    if distance is not None:
+        distance = check_integer("distance", distance, 0)
+        if distance > MOST_DISTANCE:
+            raise UsageError(
+                f"must be 0 to {MOST_DISTANCE}: different images are no farther apart",
+                option="distance",
+                value=quote(distance),
+            )
+    encoding = dataset.options["encoding"]
+    if not dataset.names.sha256:
+        raise UsageError(
+            f"{dataset.folder} holds the rows of a table, which have no checksums or hashes to "
+            "compare: look for equal rows in the table"
+        )
+    if encoding in IMAGE_ENCODINGS:
+        return DISTANCE if distance is None else distance
+    if distance is not None:
+        raise UsageError(
+            f"has no effect on {noun_of(encoding)} of `encoding={encoding}`, which have no "
+            "perceptual hashes: leave it out to compare their bytes",
+            option="distance",
+            value=quote(distance),
+        )
+    return None
+
+
+def find_duplicates(dataset: Manifest, images: ComparedImages, distance: int | None) -> Duplicates:
+    """The copies among images of a dataset; `distance` as from `check_distance`."""
+    clusters = find_clusters(images, distance)
+    return Duplicates(manifest=dataset, distance=distance, _images=images, _clusters=clusters)

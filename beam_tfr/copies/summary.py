@@ -1,0 +1,119 @@
+"""What is told of the copies in a dataset: in its manifest, and in sentences about it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.copies.clusters import MOST_IN_CLUSTER, Cluster, Clusters, find_clusters
+from beam_tfr.copies.images import ComparedImages, read_images, take_keys
+from beam_tfr.copies.search import check_distance
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.schema.encodings import noun_of
+
+# More are not compared while a dataset is made or verified: it would take seconds, and each of them
+# more time than with fewer.
+MOST_IMAGES = 200_000
+_EXAMPLES = 3
+
+
+def is_summarized(dataset: Manifest) -> bool:
+    """Whether copies are looked for while a dataset is made or verified."""
+    return bool(dataset.names.sha256) and dataset.counts["written"] <= MOST_IMAGES
+
+
+def summarize_images(dataset: Manifest, images: ComparedImages) -> dict[str, Any]:
+    """The field `duplicates` of the manifest of a dataset; empty if there are no copies."""
+    clusters = find_clusters(images, check_distance(dataset, None))
+    return summarize_clusters(images, clusters)
+
+
+def summarize_clusters(images: ComparedImages, clusters: Clusters) -> dict[str, Any]:
+    """What a manifest tells of clusters; empty if there are none."""
+    trusted = clusters.trusted
+    if not trusted and not clusters.too_large:
+        return {}
+    return {
+        "images": sum(len(cluster.images) for cluster in trusted),
+        "clusters": len(trusted),
+        "across_splits": sum(cluster.crosses_splits for cluster in trusted),
+        "across_classes": sum(cluster.crosses_classes for cluster in trusted),
+        "too_large": len(clusters.too_large),
+        "examples": [_choose_pair(images, cluster) for cluster in trusted[:_EXAMPLES]],
+    }
+
+
+def _choose_pair(images: ComparedImages, cluster: Cluster) -> list[str]:
+    """The keys of two images of a cluster, of different splits or classes if it has such."""
+    rows = cluster.images
+    differs = np.zeros(len(rows), bool)
+    if cluster.crosses_splits:
+        differs = images.splits[rows] != images.splits[rows[0]]
+    elif cluster.crosses_classes:
+        differs = images.labels[rows] != images.labels[rows[0]]
+    other = int(np.argmax(differs)) or 1
+    return [key or "" for key in take_keys(images, rows[[0, other]])]
+
+
+def describe_duplicates(dataset: Manifest) -> Iterator[str]:
+    """Yields sentences about the copies in a dataset, as its manifest has them."""
+    yield from _describe_limit(dataset)
+    yield from describe_summary(dataset.duplicates, _noun_of(dataset))
+
+
+def describe_copies(dataset: Manifest) -> Iterator[str]:
+    """Yields sentences about the copies in a dataset, by its contents.
+
+    Raises:
+        DataError: contents are missing or damaged.
+    """
+    yield from _describe_limit(dataset)
+    if is_summarized(dataset):
+        summary = summarize_images(dataset, read_images(dataset))
+        yield from describe_summary(summary, _noun_of(dataset))
+
+
+def _noun_of(dataset: Manifest) -> str:
+    return noun_of(dataset.options["encoding"])[:-1]
+
+
+def _describe_limit(dataset: Manifest) -> Iterator[str]:
+    """Yields a sentence about a dataset with too many images."""
+    if dataset.names.sha256 and not is_summarized(dataset):
+        yield (
+            f"{counted(dataset.counts['written'], _noun_of(dataset))} are too many to look for "
+            "copies among them here; `beam-tfr duplicates` does"
+        )
+
+
+def describe_summary(summary: Mapping[str, Any], noun: str) -> Iterator[str]:
+    """Yields sentences about copies.
+
+    Args:
+        summary: from `summarize_clusters`.
+        noun: what a record is made of, such as "image".
+    """
+    if not summary:
+        return
+    if summary["clusters"]:
+        places = list[str]()
+        for place in ("splits", "classes"):
+            number = summary[f"across_{place}"]
+            if number:
+                places.append(f"{number:,} across {place}")
+        clusters = counted(summary["clusters"], "cluster")
+        pairs = [" and ".join(map(printable, pair)) for pair in summary["examples"]]
+        yield (
+            f"{counted(summary['images'], noun)} are copies of others, in {clusters}"
+            f"{_in_brackets(places)}, such as {'; '.join(pairs)}: see `beam-tfr duplicates`"
+        )
+    if summary["too_large"]:
+        yield (
+            f"{counted(summary['too_large'], 'cluster')} of more than {MOST_IN_CLUSTER} alike "
+            f"{noun}s: they are hardly copies, and only equal bytes among them count"
+        )
+
+
+def _in_brackets(texts: list[str]) -> str:
+    return f" ({', '.join(texts)})" if texts else ""
