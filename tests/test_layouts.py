@@ -15,6 +15,7 @@ import beam_tfr
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.layouts.folders import (
     check_split_folders,
+    describe_deep_folders,
     describe_ignored_split,
     describe_last_folders,
     describe_mask_classes,
@@ -87,6 +88,8 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["my train-set/sea/1", "my test-set/sea/1"], "my {split}-set/{label}/*"),
         (["train_cat/1", "test_cat/1", "train_dog/1", "test_dog/1"], "{split}_{label}/*"),
         (["train.sea/old/1", "test.sea/old/1"], "{split}.sea/{label}/*"),
+        (["train/n0/images/1", "train/n1/images/2", "val/images/3"], "{split}/{label}/**"),
+        (["training/image_2/1", "testing/image_2/1"], "{split}/**"),
         (["test_tube/1", "train_station/1"], ""),  # classes
         (["bullet_train/1", "steam_train/1"], ""),  # classes
         (["cat/train/1", "cat/val/1", "dog/train/1", "dog/val/1", "bird/1"], "{label}/{split}/*"),
@@ -133,6 +136,24 @@ def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure:
     with pytest.raises(UsageError) as caught:
         check_split_folders(folders(*keys), "")
     assert cure in str(caught.value)
+
+
+def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
+    with pytest.raises(UsageError) as caught:  # as of Tiny ImageNet
+        check_split_folders(folders("train/n0/images/1", "train/n1/images/2", "val/images/3"), None)
+    assert "the class of images in val/images is images then" in str(caught.value)
+    assert "`exclude='val/images/*'`" in str(caught.value)
+
+
+def test_splits_without_classes_beside_other_folders_are_told() -> None:
+    keys = ["Train/0/1", "Train/1/2", "Test/3", "Meta/4"]  # as of GTSRB
+    check_split_folders(folders(*keys), None)
+    text = describe_ignored_split(folders(*keys))
+    for cure in ("layout='{split}/{label}/**'", "exclude='Meta/*'", "exclude='Test/*'"):
+        assert cure in text
+    layout = parse_layout("{label}/*")
+    text = describe_deep_folders(find_deep_folders(folders(*keys), layout), layout)
+    assert "`layout='{split}/{label}/**'` takes 'Train' as split" in text
 
 
 def test_folders_that_no_layout_takes_as_splits_are_named() -> None:

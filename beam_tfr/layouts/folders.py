@@ -28,12 +28,13 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
 # Names of folders of images, and of masks of them.
-_IMAGES = re.compile(r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|jpegimages|rgb)")
+_IMAGES = re.compile(r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|jpegimages|rgb)(?:[-_ ]?[0-9]+)?")
 _MASKS = re.compile(
     r"(?i)(?:.*[-_ ])?"
     r"(?:masks?|labels?|annotations?|segmentations?|segmentationclass|ground_?truth|gt)(?:png)?"
 )
 
+_MOST_EXCLUDED = 3  # folders that a message names
 _NAMED_CLASS = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
@@ -59,8 +60,8 @@ def check_split_folders(
     if not levels:
         return
     # One that takes a folder of a split for that of a class is not meant.
-    sound_levels = (level for level in levels if not _has_split_as_class(folders, level[0]))
-    layout, images = next(sound_levels, levels[0])
+    sound_levels = [level for level in levels if not _has_split_as_class(folders, level[0])]
+    layout, images = max(sound_levels or levels[:1], key=_count_splits)
     masks = describe_mask_folders(folders) or _describe_masks_around_splits(folders)
     if masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
@@ -76,6 +77,12 @@ def check_split_folders(
         f"{_describe_misnamed(folders, layout)}{_describe_unlabelled(folders, layout)}",
         option="input",
     )
+
+
+def _count_splits(level: tuple[str, Mapping[str, int]]) -> int:
+    """The different splits that the folders of a level are named like, given with its layout."""
+    folders = find_split_folders(level[1]).values()
+    return len({split_of_folder(folder.split) for folder in folders} - {""})
 
 
 def _describe_named_classes(layout: str, keys: Iterable[str]) -> str:
@@ -177,14 +184,23 @@ def _describe_misnamed(folders: Iterable[str], layout: str) -> str:
 def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
     """What becomes of images in folders that a layout does not read; empty without any."""
     parsed_layout = parse_layout(layout)
-    unfit = [folder for folder in folders if parsed_layout.parse_key(f"{folder}/1") is None]
-    if not unfit:
-        return ""
-    folder = min(unfit)
-    return (
-        f"; images in {folder} are in no folder of a class, so that layout rejects them, and "
-        f"`exclude='{folder}/*'` leaves them out"
-    )
+    values_of = {folder: parsed_layout.parse_key(f"{folder}/1") for folder in folders}
+    unfit = [folder for folder, values in values_of.items() if values is None]
+    if unfit:
+        folder = min(unfit)
+        return (
+            f"; images in {folder} are in no folder of a class, so that layout rejects them, and "
+            f"`exclude='{folder}/*'` leaves them out"
+        )
+    label_of = {folder: (values or {}).get("label", "") for folder, values in values_of.items()}
+    without = [folder for folder, label in label_of.items() if _IMAGES.fullmatch(label)]
+    if 0 < len(without) < len(label_of):
+        folder = min(without)
+        return (
+            f"; the class of images in {folder} is {label_of[folder]} then, and "
+            f"`exclude='{folder}/*'` leaves them out"
+        )
+    return ""
 
 
 def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
@@ -307,7 +323,30 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
                 f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
                 f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
             )
-    return _describe_unmarked_train(folders)
+    return _describe_doubtful_splits(folders) or _describe_unmarked_train(folders)
+
+
+def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
+    """A message about folders of splits, of which some are without classes, beside other folders.
+
+    Such as Train/0, Train/1, Test and Meta, where Test and Meta may be classes. Empty without any.
+    """
+    names_in = _find_names_in(folders)
+    for parent, names in names_in.items():
+        start = f"{parent}/" if parent else ""
+        splits = sorted(find_split_folders(names))
+        without = [name for name in splits if f"{start}{name}" not in names_in]
+        if not _are_different(splits) or len(without) in (0, len(splits)):
+            continue
+        layout = parse_layout("{split}/{label}/**").below(start.count("/"))
+        others = sorted({*without, *(names - {*splits})})
+        excluded = " ".join(f"`exclude='{start}{name}/*'`" for name in others[:_MOST_EXCLUDED])
+        return (
+            f"{join_texts(splits, most=3, separator=', ')} are named like splits, but all images "
+            f"go to {DEFAULT_SPLIT}, and {without[0]} is a class: `layout='{layout}'` takes them "
+            f"as splits, and {excluded} leaves out folders without classes"
+        )
+    return ""
 
 
 def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
@@ -453,11 +492,16 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
     inner_class = example.path.rpartition("/")[2]
     outer_class = example.outer.rpartition("/")[2]
     levels = example.outer.count("/") + 2 - len(layout.parts)
+    deep_layout = layout.deep.below(levels)
+    takes = f"{outer_class!r}"
+    if split_of_folder(outer_class) and "{split}" not in layout.parts:
+        deep_layout = Layout(("{split}", *layout.deep.parts)).below(levels)
+        takes = f"{outer_class!r} as split"
     return (
         f"{counted(images, 'image')} in deeper folders than those of other classes, such as "
         f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
-        f"`layout='{layout.deep.below(levels)}'` takes {outer_class!r}; or move them, leave them "
-        "out with `exclude=`, or give classes in a `table=`"
+        f"`layout='{deep_layout}'` takes {takes}; or move them, leave them out with `exclude=`, "
+        "or give classes in a `table=`"
     )
 
 
