@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from beam_tfr.features.cells import parse_list, split_cell
 from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
@@ -97,3 +99,31 @@ def test_lists_that_cannot_be_read_are_told_with_a_separator_too(tmp_path: Path)
     path = tmp_path / "t.csv"
     path.write_text("path,class\n0.jpg,\"('cat', 'dog')\"\n1.jpg,\"['cat', nan]\"\n")
     assert [line for line in opened(path, label_separator="|").warnings if "list" in line]
+
+
+@pytest.mark.parametrize(
+    ("cells", "cure"),
+    [
+        ([{"id": 1, "name": "cat"}] * 2, "`label_column=class.name`"),
+        ([[{"x": 5, "labels": ["cat"]}]], "`label_column=class.labels`"),
+        (['[{"x": 5, "labels": ["cat"]}]'] * 2, "COCO"),
+        ([[True, False], [False, True]], "`feature_columns=class:int64[]`"),
+        ([[1, 0, 0], [0, 1, 0]], "`feature_columns=class:int64[]`"),
+        ([[0, 1], [1, 0]], ""),
+        ([[0, 1, 2], [1, 0]], ""),
+        ([True, False], ""),
+        ([{"name": "cat"}, "dog"], ""),
+    ],
+)
+def test_cells_that_hold_no_classes_are_refused_with_what_to_do(
+    tmp_path: Path, cells: Sequence[Any], cure: str
+) -> None:
+    path = tmp_path / "t.jsonl"
+    rows = [{"path": f"{number}.jpg", "class": cell} for number, cell in enumerate(cells)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if not cure:
+        opened(path)
+        return
+    with pytest.raises(UsageError) as error:
+        opened(path)
+    assert cure in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,36 @@ def test_columns_beside_those_of_boxes_that_are_not_stored(tmp_path: Path) -> No
     assert "`feature_columns='box:bbox[xyxy],confidence'`" in line
     features = {"box": "bbox[xyxy]", "confidence": ""}
     assert not unused_lines(path, uri_column="filename", feature_columns=features)
+
+
+@pytest.mark.parametrize(
+    ("row", "cures"),
+    [
+        (
+            {"bbox": {"x": 5, "y": 6, "w": 20, "h": 15}},
+            ["box:bbox[xywh]=bbox.x+bbox.y+bbox.w+bbox.h"],
+        ),
+        ({"objects": [{"bbox": [5, 6, 20, 15], "category": 0}]}, ["objects.bbox:bbox[xywh]"]),
+        ({"objects": [{"x": 5, "y": 6, "w": 20, "h": 15}]}, ["lists of four numbers"]),
+        ({"region_shape_attributes": "{}", "region_attributes": "{}"}, ["COCO"]),
+    ],
+)
+def test_objects_of_which_nothing_is_stored(
+    tmp_path: Path, row: dict[str, Any], cures: Sequence[str]
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"path": "1.jpg", "class": {"name": "cat"}, **row}) + "\n")
+    lines = unused_lines(path, uri_column="path", label_column="class.name")
+    assert len(lines) == len(cures)
+    assert all(cure in line for cure, line in zip(cures, lines, strict=True))
+
+
+def test_the_cure_for_an_object_with_the_sides_of_a_box_works(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"path": "1.jpg", "bbox": {"x": 5, "y": 6, "w": 20, "h": 15}}\n')
+    features = {"box": "bbox[xywh]=bbox.x+bbox.y+bbox.w+bbox.h"}
+    options = ConvertOptions(
+        table=(str(path),), output="/o", uri_column="path", feature_columns=features
+    )
+    (ref,) = open_tables(find_content(options)).read(str(path))
+    assert parse_example(ref.columns or b"")["image/object/bbox"] == [5, 6, 25, 21]

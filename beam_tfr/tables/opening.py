@@ -44,7 +44,11 @@ from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_belo
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
-from beam_tfr.tables.several_classes import warn_of_rows_of_classes, warn_of_several_classes
+from beam_tfr.tables.several_classes import (
+    check_classes,
+    warn_of_rows_of_classes,
+    warn_of_several_classes,
+)
 from beam_tfr.tables.split_columns import (
     describe_split_feature,
     find_split_column,
@@ -88,6 +92,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     features = open_columns(content, declarations, cells, sample.per_box)
     has_boxes = any(feature.per_box for feature in features)
     labels = cells.get(options.label_column, ())
+    if not has_boxes:
+        check_classes(content.files[0], options, labels)
     all_texts = _split_all(labels, options.label_separator, in_text=has_boxes)
     class_texts = [*itertools.islice(all_texts, _MOST_CLASS_TEXTS)]
     label_names = NameColumn()

@@ -4,13 +4,16 @@ Such are lists as programs write them in CSV, and texts of classes with a separa
 """
 
 import collections
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.features.cells import parse_list
 from beam_tfr.options import ConvertOptions
+from beam_tfr.tables.base import table_error
 from beam_tfr.tables.joining import FirstRows, NumberedRow, is_zero
+from beam_tfr.tables.roles import split_labels
 
 _SEPARATORS = ("|", ";", ",", "/", "+", " ")
 _MOST_NAMES = 1_000  # different ones, each of which is compared with others
@@ -19,6 +22,9 @@ _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"].*\)|\{\s*['\"].*\})\s*", re.DO
 
 # Names of columns that are 0 where an image has not the class of the row, as of Open Images.
 _PRESENCE = ("confidence", "presence", "present", "ispresent")
+# Fields of objects with their class; the first that is there.
+_CLASS_FIELDS = ("name", "class", "label", "category", "text", "displayName")
+_FLAGS = frozenset({"0", "1", "0.0", "1.0", "True", "False"})
 
 _Parts = frozenset[str]
 
@@ -63,6 +69,73 @@ def _have_different(group: Iterable[NumberedRow], column: str) -> bool:
     return len({repr(row.cells[column]) for row in group}) > 1
 
 
+def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> None:
+    """Checks that cells hold classes of images, and no objects, or a number for each class.
+
+    Args:
+        table: the first table.
+        options: those of the conversion.
+        cells: the first cells of the column with the classes.
+
+    Raises:
+        UsageError: they do not.
+    """
+    column = options.label_column
+    lists = [*_split_cells(cells, options.label_separator)]
+    members = [member for names in lists for member in names]
+    if members and all(isinstance(member, dict) for member in members):
+        field = _find_class_field(members[0])
+        raise table_error(
+            table,
+            f"column {column!r} holds objects, such as {members[0]!r:.100}: name the field with "
+            f"the class, such as `label_column={column}.{field}`",
+        )
+    if members and all(map(_is_list_of_objects, members)):
+        raise table_error(
+            table,
+            f"column {column!r} holds lists of objects as text, such as {members[0]!r:.100}, and "
+            "no classes: take the classes out of them, or export the boxes in COCO's format, "
+            "which is a `table=`",
+        )
+    if _are_one_hot(lists):
+        raise table_error(
+            table,
+            f"column {column!r} has {len(lists[0])} numbers, 0 or 1, in each row, such as "
+            f"{lists[0]!r:.100}, and not the names or ids of its classes: write these, or store "
+            f"the numbers by `feature_columns={column}:int64[]`",
+        )
+
+
+def _split_cells(cells: Iterable[Any], separator: str) -> Iterator[list[Any]]:
+    """Yields the classes in each cell that is not empty."""
+    for cell in cells:
+        with contextlib.suppress(ValueError):  # of which reading the row tells
+            if cell:
+                yield split_labels(cell, separator, in_text=False)
+
+
+def _find_class_field(members: Mapping[str, Any]) -> str:
+    """The field of an object that may hold its class."""
+    for name in (*_CLASS_FIELDS, *members):
+        value = members.get(name)
+        if isinstance(value, str | list):
+            return name
+    return next(iter(members), "name")
+
+
+def _are_one_hot(lists: Sequence[Sequence[Any]]) -> bool:
+    """Whether lists have a number for each class, 1 for those of the image.
+
+    All have as many, and truth values, or one that repeats, show that these are no ids.
+    """
+    if not lists or len({len(members) for members in lists}) > 1 or len(lists[0]) < 2:
+        return False
+    if not all(str(member) in _FLAGS for members in lists for member in members):
+        return False
+    has_repeats = any(len({*members}) < len(members) for members in lists)
+    return has_repeats or isinstance(lists[0][0], bool)
+
+
 def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:
     """Yields a warning about classes that seem to be several.
 
@@ -94,6 +167,17 @@ def _describe_list(options: ConvertOptions, text: str) -> str:
     if not options.label_separator and _is_list(text):
         return f"{start}: `label_separator='|'` reads lists as several classes"
     return f'{start}: write lists as JSON, such as ["cat", "dog"], with `label_separator=\'|\'`'
+
+
+def _is_list_of_objects(text: Any) -> bool:
+    """Whether a text is a list of objects, as Label Studio writes boxes to CSV."""
+    if not isinstance(text, str) or not text.startswith("[{"):
+        return False
+    try:
+        members = parse_list(text) or []
+    except ValueError:
+        return False
+    return any(isinstance(member, dict) for member in members)
 
 
 def _is_list(text: str) -> bool:

@@ -1,7 +1,8 @@
 """Warns of columns of tables of which nothing is stored: what they may hold, and what stores it."""
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr.features.registry import find_boxes, parse_columns
@@ -17,7 +18,7 @@ from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_columns import BOX, find_possible_boxes, find_size_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_places
-from beam_tfr.tables.formats import format_of, list_fields
+from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.split_columns import is_named_like_splits
 
@@ -25,9 +26,11 @@ _FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 # Columns that say the same, as number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
 # Names of columns with objects.
-_OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|annotations?|bounding_?box(es)?|b?box(es)?)")
+_OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?)")
 # Names of those of them with boxes.
 _BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?")
+# Columns of VIA's CSV, with a region in each row.
+_VIA = frozenset({"region_shape_attributes", "region_attributes"})
 # Names of columns with masks as run lengths, as in competitions of Kaggle.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
 
@@ -95,19 +98,37 @@ def _list_unused(content: TableContent) -> list[str]:
         used |= {*EXTENSIONS}
     if content.options.shares:  # instead of those of a column
         used |= {*filter(is_named_like_splits, content.columns)}
-    return [name for name in content.columns if name and name not in used]
+    with_fields = {name.partition(".")[0] for name in roles - {*content.columns}}
+    fields = _list_fields(content, with_fields)
+    unused = [name for name in content.columns if name and name not in used | with_fields]
+    return unused + [name for name in fields if name not in used]
 
 
-def _find_sides(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
-    """Four columns that may be the sides of boxes."""
+def _find_sides(content: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Four columns, or fields of the object in one, that may be the sides of boxes."""
     boxes = find_possible_boxes(columns)
     if boxes is None:
+        boxes = find_possible_boxes(_list_fields(content, filter(_may_hold_objects, columns)))
+    if boxes is None or _hold_lists(content, boxes.sides):
         return None
     message = (
         f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
         f"`feature_columns='{BOX}:{boxes.declaration}'` stores these"
     )
-    return _Suggestion(boxes.sides, message)
+    columns_of_fields = [side.partition(".")[0] for side in boxes.sides]
+    return _Suggestion([*boxes.sides, *columns_of_fields], message)
+
+
+def _find_regions(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Columns with the regions of VIA."""
+    if not {*columns} >= _VIA:
+        return None
+    regions = [name for name in columns if name.startswith(("region_", "file_"))]
+    message = (
+        f"nothing is stored of {list_columns(regions)}, which VIA writes: export the regions there "
+        "in COCO's format, which is a `table=`"
+    )
+    return _Suggestion(regions, message)
 
 
 def _find_points(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
@@ -139,7 +160,7 @@ def _find_run_lengths(_: TableContent, columns: Sequence[str]) -> _Suggestion | 
 
 def _find_objects(content: TableContent, columns: Sequence[str]) -> _Suggestion | None:
     """Columns that may hold objects, or lists of boxes."""
-    objects = [name for name in columns if names_places(name) or _OBJECTS.fullmatch(name)]
+    objects = [*filter(_may_hold_objects, columns)]
     if not objects:
         return None
     field = _find_boxes(content, objects)
@@ -166,16 +187,36 @@ def _find_objects(content: TableContent, columns: Sequence[str]) -> _Suggestion 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
     """The field with boxes of a column of objects, such as `objects.bbox`; empty without one."""
-    if content.read_rows:  # of a dataset, whose columns hold no objects
-        return ""
-    for name in list_fields(content.files[0], _FIELD_ROWS):
-        column, _, field = name.partition(".")
-        if column in objects and names_places(field):
+    for name in _list_fields(content, objects):
+        if _BOXES.fullmatch(name.partition(".")[2]):
             return name
     return ""
 
 
+def _may_hold_objects(column: str) -> bool:
+    """Whether the name of a column is one of boxes, points, or objects."""
+    return names_places(column) or bool(_OBJECTS.fullmatch(column))
+
+
+def _list_fields(content: TableContent, columns: Iterable[str]) -> list[str]:
+    """The fields of the objects in some columns, such as `objects.bbox`."""
+    wanted = {*columns}
+    if content.read_rows or not wanted:  # a dataset has no columns of objects
+        return []
+    fields = list_fields(content.files[0], _FIELD_ROWS)
+    return [name for name in fields if name not in wanted and name.partition(".")[0] in wanted]
+
+
+def _hold_lists(content: TableContent, fields: Sequence[str]) -> bool:
+    """Whether fields have several values in a row, as those of lists of objects have."""
+    if not any("." in name for name in fields):
+        return False
+    rows = itertools.islice(read_rows(content.files[0], fields), _FIELD_ROWS)
+    return any(isinstance(cell, list) for _, cells in rows for cell in cells)
+
+
 _FINDERS: tuple[Callable[[TableContent, Sequence[str]], _Suggestion | None], ...] = (
+    _find_regions,
     _find_sides,
     _find_points,
     _find_run_lengths,

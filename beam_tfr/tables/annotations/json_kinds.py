@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from beam_tfr.schema.extensions import has_image_name
+
 _COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
 
 
@@ -51,6 +53,29 @@ _KINDS = (
         "is an export of Label Studio; export it there in COCO's format",
     ),
     _Kind(
+        frozenset({"objects", "size"}),
+        "is a file of Supervisely; export the project there in COCO's format",
+    ),
+    _Kind(
+        frozenset({"labels", "classes"}),
+        "has labels of FiftyOne; export the dataset there as COCODetectionDataset, or images with "
+        "a class each as ImageClassificationDirectoryTree",
+    ),
+    _Kind(
+        frozenset({"samples"}),
+        "is a dataset of FiftyOne; export it there as COCODetectionDataset, or images with a class "
+        "each as ImageClassificationDirectoryTree",
+    ),
+    _Kind(
+        frozenset({"items", "categories"}),
+        "is a file of Datumaro; export it there in COCO's format",
+    ),
+    _Kind(
+        frozenset({"names of images"}),
+        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "'to_entries[] | {path: .key, label: .value}' a.json > a.jsonl",
+    ),
+    _Kind(
         frozenset({"[] without annotations"}),
         "is an array of rows; write one object in a line, as .jsonl: jq -c '.[]' a.json > a.jsonl",
     ),
@@ -86,6 +111,8 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
             yield "[] without annotations"
         return
     yield from content
+    if has_image_name(next(iter(content), "")):
+        yield "names of images"
     annotations = _decode_list(content.get("annotations", msgspec.Raw(b"[]")))
     if annotations:
         yield from (f"annotations[].{key}" for key in _keys_of(annotations[0]))
