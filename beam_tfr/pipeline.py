@@ -23,6 +23,7 @@ from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.images.columns import place_columns
 from beam_tfr.inputs.labels import Labeler
+from beam_tfr.inputs.listing import list_names
 from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
@@ -30,9 +31,9 @@ from beam_tfr.layouts.folders import (
     check_split_folders,
     describe_ignored_split,
     describe_last_folders,
-    describe_mask_folders,
     find_deep_folders,
 )
+from beam_tfr.layouts.mask_folders import find_mask_folders
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import attempts, claim, codec_versions, shard_totals
@@ -335,11 +336,12 @@ class _DraftFromSample:
     guarded_functions: Sequence[Callable[[Any, ImageRef], Any]]
 
     def __call__(self, survey: Survey) -> Plan:
+        names_in = functools.partial(list_names, self.read.root)
         if self.has_default_layout:
             keys = [ref.key for ref in survey.sample_refs()]
-            check_split_folders(survey.folders, self.shares_option, keys)
+            check_split_folders(survey.folders, self.shares_option, keys, names_in)
             _count_doubts(survey.folders)
-        if not self.settings.labelled and describe_mask_folders(survey.folders):
+        if find_mask_folders(survey.folders, names_in):
             count("mask-folders", survey.folders.total())
         if isinstance(self.origin, Tables):
             ignored_splits = self.origin.find_ignored_splits(survey.split_folders)

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -13,14 +14,19 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
-from beam_tfr.features.companions import Companion, to_glob
+from beam_tfr.features.companions import Companion
 from beam_tfr.features.features_dict import FeaturesDict
-from beam_tfr.inputs.annotation_files import describe_annotations
+from beam_tfr.inputs.annotation_files import (
+    describe_annotations,
+    describe_labels_beside,
+    stems_of,
+)
 from beam_tfr.inputs.class_files import read_class_file
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import (
     PatternPart,
     find_records,
+    list_names,
     list_parts,
     match_files,
     suggest_dataset,
@@ -42,8 +48,8 @@ from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.folders import (
     describe_ignored_split,
     describe_last_folders,
-    describe_mask_folders,
 )
+from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
@@ -52,9 +58,10 @@ from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
+from beam_tfr.schema.pair_paths import to_glob
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import open_tables
@@ -64,8 +71,8 @@ from beam_tfr.tables.rows import Tables, file_of
 MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_RECORDS = 10  # files that are looked into
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
-# Archives that are compressed as a whole, and TFRecords, which are tables.
-_SOLID = re.compile(r"(?i)\.(?:tar\.[a-z0-9]+|t[gbxz]z2?|tzst|7z|rar|tfrec(?:ords?)?[^/]*)\Z")
+# Archives that must be unpacked, and TFRecords, which are tables.
+_REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -301,7 +308,7 @@ def early_warnings(source: Input) -> Iterator[str]:
         empty,
         describe_missed(skipped.kinds, source.root),
         source.layout.describe_ambiguity(keys),
-        describe_annotations(skipped.annotations),
+        *describe_labels(source, skipped.annotations, first_files.paths),
         masks.describe(in_archives=source.has_archives),
         *describe_folders(source, folders),
         *describe_strays(source),
@@ -333,8 +340,27 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
     if source.has_default_layout:
         yield describe_last_folders(folders)
         yield describe_ignored_split(folders)
-    if not source.plan.labelled:
-        yield describe_mask_folders(folders)
+    names_in = functools.partial(list_names, source.root)
+    yield describe_mask_folders(folders, names_in)
+
+
+def describe_labels(
+    source: Input, annotations: Mapping[str, Sequence[str]], paths: Sequence[str] | None = None
+) -> Iterator[str]:
+    """Yields messages about labels of images in files that are not read; they may be empty.
+
+    Args:
+        source: the input.
+        annotations: extension -> the first skipped files that may hold annotations.
+        paths: those of the first images; None to list them.
+    """
+    if isinstance(source.origin, Tables) or source.encoding not in IMAGE_ENCODINGS:
+        return
+    if paths is None:
+        paths = _list_first(source, UNCOUNTED).paths
+    yield describe_annotations(annotations, stems_of(paths))
+    if not storage.is_gcs(source.root):
+        yield describe_labels_beside(source.root, paths)
 
 
 def describe_strays(source: Input) -> Iterator[str]:
@@ -364,11 +390,8 @@ def describe_strays(source: Input) -> Iterator[str]:
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
     """Yields the paths of the first files that may be beside an image."""
-    path = companion.path.replace("{folder}/../", "{folder}/")  # of any folder
-    pattern = escape_pattern(resolve_path(path, source.root))
-    for name in ("path", "stem", "folder"):
-        pattern = pattern.replace(f"[{{]{name}}}", f"{{{name}}}")
-    pattern = to_glob(pattern)
+    path = to_glob(companion.path, escape_pattern)
+    pattern = resolve_path(path, escape_pattern(source.root))
     with contextlib.suppress(UsageError):  # of none, which reading them tells
         listed = match_files([(pattern, ())], option="pair")
         for entry in itertools.islice(listed, MOST_LOOKED_AT):
@@ -450,10 +473,10 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
         UsageError: a pattern matches such archives.
     """
     if options.encoding in IMAGE_ENCODINGS:
-        refused = _SOLID
+        refused = _REFUSED
         problem = (
-            "no image in it can be read alone: unpack it, or make a .zip or .tar of it; TFRecords "
-            "are a `table=`"
+            "no image in it can be read alone: unpack it, or make a .zip or .tar of it, whole if "
+            "it is split; TFRecords are a `table=`"
         )
     else:
         refused = ARCHIVE

@@ -47,3 +47,43 @@ def test_annotations_among_skipped_files_are_told(name: str, tmp_path: Path) -> 
         tables = [note for note in told if "`table=`" in note]
         assert len(tables) == bool(table)
         assert all(f"{path.parent}/{table}" in note for note in tables)
+
+
+KITTI = "Car 0.00 0 -1.58 587.01 173.33 614.12 200.12 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"
+YOLO = "0 0.5 0.5 0.2 0.2\n"
+COCO = '{"images": [{"file_name": "a.jpg"}], "annotations": []}'
+# (folder of images, file with labels, its content, what the message names)
+BESIDE = {
+    "YOLO": ("images/train", "labels/train/a.txt", YOLO, "{0}/labels/train/*.txt belong to"),
+    "YOLO, flat": ("images", "labels/a.txt", YOLO, "{0}/labels/*.txt belong to a data.yaml"),
+    "KITTI": ("image_2", "label_2/a.txt", KITTI, "{0}/label_2/*.txt are of KITTI"),
+    "VOC": ("JPEGImages", "Annotations/a.xml", "<annotation>", "{0}/Annotations/*.xml are a"),
+    "COCO": ("train2017", "annotations/x.json", COCO, "{0}/annotations/x.json is a `table=`"),
+    "CSV": ("train", "train.csv", "file,label\na.jpg,cat\n", "{0}/train.csv is a `table=`"),
+    "CSV of ids": ("train", "y.csv", "id,breed\nbeagle_1,cat\n", "{0}/y.csv is a `table=`"),
+    "captions": ("train", "train_captions/a.txt", "A cat.\n", "such as {0}/train_captions/a.txt"),
+    "Supervisely": ("img", "ann/a.jpg.json", "{}", "such as {0}/ann/a.jpg.json"),
+    "others": ("train", "test.csv", "file,label\nb.jpg,cat\n", ""),
+    "of another folder": ("cats", "dogs_labels/a.txt", YOLO, ""),
+    "a note": ("train", "labels/readme.txt", "hello", ""),
+}
+
+
+@pytest.mark.parametrize("kind", [*BESIDE])
+def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) -> None:
+    folder, name, content, message = BESIDE[kind]
+    images = tmp_path / "in" / folder
+    images.mkdir(parents=True)
+    for image in ("a", "beagle_1"):
+        PIL.Image.new("RGB", (9, 9)).save(images / f"{image}.jpg")
+    path = tmp_path / "in" / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(content)
+    given = {"input": str(images), "layout": "*"}
+    plan = beam_tfr.plan(**given, progress=False)
+    options = from_values({**given, "output": tmp_path / "d"}, ConvertOptions)
+    notes = [*early_warnings(open_source(options))]
+    for told in (notes, plan.warnings):
+        about = [note for note in told if "`table=`" in note]
+        assert len(about) == bool(message)
+        assert all(message.format(tmp_path / "in") in note for note in about)

@@ -24,7 +24,12 @@ from beam_tfr import launch
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import compile_exclusion, mark_folders, order_patterns
 from beam_tfr.inputs.reading import read_image
-from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.inputs.skipped import (
+    SkippedFiles,
+    count_archives,
+    count_packed,
+    describe_skipped,
+)
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
 from tests.archives import Files, tarred
 from tests.converted import once, write_photos
@@ -93,6 +98,7 @@ def test_an_archive_has_the_images_of_its_folder(tmp_path: Path, name: str) -> N
     folder = tmp_path / name.partition(".")[0]
     write_files(folder, files)
     of_folder = listed(folder)
+    of_folder[1][".zip in an archive"] = of_folder[1].pop(".zip")
     shutil.rmtree(folder)
     (tmp_path / name).write_bytes(MAKERS[name](files))
     assert listed(tmp_path / name) == of_folder
@@ -297,6 +303,30 @@ REJECTED: dict[str, tuple[bytes, str]] = {
     "tar, large": (tarred({"1.jpg": bytes(1001), **GOOD}), "file-too-large: more than 1000 bytes"),
     "tar, empty": (tarred({"1.jpg": b"", **GOOD}), "empty-file: 0 bytes"),
 }
+
+
+def test_archives_in_archives_must_be_unpacked(tmp_path: Path) -> None:
+    files = {"1.jpg": JPEG, "more.zip": b"", "more.7z": b"", "more.txt": b""}
+    for form, pack in (("zip", zipped), ("tar", tarred)):
+        path = tmp_path / f"a.{form}"
+        path.write_bytes(pack(files))
+        found, kinds = listed(path)
+        assert [*found] == [f"{tmp_path}/a/1.jpg"]
+        assert kinds == {".zip in an archive": 1, ".7z in an archive": 1, ".txt": 1}
+        assert (count_archives(kinds), count_packed(kinds)) == (0, 2)
+    write_files(tmp_path, {"b.rar": b"", "c.tar.gz": b"", "1.jpg": JPEG})
+    kinds = listed(tmp_path)[1]
+    assert (count_archives(kinds), count_packed(kinds)) == (2, 2)
+    told = describe_skipped(kinds)
+    assert "archives such as these must be unpacked: 1 .rar, 1 .tar.gz" in told
+
+
+def test_the_last_part_of_a_split_zip_is_told(tmp_path: Path) -> None:
+    of_second_part = changed(zipped(TWO), 34, "<H", 1)
+    (tmp_path / "a.zip").write_bytes(of_second_part)
+    (tmp_path / "a.z01").touch()
+    with pytest.raises(DataError, match=r"`zip -s 0 a\.zip -O whole\.zip`"):
+        listed(tmp_path / "a.zip")
 
 
 @pytest.mark.parametrize("what", REJECTED)

@@ -257,6 +257,10 @@ NO_IMAGES = {
     "notes.txt": ".txt",
     "a/jpg": "other names",
     "1.jpg~": "other names",
+    "a.rar": ".rar",
+    "b.tar.gz": ".tar.gz",
+    "c.zip.001": ".zip.001",
+    "c.z01": ".z01",
     ".cache/2.png": ".cache",
 }
 
@@ -835,7 +839,14 @@ def test_patterns_to_exclude_start_from_the_input(
         (["a/0.jpg", "a/mask_0.png"], 1, "mask='a/mask_{stem}.png'"),
         (["0.jpg", "0_depth.png"], 1, "depth='{path}_depth.png'"),
         (["0.jpg", "0_Mask_1.png"], 1, "mask='{path}_Mask_1.png'"),
+        (["0_sat.jpg", "0_mask.png", "1_sat.jpg"], 1, "mask='{path%_sat}_mask.png'"),
+        (
+            ["0_rgb.png", "0_gtFine_color.png", "1_rgb.png"],
+            1,
+            "mask='{path%_rgb}_gtFine_color.png'",
+        ),
         (["a/0.png", "b/0_mask.png"], 0, ""),
+        (["0_cat.jpg", "0_mask.png", "1_dog.jpg"], 0, ""),
         (["man_with_mask.png", "woman_with_mask.png", "mask.png"], 0, ""),
         (["0.png", "0_unmask.png", "0mask.png"], 0, ""),
     ],

@@ -18,10 +18,12 @@ from beam_tfr.layouts.folders import (
     describe_deep_folders,
     describe_ignored_split,
     describe_last_folders,
-    describe_mask_classes,
-    describe_mask_folders,
     describe_numbered_classes,
     find_deep_folders,
+)
+from beam_tfr.layouts.mask_folders import (
+    describe_mask_folders,
+    find_mask_name,
 )
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
@@ -413,7 +415,7 @@ def test_flat_folders_get_an_example_of_a_layout(
 def test_folders_of_images_and_masks_are_told_from_classes(
     classes: list[str], is_told: bool
 ) -> None:
-    text = describe_mask_classes(classes)
+    text = describe_mask_folders(classes)
     assert bool(text) == is_told
     if is_told:
         assert f"pair=mask='../{classes[1]}/{{stem}}.png'" in text
@@ -506,7 +508,16 @@ def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_pa
             "--pair mask='{folder}/../masks/{stem}.png' --layout '{split}/*/*'",
         ),
         (["a/images", "a/masks"], "--pair mask='{folder}/../masks/{stem}.png' --layout '*'"),
+        (["images/train", "masks/train"], "--pair mask='../masks/{path}.png' --layout '{split}/*'"),
+        (
+            ["a/leftImg8bit/train/bonn", "a/gtFine/train/bonn"],
+            "--input DIR/a/leftImg8bit --pair mask='../gtFine/{path}.png' --layout '{split}/*/*'",
+        ),
+        (["images/cat", "masks/cat"], "--pair mask='../masks/{path}.png' --layout '{label}/*'"),
+        (["train", "train_masks"], "--pair mask='{folder}_masks/{stem}.png' --layout '{split}/*'"),
+        (["a/x", "a/xannot"], "--pair mask='{folder}annot/{stem}.png' --layout '*'"),
         (["train/images", "test/masks"], ""),
+        (["with_mask", "without_mask"], ""),
         (["photos", "images"], ""),
     ],
 )
@@ -514,3 +525,40 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
     text = spell_as_flags(describe_mask_folders(given))
     assert cure in text
     assert bool(text) == bool(cure)
+
+
+@pytest.mark.parametrize(
+    ("files", "cure"),
+    [
+        ({"x": ["1.jpg"], "groundtruth": ["1.png"]}, "'../groundtruth/{stem}.png'"),
+        ({"images": ["1.jpg"], "anno/trimap": ["1.png"]}, "'../anno/trimap/{stem}.png'"),
+        ({"a/data/x": ["1.jpg"], "a/gt": ["1_m.png"]}, "'../../gt/{stem}_m.png'"),
+        ({"train": ["1.jpg"], "train_masks": ["1_m.gif"]}, "'{folder}_masks/{stem}_m.png'"),
+        ({"cat": ["1.jpg", "2.jpg", "3.jpg"], "labels": ["1.png"]}, ""),
+        ({"automatic": ["1.jpg"], "manual": ["1.jpg"]}, ""),
+    ],
+)
+def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure: str) -> None:
+    text = describe_mask_folders(files, lambda folder: files[folder])
+    assert cure in text
+    assert bool(text) == bool(cure)
+
+
+@pytest.mark.parametrize(
+    ("image", "masks", "path"),
+    [
+        ("{}.jpg", ["{}.png"], "{stem}.png"),
+        ("{}.jpg", ["{}_mask.gif"], "{stem}_mask.gif"),
+        ("{}.jpg", ["mask_{}.png"], "mask_{stem}.png"),
+        ("{}_sat.jpg", ["{}_mask.png"], "{stem%_sat}_mask.png"),
+        ("img_{}.jpg", ["mask_{}.png"], "mask{stem#img}.png"),
+        ("img{}.jpg", ["mask{}.png"], "mask{stem#img}.png"),
+        ("a_{}_rgb.png", ["a_{}_color.png", "a_{}_ids.png"], "{stem%_rgb}_ids.png"),
+        ("{}.jpg", ["x.png"], ""),
+        ("1.jpg", [], ""),
+    ],
+)
+def test_paths_of_masks_follow_from_names(image: str, masks: Sequence[str], path: str) -> None:
+    numbers = range(9, 12)
+    names = [mask.format(number) for number in numbers for mask in masks]
+    assert find_mask_name([*map(image.format, numbers)], names) == path

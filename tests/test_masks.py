@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import PIL.Image
 import pytest
@@ -53,6 +54,11 @@ UPRIGHT = {
     7: 6,
     8: 2,
 }  # EXIF orientation -> the transposition that undoes it (Pillow)
+
+
+def deep_png(values: np.ndarray) -> bytes:
+    """A PNG of 16 bits in each of several channels."""
+    return cv2.imencode(".png", values)[1].tobytes()
 
 
 def agrees(image: np.ndarray, mask: np.ndarray) -> float:
@@ -165,10 +171,10 @@ def test_palettes_bits_and_values_stay() -> None:
             "truncated|broken|not enough|cannot",
         ),
         (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
-        (png(np.zeros((30, 40, 3), np.uint8)), r"has 1 color \(#000000\).*\[#000000=0\]"),
-        (png(COLORS[ids(30, 40) % 3]), r"has 3 colors \(#000000, #00ff00, #ff0000\)"),
-        (png(np.zeros((30, 40, 4), np.uint8)), "has 1 color .* one gray channel"),
-        (png(np.full((30, 40, 3), 15, np.uint8)), r"\[#0f0f0f=15\]"),
+        (png(COLORS[ids(30, 40) % 3]), r"has 3 colors .*, #ff0000\).*\[#000000=0,#00ff00=1"),
+        (png(np.zeros((30, 40, 4), np.uint8)), "has transparent pixels"),
+        (png(np.zeros((30, 40, 2), np.uint8)), "has transparent pixels"),
+        (deep_png(np.zeros((30, 40, 3), np.uint16)), "has several channels of 16 bits"),
         (
             png(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)),
             "has more than 1,000 colors",
@@ -192,6 +198,20 @@ def place(data: bytes, image: Image, declared: str) -> PlacedCompanion:
     assert isinstance(column, Companion)
     assert parse_column("m", column.text) == column
     return column.place_image(data, RecordPixels(image, 1 << 30))
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_equal_channels_are_read_as_gray(channels: int, alpha: bool) -> None:
+    values = ids(30, 40)
+    planes = [values] * channels + [np.full_like(values, 255)] * alpha
+    image = convert_image(png(COLORS[values]), resize="none", encoding="png")
+    for declared in ("mask", "pair"):
+        placed = place(png(np.dstack(planes).squeeze()), image, declared)
+        np.testing.assert_array_equal(pixels(placed.encoded), values)
+        assert placed.adjusted == ("pair-gray",) * (len(planes) > 1)
+    replaced = place(png(np.dstack(planes).squeeze()), image, "mask[2=9]")
+    np.testing.assert_array_equal(pixels(replaced.encoded), np.where(values == 2, 9, values))
 
 
 def test_values_and_colors_are_replaced() -> None:

@@ -254,13 +254,10 @@ def bomb(width: int, height: int) -> bytes:
         (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
         (png(np.zeros((30, 40), np.uint8), palette=True), "mode P; it must have one gray channel"),
         (
-            png(np.zeros((30, 40, 3), np.uint8)),
-            r"has 1 color \(#000000\); it must have one gray channel",
+            png(np.full((30, 40, 3), (1, 2, 3), np.uint8)),
+            r"has 1 color \(#010203\); it must have one gray channel",
         ),
-        (
-            png(np.zeros((30, 40, 4), np.uint8)),
-            r"has 1 color \(#000000\); it must have one gray channel",
-        ),
+        (png(np.zeros((30, 40, 4), np.uint8)), "has transparent pixels"),
         (
             png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-300],
             "truncated|broken|not enough",

@@ -33,6 +33,7 @@ from beam_tfr.schema.feature_names import (
     RAW,
     FeatureSpec,
 )
+from beam_tfr.schema.pair_paths import check_fields, to_glob
 from beam_tfr.schema.palettes import Palette
 from beam_tfr.schema.plan import Counts
 
@@ -43,6 +44,7 @@ NOTHING = b""  # in place of the file, if there is none and need not be
 # Members of `schema.dataset.ADJUSTMENTS`.
 _SCALED = "pair-scaled"
 _MISSING = "pair-missing"
+_MERGED = "pair-gray"
 _MARGINS_IN_MASK = "margins-in-mask"
 READER_KEYS = ("image", "weight")  # in elements of readers, besides features
 # Names that no image of a pair can have: parts of the names of other features of images.
@@ -68,13 +70,6 @@ class PlacedCompanion(NamedTuple):
     palette: Palette | None = None
 
 
-def to_glob(path: str) -> str:
-    """The pattern of the files that a path with {stem}, {path} or {folder} names."""
-    pattern = path.replace("{folder}/../", "**/").replace("{folder}/", "**/")
-    pattern = pattern.replace("{folder}", "**/*").replace("{path}", "**/*")
-    return pattern.replace("{stem}", "*")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Companion(ColumnKind):
     """An image that is stored beside each image, and follows its pixels.
@@ -84,8 +79,8 @@ class Companion(ColumnKind):
     pixel takes the one under its center.
 
     Attributes:
-        path: its path, with {stem}, {path} or {folder}, from the folder that keys are relative to;
-            empty if a table names it.
+        path: its path, as of `pair_paths`, from the folder that keys are relative to; empty if a
+            table names it.
         handling: what becomes of its values and its size, and where there is none.
         dtypes: modes of Pillow that its file may have -> dtypes of the pixels.
     """
@@ -189,9 +184,12 @@ class Companion(ColumnKind):
         if file.is_scaled:
             values = scale_nearest(values, pixels.shown_size)
         placed = pixels.map_pixels(values, outside=outside)
-        adjusted = (_SCALED,) if file.is_scaled else ()
-        notes = (*adjusted, *self._note_values(placed, pixels))
-        return PlacedCompanion(encode_gray(placed), notes, file.palette)
+        notes = [*self._note_values(placed, pixels)]
+        if file.is_scaled:
+            notes.append(_SCALED)
+        if file.is_merged:
+            notes.append(_MERGED)
+        return PlacedCompanion(encode_gray(placed), tuple(notes), file.palette)
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
         """The members of `schema.dataset.ADJUSTMENTS` that its values call for."""
@@ -318,5 +316,6 @@ def parse_pair(text: str) -> Companion:
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r:.100} is no NAME=PATH")
+    check_fields(match["path"])
     kind = SegmentationMask if match["key"] == MASK_KEY else PairedImage
     return kind.from_handling(match["key"], Handling.parse(match["handling"] or ""), match["path"])

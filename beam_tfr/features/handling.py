@@ -20,6 +20,11 @@ _MOST_COLORS = 1_000  # of a file, which are told apart
 _NAMED_COLORS = 8  # of them, in messages
 _MUST = "it must be a PNG"
 _CURE = "`mogrify -format png FILES` converts it without loss"
+_ONE_CHANNEL = "it must have one gray channel"
+_DEEP_COLORS = (
+    f"has several channels of 16 bits; {_ONE_CHANNEL}, and if they are equal, "
+    "`mogrify -channel R -separate FILES` keeps one"
+)
 # How files begin that are no PNG, and what they are.
 _OTHER_FORMATS = {
     rb"\xff\xd8\xff": f"a JPEG, which changes values; {_MUST}, of what it was made from",
@@ -30,6 +35,7 @@ _OTHER_FORMATS = {
     rb"(?!\x89PNG)": f"no image; {_MUST}",
 }
 _COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow's modes
+_BITS_AT = 24  # the bits of a sample, in the header of a PNG
 
 
 class FilePixels(NamedTuple):
@@ -38,11 +44,13 @@ class FilePixels(NamedTuple):
     Attributes:
         values: [h, w].
         is_scaled: whether they are to be scaled to the size of the image.
+        is_merged: whether they are those of several channels that are equal.
         palette: whose indices they are; None if they are values, or those of colors.
     """
 
     values: NDArray[Any]
     is_scaled: bool
+    is_merged: bool
     palette: Palette | None
 
 
@@ -112,6 +120,8 @@ class Handling:
     def read_pixels(self, data: bytes, pixels: PixelMap, dtypes: Mapping[str, Any]) -> "FilePixels":
         """The pixels of a file.
 
+        Several channels that are equal count as one, as programs write gray images in color.
+
         Args:
             data: the file, a PNG of 1 to 16 bits.
             pixels: where the pixels of the image are in the record.
@@ -126,19 +136,24 @@ class Handling:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             is_scaled = self._check_size(image.size, pixels)
             width, height = image.size
+            is_merged = image.mode in _COLORED and not self.colors
+            if is_merged and data[_BITS_AT] > 8:  # of which Pillow reads the upper half
+                raise ValueError(_DEEP_COLORS)
             with pixels.hold_memory(_BYTES_A_PIXEL * width * height):
                 values = self._decode(image, dtypes)
                 stores_indices = image.mode == "P" and not self.colors
                 palette = Palette.of_image(image) if stores_indices else None
-        return FilePixels(values, is_scaled, palette)
+        return FilePixels(values, is_scaled, is_merged, palette)
 
     def _decode(self, image: Any, dtypes: Mapping[str, Any]) -> NDArray[Any]:
         """The values of an opened file."""
         if self.colors and image.mode in (*_COLORED, "P", "L", "1"):
             return self._read_colors(image)
+        if image.mode in _COLORED:
+            return _replace(_read_gray(image), self.values)
         dtype = dtypes.get(image.mode)
         if dtype is None:
-            raise ValueError(_describe_colors(image))
+            raise ValueError(f"has pixels of mode {image.mode}; {_ONE_CHANNEL}")
         values: NDArray[Any] = np.empty((image.height, image.width), dtype)
         for top, block in _blocks(image):  # Pillow would make two copies of the whole
             values[top : top + block.height] = np.asarray(block)
@@ -266,34 +281,43 @@ def _check_opaque(image: Any) -> None:
     if image.has_transparency_data:
         lowest, _ = image.convert("RGBA").getchannel("A").getextrema()
         if lowest < 0xFF:
-            raise ValueError("has transparent pixels, whose color says nothing")
+            raise ValueError(
+                "has transparent pixels, whose color says nothing; if it does, "
+                "`mogrify -alpha off FILES` makes them opaque"
+            )
+
+
+def _read_gray(image: Any) -> NDArray[np.uint8]:
+    """The values of a file of several channels that are equal.
+
+    Raises:
+        ValueError: some differ, or pixels are transparent.
+    """
+    values = np.empty((image.height, image.width), np.uint8)
+    for top, block in _blocks(image):
+        samples = np.asarray(block.convert("RGB"))
+        gray = samples[..., 0]
+        if (samples != gray[..., None]).any():
+            raise ValueError(_describe_colors(image))
+        _check_opaque(block)
+        values[top : top + block.height] = gray
+    return values
 
 
 def _describe_colors(image: Any) -> str:
     """What is wrong with a file of several channels: its colors, and how to give them values."""
-    if image.mode not in _COLORED:
-        return f"has pixels of mode {image.mode}; it must have one gray channel"
     present = set[int]()
     for _, block in _color_blocks(image):
         present.update(np.unique(block).tolist())
         if len(present) > _MOST_COLORS:
-            return f"has more than {_MOST_COLORS:,} colors; it must have one gray channel"
+            return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"
     colors = sorted(present)
     noun = "color" if len(colors) == 1 else "colors"
-    values = _suggest_values(colors)
-    shown = zip(colors[:3], values, strict=False)
-    example = ",".join(f"#{color:06x}={value}" for color, value in shown)
+    example = ",".join(f"#{color:06x}={value}" for value, color in enumerate(colors[:3]))
     return (
-        f"has {len(colors)} {noun} ({_name_colors(colors)}); it must have one gray channel: give "
+        f"has {len(colors)} {noun} ({_name_colors(colors)}); {_ONE_CHANNEL}: give "
         f"colors values in its brackets, such as [{example}]"
     )
-
-
-def _suggest_values(colors: list[int]) -> list[int]:
-    """Values for colors: the levels of grays, else numbers from 0."""
-    levels = [color & 0xFF for color in colors]
-    grays = [0x10101 * level for level in levels]
-    return levels if colors == grays else [*range(len(colors))]
 
 
 def _name_colors(colors: list[int]) -> str:

@@ -17,6 +17,7 @@ import io
 import os
 import posixpath
 import re
+import shlex
 import stat
 import struct
 import tarfile
@@ -224,7 +225,7 @@ def list_images(
                     continue
                 shown_name = posixpath.basename(name) if member.is_outside else name
                 if not is_image(f"{folder}/{shown_name}"):
-                    skipped.add_kind(name)
+                    skipped.add_packed_kind(name)
                     others += _LABELS.findall(name)
                     continue
                 if member.is_guessed:
@@ -237,9 +238,8 @@ def list_images(
         kind = extension.lower()
         cause = error or type(error).__name__
         damaged = DamagedArchiveError(
-            f"{file.path} cannot be read as {kind}: {cause}; copy it again, make it anew if it is "
-            "compressed as a whole, leave it out with `exclude=`, or give `max_rejects=1` to count "
-            "it as a reject"
+            f"{file.path} cannot be read as {kind}: {cause}; {_find_cure(file)}, leave it out with "
+            "`exclude=`, or give `max_rejects=1` to count it as a reject"
         )
         damaged.problem = f"cannot be read as {kind}: {cause}"
         raise damaged from error
@@ -247,6 +247,15 @@ def list_images(
         skipped.add_packed_label(f"{folder}/{name}")
     for name, member in images.items():
         yield member.to_entry(file, name)
+
+
+def _find_cure(file: storage.Entry) -> str:
+    """What may make an archive readable."""
+    folder = file.path.rpartition(".")[0]
+    if storage.find(f"{folder}.z01"):
+        name = shlex.quote(file.name)
+        return f"it is split: join its parts by `zip -s 0 {name} -O whole.zip`"
+    return "copy it again, make it anew if it is compressed as a whole"
 
 
 def _find_labels(names: Sequence[str], images: Iterable[str]) -> Iterator[str]:
@@ -282,6 +291,8 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     with zipfile.ZipFile(opened) as archive:
         infos = archive.infolist()
         archive.NameToInfo.clear()
+        if any(info.volume for info in infos):
+            raise ValueError("it is the last part of a split zip")
         # Where images begin, and the directory behind the last.
         starts = sorted([archive.start_dir, *(info.header_offset for info in infos)])
         are_utf8 = all(map(_is_utf8, infos))

@@ -30,6 +30,7 @@ from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_archives
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
+from beam_tfr.schema.extensions import has_image_name
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
@@ -358,6 +359,16 @@ def suggest_dataset(folder: str) -> str:
     return ""
 
 
+def list_names(root: str, folder: str) -> list[str]:
+    """The names of the first images in a folder; none if it cannot be listed."""
+    with contextlib.suppress(OSError):
+        first = itertools.islice(
+            storage.walk(root + folder, lambda _: False, deep=False), LIST_BATCH
+        )
+        return [entry.name for entry in first if has_image_name(entry.name)]
+    return []
+
+
 def find_records(paths: Iterable[str]) -> str:
     """The first of some files that is a TFRecord, by its content; empty if none is."""
     for path in paths:
@@ -391,7 +402,7 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
     if advice:
         return advice
     if pattern.endswith("/"):
-        advice = describe_archives(kinds)
+        advice = "; ".join(describe_archives(kinds))
         advice = advice or f"'{escape_pattern(pattern)}**' matches all files"
         return f" below it with an image extension; {advice}"
     if not is_wild(pattern):

@@ -1,10 +1,10 @@
 """Patterns: what they match, which folder they share, and where they come from.
 
 `*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of
-them, `{a,b}` either. Names that begin with a dot match like any other. A path that ends in / is a
-folder: it matches every file below it whose name is that of an image (`schema.extensions`). One
-that ends in .zip or .tar matches archives, each of which stands for the folder of the same name
-without the extension.
+them, `{a,b}` either; options have no `{000..131}` any more (`schema.number_ranges`). Names that
+begin with a dot match like any other. A path that ends in / is a folder: it matches every file
+below it whose name is that of an image (`schema.extensions`). One that ends in .zip or .tar matches
+archives, each of which stands for the folder of the same name without the extension.
 
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
@@ -20,6 +20,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.spellings import list_spellings, read_address
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
+from beam_tfr.schema.number_ranges import expand_ranges
 
 OPTIONS_OF_IMAGES = ("input", "sources")  # whose patterns may be folders and archives
 NOTHING = re.compile("(?!)")
@@ -363,12 +364,12 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
         UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
     lines = read_lines(path, option="input_list", needs="one path or pattern per line")
-    patterns = []
+    patterns = list[str]()
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
-            patterns.append(_read_pattern(line))
+            patterns += map(_read_pattern, expand_ranges([line], option="input_list"))
         except UsageError as error:
             raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
     return tuple(patterns)

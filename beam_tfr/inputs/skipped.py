@@ -8,13 +8,13 @@ import dataclasses
 import re
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from beam_tfr.inputs.annotation_files import MOST_LOOKED_INTO, annotation_extension
 from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
+from beam_tfr.schema.extensions import FORMAT_OF, IN_ARCHIVE, PACKED, kind_of_name
 
 PACKED_LABELS_CURE = (
     "give such tars, of WebDataset, as `table=` instead of `input=`, or unpack the archives and "
@@ -196,6 +196,14 @@ class SkippedFiles:
         with self._lock:
             self.kinds[kind_of_name(path)] += 1
 
+    def add_packed_kind(self, path: str) -> None:
+        """Counts a file in an archive by its name."""
+        kind = kind_of_name(path)
+        if _is_archive(kind):
+            kind += IN_ARCHIVE
+        with self._lock:
+            self.kinds[kind] += 1
+
 
 class UncountedFiles(SkippedFiles):
     """Counts nothing."""
@@ -204,6 +212,9 @@ class UncountedFiles(SkippedFiles):
         super().__init__((), NOTHING)
 
     def add_kind(self, path: str) -> None:
+        pass
+
+    def add_packed_kind(self, path: str) -> None:
         pass
 
     def enter_folder(self, path: str) -> None:
@@ -275,22 +286,38 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
     number, names = describe_kinds(kinds, images=False)
     if not number:
         return ""
-    archives = describe_archives(kinds)
-    skipped = f"{number:,} without an image extension ({names})"
-    return f"{skipped}; {archives}" if archives else skipped
+    return "; ".join(
+        [f"{number:,} without an image extension ({names})", *describe_archives(kinds)]
+    )
 
 
 def count_archives(kinds: Mapping[str, int]) -> int:
-    """How many of some files are archives, by their kinds."""
+    """How many of some files are archives that can be inputs, by their kinds."""
     return sum(number for kind, number in kinds.items() if ARCHIVE.fullmatch(kind))
 
 
-def describe_archives(kinds: Mapping[str, int]) -> str:
-    """Says how to read the archives among files that are skipped; empty if there are none."""
+def count_packed(kinds: Mapping[str, int]) -> int:
+    """How many of some files are archives that have to be unpacked, by their kinds."""
+    return sum(number for kind, number in kinds.items() if _must_be_unpacked(kind))
+
+
+def _must_be_unpacked(kind: str) -> bool:
+    return kind.endswith(IN_ARCHIVE) or PACKED.fullmatch(kind) is not None
+
+
+def _is_archive(kind: str) -> bool:
+    return any(pattern.fullmatch(kind) for pattern in (ARCHIVE, PACKED))
+
+
+def describe_archives(kinds: Mapping[str, int]) -> Iterator[str]:
+    """Yields how to read the archives among files that are skipped."""
     number = count_archives(kinds)
-    if not number:
-        return ""
-    return f"archives (.zip, .tar: {number:,}) are read if they are given as `input=` too"
+    if number:
+        yield f"archives (.zip, .tar: {number:,}) are read if they are given as `input=` too"
+    packed = {kind: count for kind, count in kinds.items() if _must_be_unpacked(kind)}
+    if packed:
+        _, names = describe_kinds(packed, images=False)
+        yield f"archives such as these must be unpacked: {names}"
 
 
 def describe_missed(kinds: Mapping[str, int], root: str) -> str:

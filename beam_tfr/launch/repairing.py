@@ -7,7 +7,7 @@ reads the dataset again.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -16,6 +16,7 @@ from beam_tfr.dataset.base import planned_shards, read_unchanged_manifest, resto
 from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.locking import hold_folder, open_to_change
+from beam_tfr.launch.results import Result
 from beam_tfr.launch.starting import StepBuilder, start
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
@@ -105,7 +106,7 @@ def repair(
         shards = counted(report.counts["shards"], "shard")
         say(f"{len(damage.shards):,} of {shards} will be rebuilt")
         classes = dataset.options.get("classes")
-        start(
+        result = start(
             options,
             beam_flags,
             open_input=functools.partial(open_source, classes=classes),
@@ -114,6 +115,8 @@ def repair(
             progress=progress,
             say=say,
         )
+        for note in cast(Result, result).unused:
+            say(note)
     with hold_folder(dataset.folder, beam_options) as run_id:
         read_unchanged_manifest(dataset.folder, dataset.fields["manifest_digest"])
         _write_other_files(dataset, damage)

@@ -25,7 +25,7 @@ from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
-from beam_tfr.layouts.folders import describe_mask_classes, describe_numbered_classes
+from beam_tfr.layouts.folders import describe_numbered_classes
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -41,6 +41,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "skipped": "skipped",
     "missed": "missed",
     "archives": "archives",
+    "packed_archives": "packed-archives",
     "repeated_folders": "repeated-folders",
     "guessed_names": "guessed-names",
     "packed_labels": "packed-labels",
@@ -93,6 +94,10 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "repeated_rows": REPEATED_NOTE,
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
     "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
+    "packed_archives": (
+        "{number:,} archives skipped that must be unpacked: compressed as a whole, such as .rar, "
+        ".7z and .tar.gz, split, or within others; `beam-tfr plan` shows which kinds"
+    ),
     "repeated_folders": (
         "{number:,} links skipped that lead to folders listed by other paths: each is listed once"
     ),
@@ -121,7 +126,8 @@ class Result(Printable):
             "rewritten_shards", those that an earlier run had finished, and that were written again
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "archives", those of
-            the skipped files that are archives; "repeated_folders", links to folders that are
+            the skipped files that are archives; "packed_archives", those that must be unpacked;
+            "repeated_folders", links to folders that are
             listed by other paths; "guessed_names", images in zips whose names were read in code
             page 437, because they are not UTF-8 and nothing says what they are;
             "packed_labels", files of labels beside images in archives; "repeated_rows", keys that
@@ -131,9 +137,9 @@ class Result(Printable):
             "ignored_split", all if some are in folders called like one split; "split_folders",
             images of tables in folders called like splits, which no option takes; "empty_folders",
             those without images beside those of images; "mask_names", files named like masks of
-            those beside them; "mask_folders", all if they are in folders of images and of masks,
-            without classes; "left_out", images that removed.txt keeps out; "moved", images that an
-            update put into another split than before.
+            those beside them; "mask_folders", all if they are in folders of images and of masks;
+            "left_out", images that removed.txt keeps out; "moved", images that an update put into
+            another split than before.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
@@ -311,10 +317,9 @@ class Result(Printable):
         if self.new_ids:
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
-        mask_folders = describe_mask_classes(self.class_names)
         numbers_as_text = describe_numbered_classes(self.class_names)
-        for note in filter(None, [mask_folders, numbers_as_text]):
-            yield f"note:    {note}"
+        if numbers_as_text:
+            yield f"note:    {numbers_as_text}"
         deep_layout = f"{self.manifest.options.get('layout', '').removesuffix('*')}**"
         for name, note in _NOTES.items():
             number = self.run[name]

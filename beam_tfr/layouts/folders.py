@@ -11,6 +11,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.mask_folders import (
+    IMAGES,
+    NamesIn,
+    describe_mask_folders,
+    list_nothing,
+)
 from beam_tfr.layouts.parsing import (
     DEFAULT_LAYOUT,
     SPLIT_RULE,
@@ -27,13 +33,6 @@ from beam_tfr.layouts.split_names import (
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
-# Names of folders of images, and of masks of them.
-_IMAGES = re.compile(r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|jpegimages|rgb)(?:[-_ ]?[0-9]+)?")
-_MASKS = re.compile(
-    r"(?i)(?:.*[-_ ])?"
-    r"(?:masks?|labels?|annotations?|segmentations?|segmentationclass|ground_?truth|gt)(?:png)?"
-)
-
 _MOST_EXCLUDED = 3  # folders that a message names
 _NAMED_CLASS = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
@@ -41,7 +40,10 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
 
 def check_split_folders(
-    folders: Mapping[str, int], shares_option: str, keys: Iterable[str] = ()
+    folders: Mapping[str, int],
+    shares_option: str,
+    keys: Iterable[str] = (),
+    names_in: NamesIn = list_nothing,
 ) -> None:
     """Checks that the default layout ignores no folders that look like splits.
 
@@ -51,6 +53,7 @@ def check_split_folders(
         folders: folder of images, whose last part is their class -> number of images.
         shares_option: the option that gives the shares of splits; empty if none does.
         keys: some images, whose names may begin with their class.
+        names_in: folder -> names of files in it, maybe none.
 
     Raises:
         UsageError: folders of one level are named like two or more splits; suggests a layout that
@@ -62,7 +65,7 @@ def check_split_folders(
     # One that takes a folder of a split for that of a class is not meant.
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level[0])]
     layout, images = max(sound_levels or levels[:1], key=_count_splits)
-    masks = describe_mask_folders(folders) or _describe_masks_around_splits(folders)
+    masks = describe_mask_folders(folders, names_in)
     if masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
@@ -193,7 +196,7 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
             f"`exclude='{folder}/*'` leaves them out"
         )
     label_of = {folder: (values or {}).get("label", "") for folder, values in values_of.items()}
-    without = [folder for folder, label in label_of.items() if _IMAGES.fullmatch(label)]
+    without = [folder for folder, label in label_of.items() if IMAGES.fullmatch(label)]
     if 0 < len(without) < len(label_of):
         folder = min(without)
         return (
@@ -277,9 +280,9 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     """The layout that reads splits from this level above the files."""
     last_names = {folder.rpartition("/")[2] for folder in folders}
     if level and len(last_names) == 1:
-        if _IMAGES.fullmatch(min(last_names)) and level == 1:
+        if IMAGES.fullmatch(min(last_names)) and level == 1:
             return "{split}/**"  # test/images/1.jpg
-        if level > 1 and (_IMAGES.fullmatch(min(last_names)) or _has_siblings(folders, level)):
+        if level > 1 and (IMAGES.fullmatch(min(last_names)) or _has_siblings(folders, level)):
             between = "*/" * (level - 2)
             layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
             shallowest = min(folder.count("/") for folder in folders)
@@ -398,7 +401,7 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
         parent, _, name = folder.rpartition("/")
         names_in[parent].add(name)
     names = sorted(set().union(*names_in.values()))
-    hold_images = all(map(_IMAGES.fullmatch, names))
+    hold_images = all(map(IMAGES.fullmatch, names))
     if len(names_in) < 2:
         if not hold_images or not names:
             return ""
@@ -505,11 +508,6 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
     )
 
 
-def describe_mask_classes(classes: Sequence[str]) -> str:
-    """Says so if classes look like images and the masks beside them; empty if none do."""
-    return _describe_masks(classes, "classes")
-
-
 def describe_numbered_classes(classes: Sequence[str]) -> str:
     """Says so if classes are numbers in the order of texts, so 10 before 2; empty if they are not.
 
@@ -528,51 +526,3 @@ def describe_numbered_classes(classes: Sequence[str]) -> str:
                 "their order"
             )
     return ""
-
-
-def describe_mask_folders(folders: Iterable[str]) -> str:
-    """Says so if folders look like images and the masks beside them; empty if none do.
-
-    For images without classes.
-    """
-    names_in = collections.defaultdict[str, list[str]](list)  # folder -> the folders in it
-    for folder in sorted(folders):
-        parent, _, name = folder.rpartition("/")
-        names_in[parent].append(name)
-    for parent, names in names_in.items():
-        text = _describe_masks(names, "folders", parent=parent)
-        if text:
-            return text
-    return ""
-
-
-def _describe_masks_around_splits(folders: Iterable[str]) -> str:
-    """Says so if folders are images/train and masks/train; empty if they are not."""
-    if any(folder.count("/") != 1 for folder in folders):
-        return ""
-    names = sorted({folder.partition("/")[0] for folder in folders})
-    text = _describe_masks(names, "folders")
-    return text.replace("{stem}", "{path}").replace("layout='*'", "layout='{split}/*'")
-
-
-def _describe_masks(names: Sequence[str], noun: str, *, parent: str = "") -> str:
-    """Says so if some names look like images and the masks beside them; empty if none do.
-
-    Args:
-        names: those of folders.
-        noun: what they are.
-        parent: the folder that they are in, below the one that all images share.
-    """
-    images = [name for name in names if _IMAGES.fullmatch(name)]
-    masks = [name for name in names if _MASKS.fullmatch(name)]
-    if not images or not masks:
-        return ""
-    cure = f"`input=DIR/{images[0]}` `pair=mask='../{masks[0]}/{{stem}}.png'` `layout='*'`"
-    if parent:
-        layout = "{split}/*/*" if split_of_folder(parent.rpartition("/")[2]) else "*"
-        pair = f"mask='{{folder}}/../{masks[0]}/{{stem}}.png'"
-        cure = f"`pair={pair}` `layout='{layout}'`"
-    return (
-        f"the {noun} {images[0]} and {masks[0]} look like images and the masks beside them: "
-        f"{cure} converts them together"
-    )

@@ -1,17 +1,32 @@
 """Finds images that are named like masks of those beside them: 1_mask.png beside 1.jpg."""
 
+import collections
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 
-_MASKS = "masks?|segm?s?|segmentations?|labels?|labelids|gt|ground_?truth|anno(?:tation)?s?|trimap"
+_MASKS = (
+    "masks?|segm?s?|segmentations?|labels?|labelids|gt|ground_?truth|anno(?:tation)?s?|trimap"
+    "|manual|gt(?:fine|coarse)_(?:labelids|labeltrainids|instanceids|color)"
+)
 _OTHERS = "alpha|matte|depth|disp|disparity|normals?"
 _WORDS = rf"(?:{_MASKS}|(?P<other>{_OTHERS}))"
-_PARTS = ("mask", "seg", "label", "gt", "truth", "anno", "trimap")  # one of which all have
+_PARTS = (
+    "mask",
+    "seg",
+    "label",
+    "gt",
+    "truth",
+    "anno",
+    "trimap",
+    "manual",
+)  # one of which all have
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
+# What an image may have where its mask has a mark: 1_sat.jpg beside 1_mask.png.
+_IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
 _BEFORE = re.compile(rf"(?is)(?P<folder>(?:.*/)?)(?P<mark>{_WORDS}[-_. ])(?P<name>[^/]+)")
 
 
@@ -21,12 +36,21 @@ class _Marked(NamedTuple):
     Attributes:
         path: of the file.
         stem: the path of the other, without its extension.
-        pair: the option that makes it a mask.
+        name: of the option's pair.
+        mask: the path that the option names, in which {} stands for the image.
     """
 
     path: str
     stem: str
-    pair: str
+    name: str
+    mask: str
+
+    def name_pair(self, image: str) -> str:
+        """The option that makes it the mask of an image."""
+        end = image.rpartition(".")[0].removeprefix(self.stem)
+        field = "path" if self.mask.startswith("{}") else "stem"
+        removed = f"%{end}" if end else ""
+        return f"{self.name}='{self.mask.replace('{}', f'{{{field}{removed}}}')}'"
 
 
 class MaskNames:
@@ -50,6 +74,8 @@ class MaskNames:
         if not marked:
             return
         image_of = {key.rpartition(".")[0]: key for key in keys}
+        if any(mask.stem not in image_of for mask in marked):
+            image_of = _list_shortened(keys) | image_of
         for mask in marked:
             image = image_of.get(mask.stem)
             if image is None:
@@ -58,7 +84,7 @@ class MaskNames:
             example = (mask.path, image)
             if not self._pair or example < self._example:
                 self._example = example
-                self._pair = mask.pair
+                self._pair = mask.name_pair(image)
 
     def describe(self, *, in_archives: bool) -> str:
         """A message about them; empty if there are none.
@@ -77,19 +103,29 @@ class MaskNames:
         )
 
 
+def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
+    """The path before the last word of a name -> the image, if several images have that word."""
+    images = dict[str, re.Match[str]]()
+    for key in keys:
+        image = _IMAGE_END.fullmatch(key.rpartition(".")[0])
+        if image and not _read_mark(key):
+            images[key] = image
+    ends = collections.Counter(image["end"] for image in images.values())
+    return {image["stem"]: key for key, image in images.items() if ends[image["end"]] > 1}
+
+
 def _read_mark(key: str) -> _Marked | None:
     """What the name of a file says; None if it is not like that of a mask."""
     path, _, extension = key.rpartition(".")
     behind = _BEHIND.fullmatch(path)
     if behind:
         name = _name_pair(behind["other"])
-        pair = f"{name}='{{path}}{behind['mark']}.{extension}'"
-        return _Marked(key, behind["stem"], pair)
+        return _Marked(key, behind["stem"], name, f"{{}}{behind['mark']}.{extension}")
     before = _BEFORE.fullmatch(path)
     if before:
         name = _name_pair(before["other"])
-        pair = f"{name}='{before['folder']}{before['mark']}{{stem}}.{extension}'"
-        return _Marked(key, f"{before['folder']}{before['name']}", pair)
+        stem = f"{before['folder']}{before['name']}"
+        return _Marked(key, stem, name, f"{before['folder']}{before['mark']}{{}}.{extension}")
     return None
 
 

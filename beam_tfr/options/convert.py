@@ -24,6 +24,7 @@ from beam_tfr.schema.dataset import MOST_SHARDS, shares_of
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME, SUFFIXES
+from beam_tfr.schema.number_ranges import expand_ranges
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MOST_FOLDS = 100
@@ -42,7 +43,7 @@ def _check_layout(value: object) -> str:
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
 # The path of a file beside an image, perhaps with what becomes of it.
-_BESIDE = rf"(?:gs://|(?!.*://)).*\{{(?:stem|path)\}}[^\[]*(?:{HANDLING})?"
+_BESIDE = rf"(?:gs://|(?!.*://)).*\{{(?:stem|path)(?:[%#][^\[\]{{}}]*)?\}}[^\[]*(?:{HANDLING})?"
 
 
 def _check_pair(value: object) -> str:
@@ -81,8 +82,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     input: tuple[str, ...] = _files(
         (),
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: "
-        "* any name, ** any number of folders, ? one character, [abc], {a,b}; a .zip or .tar "
-        "stands for the images in it",
+        "* any name, ** any number of folders, ? one character, [abc], {a,b}, {000..131}; a .zip "
+        "or .tar stands for the images in it",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, check=kinds.check_path),
     )
     input_list: str | None = _files(
@@ -119,9 +120,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="images that belong to each image and have its size: its mask, and others, by the "
         "names that readers give them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. "
         "Paths start from the folder that all inputs share; {path} is the key of the image "
-        "without its extension, {stem} its name, {folder} its folder, [255] the value in --resize "
-        "pad's margins, else 0; [255,scale,optional,9=1,#ff0000=2] also scales, takes images "
-        "without one, and replaces values or colors",
+        "without its extension, {stem} its name, {folder} its folder, {stem%_rgb} its name without "
+        "_rgb at the end, [255] the value in --resize pad's margins, else 0; "
+        "[255,scale,optional,9=1,#ff0000=2] also scales, takes images without one, and replaces "
+        "values or colors",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,
@@ -215,6 +217,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
 
     def complete_options(self) -> None:
+        for name in ("input", "table"):
+            patterns = expand_ranges(getattr(self, name), option=name)
+            self.set_option(name, tuple(patterns))
         self._set_implied_options()
         self.set_option("has_implied_encoding", not self.encoding)
         if not self.encoding:

@@ -24,7 +24,7 @@ from beam_tfr.dataset.split_notes import (
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.features_dict import FeaturesDict
-from beam_tfr.inputs.annotation_files import describe_annotations
+from beam_tfr.inputs.listing import list_names
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
@@ -32,7 +32,6 @@ from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.folders import (
     check_split_folders,
     describe_deep_folders,
-    describe_mask_classes,
     describe_numbered_classes,
     find_deep_folders,
 )
@@ -62,7 +61,13 @@ from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
-from beam_tfr.sources import Input, describe_folders, describe_lists, describe_strays
+from beam_tfr.sources import (
+    Input,
+    describe_folders,
+    describe_labels,
+    describe_lists,
+    describe_strays,
+)
 from beam_tfr.tables.places import describe_ignored_splits
 from beam_tfr.tables.repeats import REPEATED_NOTE, RowKeys, check_repeats
 from beam_tfr.tables.rows import Tables
@@ -227,7 +232,8 @@ def _list_input(
     listing.num_repeated_keys = len(repeated)
     if not options.layout:
         keys = [ref.key for ref in survey.sample_refs()]
-        check_split_folders(survey.folders, options.shares_option, keys)
+        names_in = functools.partial(list_names, source.root)
+        check_split_folders(survey.folders, options.shares_option, keys, names_in)
     return listing
 
 
@@ -313,17 +319,15 @@ def _find_warnings(
     if listing.num_repeated_keys:
         yield REPEATED_NOTE.format(number=listing.num_repeated_keys)
     keys = {ref.key for ref in survey.sample_refs()}
-    class_names = sorted({name for _, name in survey.classes})
     deep_folders = find_deep_folders(survey.folders, source.layout)
     warnings = (
         describe_missed(listing.skipped, source.root),
-        describe_annotations(listing.annotations),
+        *describe_labels(source, listing.annotations),
         listing.repeats.describe(),
         listing.guessed_names.describe(),
         listing.packed_labels.describe(),
         source.layout.describe_ambiguity(keys),
         describe_deep_folders(deep_folders, source.layout),
-        describe_mask_classes(class_names),
         describe_palettes(sample.palettes),
         listing.empty.describe(),
         listing.masks.describe(in_archives=source.has_archives),

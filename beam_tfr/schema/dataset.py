@@ -99,6 +99,10 @@ ADJUSTMENTS: dict[str, str] = {
         "had boxes without area, outside of the image, or not of four finite numbers"
     ),
     "pair-scaled": "their mask, or another image beside them, was scaled to their size: [scale]",
+    "pair-gray": (
+        "their mask, or another image beside them, has channels of color that are equal, and was "
+        "read as gray"
+    ),
     "pair-missing": "had no mask, or no other image beside them: [optional]",
     "margins-in-mask": (
         'their mask has the value of its margins too: right if it means "ignore", else give '

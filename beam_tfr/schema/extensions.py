@@ -19,6 +19,12 @@ FORMAT_OF = {extension: name for name, extensions in EXTENSIONS.items() for exte
 # a name that is hidden, or of a folder that systems make beside images
 JUNK = r"(?:\.[^/]*|__MACOSX|@eaDir)"
 IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
+# Ends of names of archives in which no image can be read alone, and of parts of split ones.
+PACKED = re.compile(
+    r"(?i)\.(?:tar\.[a-z][a-z0-9]{0,4}|t[gbxz]z2?|tzst|7z|rar|zipx|[zr][0-9]{2}"
+    r"|(?:zip|tar|7z|rar)\.[0-9]{3})\Z"
+)
+IN_ARCHIVE = " in an archive"  # behind the kind of an archive that is in another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
@@ -35,11 +41,14 @@ def is_junk(path: str) -> bool:
 def kind_of_name(path: str) -> str:
     """The kind of a path by its name.
 
-    `.DS_Store`, `__MACOSX`, `.txt`, or `other names`.
+    `.DS_Store`, `__MACOSX`, `.txt`, `.tar.gz`, or `other names`.
     """
     junk = _JUNK_PART.search(path)
     if junk:
         return "._*" if junk[1].startswith("._") else junk[1]
+    packed = PACKED.search(path)
+    if packed:
+        return packed[0]
     stem, _, extension = path.rpartition("/")[2].rpartition(".")
     if stem and re.fullmatch("[A-Za-z][A-Za-z0-9]{0,9}", extension):
         return f".{extension}"

@@ -99,10 +99,12 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     found = FoundFolders()
     paths = set[str]()
     markers = set[str]()
-    for pattern in patterns:
+    wild = [*filter(is_wild, patterns)]
+    named = [(pattern, ()) for pattern in patterns if pattern not in wild]
+    paths.update(entry.path for entry in match_files(named, option="table"))
+    for pattern in wild:
         for entry in match_files([(pattern, ())], option="table", skipped=found):
-            is_marker = is_wild(pattern) and _is_marker(entry.path, pattern)
-            (markers if is_marker else paths).add(entry.path)
+            (markers if _is_marker(entry.path, pattern) else paths).add(entry.path)
     files = tuple(sorted(paths))
     if not files:
         raise table_error(" ".join(patterns), f"matches only {join_texts(sorted(markers))}")

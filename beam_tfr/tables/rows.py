@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import os
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
@@ -17,6 +16,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.pair_paths import fill_path
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import DamagedTableError, RowReader
 from beam_tfr.tables.image_folders import ImageFolder, choose_base
@@ -220,8 +220,5 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
     if not companion.path:
         (entry,) = parse_example(ref.columns or b"")[companion.feature]
         return storage.Entry(*json.loads(entry))
-    path = os.path.splitext(ref.key)[0]
-    folder, slash, stem = path.rpartition("/")
-    named = companion.path.replace("{folder}/", folder + slash).replace("{folder}", folder)
-    named = named.replace("{path}", path).replace("{stem}", stem)
-    return storage.Entry(resolve_path(named, root), 0, 0)
+    path = fill_path(companion.path, ref.key)
+    return storage.Entry(resolve_path(path, root), 0, 0)

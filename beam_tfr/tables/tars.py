@@ -69,7 +69,7 @@ class Tar(Samples):
             together.check(sample)
             if _is_stray(sample, selection):
                 for name in sample.names:
-                    selection.skipped.add_kind(name)
+                    selection.skipped.add_packed_kind(name)
                 continue
             if images.main and not images.find_main(sample.row):
                 sample.row[images.main] = BadCell(_describe_missing(sample))
@@ -101,7 +101,7 @@ def _list_files(
             if _is_of_sample(name):
                 yield name, member
             else:
-                skipped.add_kind(name)
+                skipped.add_packed_kind(name)
     except archives.ERRORS as error:
         raise ValueError(f"{error or type(error).__name__}; copy the tar again") from None
 

@@ -30,7 +30,12 @@ from beam_tfr.inputs.patterns import (
     compile_exclusions,
     read_input_list,
 )
-from beam_tfr.inputs.skipped import SkippedFiles, count_archives, describe_kinds
+from beam_tfr.inputs.skipped import (
+    SkippedFiles,
+    count_archives,
+    count_packed,
+    describe_kinds,
+)
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.output import known
 from beam_tfr.output.known import KnownSource
@@ -164,6 +169,7 @@ class MatchImages(beam.PTransform):
         missed, _ = describe_kinds(skipped.kinds, images=True)
         count("skipped", skipped.kinds.total() - missed)
         count("archives", count_archives(skipped.kinds))
+        count("packed-archives", count_packed(skipped.kinds))
         count("missed", missed)
         count("repeated-folders", skipped.repeats.number)
         count("guessed-names", skipped.guessed_names.number)

@@ -32,6 +32,7 @@ from beam_tfr.inputs.skipped import UsedExclusions
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, NotInstalledError, RejectError, UsageError
+from beam_tfr.schema.number_ranges import expand_ranges
 from beam_tfr.schema.untrusted import parse_json, quote
 from beam_tfr.verification.report import (
     MAX_LINE_BYTES,
@@ -216,9 +217,8 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
                 option="sources",
                 value="",
             )
-        self.patterns = mark_folders(
-            [storage.check_path(source, option="sources") for source in sources]
-        )
+        paths = [storage.check_path(source, option="sources") for source in sources]
+        self.patterns = mark_folders(expand_ranges(paths, option="sources"))
         self._manifest = manifest
         self._sources: _Sources
         if "layout" in manifest.options:

@@ -1,0 +1,241 @@
+"""Finds folders of masks beside folders of images: images and masks, train and train_masks."""
+
+import collections
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.schema.pair_paths import fill_path
+
+# Names of folders of images.
+IMAGES = re.compile(
+    r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|pictures?|jpegimages|rgb|leftimg8bit"
+    r"|stillsraw(?:_full)?)(?:[-_ ]?[0-9]+)?"
+)
+_MASK_WORDS = (
+    r"(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)|ground_?truth"
+    r"|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:png)?"
+)
+_MASKS = re.compile(rf"(?i)(?:.*[-_ ])?{_MASK_WORDS}")
+_OF_IMAGES = re.compile(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
+_MOST_NAMES = 100  # of files in a folder, that are compared
+_MOST_FOLDERS = 10  # whose files are compared
+_LIKE_IMAGES = "{stem}.png"
+_LIKE_PHOTOS = (".jpg", ".jpeg")  # which are no masks
+_SEPARATORS = "-_. "
+# Parts of names of masks that are meant for people, or of other tasks: they come last.
+_OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
+
+NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it, maybe none
+
+
+class MaskFolders(NamedTuple):
+    """A folder of images, and one of masks that lies beside it.
+
+    Attributes:
+        parent: the folder that both are in, below the one that all images share; maybe empty.
+        images, masks: their paths in it.
+        below: the folder in either that holds files; empty if they hold them themselves.
+    """
+
+    parent: str
+    images: str
+    masks: str
+    below: str
+
+    def describe(self, names_in: NamesIn) -> str:
+        """Says that they are, and how both are converted together."""
+        name = self._name_mask(names_in)
+        form = ""
+        path, extension = os.path.splitext(name)
+        if extension.lower() != ".png":
+            name = f"{path}.png"
+            form = f", once masks are PNGs; `exclude='**/*{extension}'` leaves out what they were"
+        return (
+            f"the folders {self.images} and {self.masks} look like images and the masks beside "
+            f"them: {self._describe_cure(name)} converts them together{form}"
+        )
+
+    def _name_mask(self, names_in: NamesIn) -> str:
+        """The name of the mask of an image, as `pair=` has it."""
+        images = names_in(self._path_of(self.images))
+        masks = names_in(self._path_of(self.masks))
+        return find_mask_name(images, masks) or _LIKE_IMAGES
+
+    def _path_of(self, folder: str) -> str:
+        """The folder of files in one of the two."""
+        return "/".join(filter(None, [self.parent, folder, self.below]))
+
+    def _describe_cure(self, name: str) -> str:
+        """The options that convert both together.
+
+        Args:
+            name: that of the mask of an image.
+        """
+        if self.masks.startswith(self.images) and not self.below:
+            pair = f"{{folder}}{self.masks.removeprefix(self.images)}/{name}"
+            layout = "{split}/*" if split_of_folder(self.images) else "*"
+            return f"`pair=mask='{pair}'` `layout='{layout}'`"
+        if self.parent and not self.below and "/" not in self.images + self.masks:
+            is_split = split_of_folder(self.parent.rpartition("/")[2])
+            layout = "{split}/*/*" if is_split else "*"
+            return f"`pair=mask='{{folder}}/../{self.masks}/{name}'` `layout='{layout}'`"
+        layout = "*"
+        if self.below:
+            layout = self._choose_layout()
+            name = f"{{folder}}/{name}" if "#" in name else name.replace("{stem", "{path")
+        folder = "/".join(filter(None, ["DIR", self.parent, self.images]))
+        above = "../" * (self.images.count("/") + 1)
+        return f"`input={folder}` `pair=mask='{above}{self.masks}/{name}'` `layout='{layout}'`"
+
+    def _choose_layout(self) -> str:
+        """The layout of images below their folder."""
+        first, *others = self.below.split("/")
+        if split_of_folder(first):
+            return "{split}/" + "*/" * len(others) + "*"
+        return "*" if others else "{label}/*"
+
+
+def list_nothing(_: str) -> Sequence[str]:
+    """The names of files, where they are not known."""
+    return ()
+
+
+def find_mask_folders(
+    folders: Iterable[str], names_in: NamesIn = list_nothing
+) -> MaskFolders | None:
+    """Finds the first folder of masks beside one of images; None if there is none.
+
+    Args:
+        folders: paths of folders of files, below the one that all share.
+        names_in: folder -> names of files in it, maybe none.
+    """
+    ordered = sorted(folders)
+    names_at = collections.defaultdict[tuple[str, str], list[str]](list)
+    for folder in ordered:
+        parts = folder.split("/")
+        for level, name in enumerate(parts):
+            place = "/".join(parts[:level]), "/".join(parts[level + 1 :])
+            names_at[place].append(name)
+    for (parent, below), names in names_at.items():
+        pair = _find_pair(names)
+        if pair:
+            images, masks = pair
+            return MaskFolders(parent, images, masks, below)
+    return next(_compare_files(ordered, names_in), None)
+
+
+def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
+    """The names of a folder of images and of one of masks, among some; None without both."""
+    known_names = frozenset(names)
+    for name in names:
+        mask = _OF_IMAGES.fullmatch(name)
+        if mask and mask["images"] in known_names:
+            return mask["images"], name
+    masks = [*filter(_MASKS.fullmatch, names)]
+    images = [name for name in names if IMAGES.fullmatch(name) and name not in masks]
+    if images and masks:
+        return images[0], masks[0]
+    return None
+
+
+def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
+    """Yields folders that are named like those of masks, and others with the same files."""
+    are_masks = {folder: any(map(_MASKS.fullmatch, folder.split("/"))) for folder in folders}
+    masks = [folder for folder in folders if are_masks[folder]][:_MOST_FOLDERS]
+    images = [folder for folder in folders if not are_masks[folder]][:_MOST_FOLDERS]
+    if not masks or not images:
+        return
+    names = {folder: names_in(folder)[:_MOST_NAMES] for folder in [*masks, *images]}
+    for mask_folder, image_folder in itertools.product(masks, images):
+        path = find_mask_name(names[image_folder], names[mask_folder])
+        if not path or path.endswith(_LIKE_PHOTOS):
+            continue
+        known_masks = frozenset(names[mask_folder])
+        number = sum(fill_path(path, image) in known_masks for image in names[image_folder])
+        if number > len(names[image_folder]) // 2:
+            parent = _common_folder(image_folder, mask_folder)
+            start = len(parent) + 1 if parent else 0
+            yield MaskFolders(parent, image_folder[start:], mask_folder[start:], "")
+
+
+def _common_folder(folder: str, other: str) -> str:
+    parts = [path.split("/") for path in (folder, other)]
+    return "/".join(os.path.commonprefix(parts))  # noqa: RUF071  # of names, not of characters
+
+
+def describe_mask_folders(folders: Iterable[str], names_in: NamesIn = list_nothing) -> str:
+    """Says so if folders look like images and the masks beside them; empty if none do.
+
+    Args:
+        folders: paths of folders of files, below the one that all share.
+        names_in: folder -> names of files in it, maybe none.
+    """
+    found = find_mask_folders(folders, names_in)
+    return found.describe(names_in) if found else ""
+
+
+def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
+    """The path that names the masks of images, such as `{stem%_rgb}_mask.png`.
+
+    That is the one by which most of some images have masks; empty if there is none.
+
+    Args:
+        images, masks: names of files.
+    """
+    if not images or not masks:
+        return ""
+    stem = os.path.splitext(min(images))[0]
+    alike = sorted(masks, key=lambda mask: (-_count_shared(stem, mask), mask))
+    paths = {*filter(None, (_derive_path(stem, mask) for mask in alike[:_MOST_NAMES]))}
+    known_masks = frozenset(masks)
+
+    def rank(path: str) -> tuple[int, bool, str]:
+        number = sum(fill_path(path, image) in known_masks for image in images)
+        mark = fill_path(path, "")
+        return -number, _OTHER_KINDS.search(mark) is not None, path
+
+    return min(paths, key=rank, default="")
+
+
+def _count_shared(stem: str, mask: str) -> int:
+    """How many characters the name of an image shares with that of a mask, at either end."""
+    mask_stem = os.path.splitext(mask)[0]
+    at_start = len(_common_start(stem, mask_stem))
+    at_end = len(_common_start(stem[::-1], mask_stem[::-1]))
+    return max(at_start, at_end)
+
+
+def _common_start(text: str, other: str) -> str:
+    return os.path.commonprefix([text, other])  # noqa: RUF071  # of texts, not of paths
+
+
+def _derive_path(stem: str, mask: str) -> str:
+    """The path by which an image has a mask; empty if their names share nothing that is certain.
+
+    Args:
+        stem: the name of the image, without its extension.
+        mask: the name of the mask.
+    """
+    mask_stem, extension = os.path.splitext(mask)
+    if mask_stem.startswith(stem):
+        return "{stem}" + mask_stem.removeprefix(stem) + extension
+    if mask_stem.endswith(stem):
+        return mask_stem.removesuffix(stem) + "{stem}" + extension
+    shared = len(_common_start(stem, mask_stem))
+    begin = max(map(stem[:shared].rfind, _SEPARATORS))
+    if begin > 0 and _has_letters(stem[begin:]):
+        return f"{{stem%{stem[begin:]}}}{mask_stem[begin:]}{extension}"
+    shared = len(_common_start(stem[::-1], mask_stem[::-1]))
+    start = stem[:-shared] if shared else ""
+    if _has_letters(start):
+        return f"{mask_stem[:-shared]}{{stem#{start}}}{extension}"
+    return ""
+
+
+def _has_letters(text: str) -> bool:
+    """Whether a text has letters, as what all names share has, and no brackets."""
+    return any(map(str.isalpha, text)) and not any(map(text.count, "[{}"))

@@ -1,0 +1,67 @@
+"""Paths of files beside images, as `--pair` names them: `../masks/{stem%_rgb}_mask.png`.
+
+{path} is the key of the image without its extension, {folder} its folder, {stem} its name. As in
+shells, `%TEXT` takes a text away from the end, and `#TEXT` from the beginning, where it is there.
+"""
+
+import os
+import re
+from collections.abc import Callable
+
+_FIELD = re.compile(
+    r"\{(?P<name>path|stem|folder)(?:(?P<side>[%#])(?P<text>[^{}\[]*))?\}(?P<slash>/?)"
+)
+_LIKE_FIELD = re.compile(r"\{\w*(?:[%#][^{}]*)?\}")
+_GLOBS = {"path": "**/*", "stem": "*", "folder": "**/*"}
+
+
+def check_fields(pattern: str) -> None:
+    """Checks the fields in a path.
+
+    Raises:
+        ValueError: one has another name.
+    """
+    for field in _LIKE_FIELD.finditer(pattern):
+        if not _FIELD.fullmatch(field[0]):
+            raise ValueError(
+                f"{field[0]} in PATH is none of {{stem}}, {{path}} and {{folder}}, perhaps with "
+                "%TEXT for a text that is taken away from the end, #TEXT from the beginning"
+            )
+
+
+def fill_path(pattern: str, key: str) -> str:
+    """The path of the file beside an image of this key."""
+    path = os.path.splitext(key)[0]
+    folder, _, stem = path.rpartition("/")
+    values = {"path": path, "stem": stem, "folder": folder}
+
+    def fill(field: re.Match[str]) -> str:
+        value = values[field["name"]]
+        if field["side"] == "%":
+            value = value.removesuffix(field["text"])
+        elif field["side"] == "#":
+            value = value.removeprefix(field["text"])
+        return value and value + field["slash"]  # the common folder has no name
+
+    return _FIELD.sub(fill, pattern)
+
+
+def to_glob(pattern: str, escape: Callable[[str], str] = str) -> str:
+    """The pattern of the files that a path names.
+
+    Args:
+        pattern: the path.
+        escape: what makes patterns of the texts between fields.
+    """
+    glob = ""
+    end = 0
+    for field in _FIELD.finditer(pattern):
+        glob += escape(pattern[end : field.start()])
+        end = field.end()
+        if field["name"] == "folder" and field["slash"]:
+            glob += "**/"
+            if pattern.startswith("../", end):
+                end += len("../")
+        else:
+            glob += _GLOBS[field["name"]] + field["slash"]
+    return glob + escape(pattern[end:])
