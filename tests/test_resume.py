@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from beam_tfr.schema.errors import DataError, UsageError
 from tests.reader_fixtures import write_dataset
 
 TRAINING = Path(__file__).parent / "training.py"
@@ -55,3 +57,40 @@ def test_a_killed_training_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
         assert len(ours.files) == len(theirs.files) > 8
         for name in ours.files:
             np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+@pytest.mark.slow
+def test_a_damaged_backup_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    import keras
+
+    from beam_tfr.reader import fit
+
+    folder = write_dataset(tmp_path / "d", {"train": [20], "test": [4]})
+
+    def make_model() -> keras.Model:
+        layers = [keras.Input((8, 12, 3)), keras.layers.Flatten(), keras.layers.Dense(41)]
+        return keras.Sequential(layers)
+
+    model = make_model()
+    options: dict[str, Any] = {"split": "train", "batch_size": 8, "fit_options": {"verbose": 0}}
+    backups = tmp_path / "backups"
+    with pytest.raises(UsageError, match="compile"):
+        fit(model, folder, epochs=1, backup=backups, **options)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for wrong in ({"epoch": 1}, {"batch_size": None}, {"epochs": 0}):
+        with pytest.raises(UsageError):
+            fit(model, folder, **{"epochs": 1, "backup": backups, **options, **wrong})
+    history = fit(model, folder, epochs=2, backup=backups, save_freq=1, **options)
+    assert len(history["loss"]) == 2
+    assert fit(model, folder, epochs=2, backup=backups, **options) == {}
+    latest = backups / "latest.weights.h5"
+    latest.write_bytes(latest.read_bytes()[:100])
+    again = make_model()
+    again.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.warns(RuntimeWarning, match="the backup before it"):
+        history = fit(again, folder, epochs=3, backup=backups, **options)
+    assert len(history["loss"]) == 2  # the rest of the second epoch, and the third
+    for path in backups.iterdir():
+        path.write_bytes(b"x")
+    with pytest.raises(DataError, match="is no backup"):
+        fit(again, folder, epochs=3, backup=backups, **options)

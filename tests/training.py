@@ -1,4 +1,4 @@
-"""A training with Keras that can be killed and goes on: the recipe of docs/reader.md, as a program.
+"""A training with Keras that can be killed and goes on: `reader.fit`, as a program.
 
 Arguments: dataset, seed, batch after which the process kills itself (0: never), and folders in each
 of which it trains: for backups, the losses `l` and, at the end, the weights `l.npz`.
@@ -15,14 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr.reader import load
+from beam_tfr.reader import fit
 
 EPOCHS, BATCH_SIZE = 3, 8
-
-
-class Backup(keras.callbacks.BackupAndRestore):
-    def on_train_begin(self, logs=None):
-        """Restores nothing: the weights are loaded already, and `fit` is given the epoch."""
 
 
 class Losses(keras.callbacks.Callback):
@@ -63,39 +58,18 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
         "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
     )
 
-    options = {"split": "train", "batch_size": BATCH_SIZE, "shuffle": True, "seed": seed}
-    steps = len(load(folder, **options))
-    callbacks = [
-        Backup(backups, save_freq=3, double_checkpoint=True, delete_checkpoint=False),
-        Losses(losses, kill_after),
-    ]
-    latest = f"{backups}/latest.weights.h5"
-    if os.path.exists(latest):
-        model.optimizer.build(model.trainable_variables)
-        model.load_weights(latest)
-    epoch, step = divmod(int(model.optimizer.iterations), steps)
-    if step:  # the rest of the epoch
-        rest = load(folder, epoch=epoch, start_step=step, **options)
-        model.fit(
-            rest,
-            initial_epoch=epoch,
-            epochs=epoch + 1,
-            callbacks=callbacks,
-            shuffle=False,
-            verbose=0,
-        )
-        epoch += 1
-    if epoch < EPOCHS:
-        whole = load(folder, epoch=epoch, repeat=True, **options)
-        model.fit(
-            whole,
-            steps_per_epoch=steps,
-            initial_epoch=epoch,
-            epochs=EPOCHS,
-            callbacks=callbacks,
-            shuffle=False,
-            verbose=0,
-        )
+    fit(
+        model,
+        folder,
+        epochs=EPOCHS,
+        backup=backups,
+        save_freq=3,
+        callbacks=[Losses(losses, kill_after)],
+        fit_options={"verbose": 0},
+        split="train",
+        batch_size=BATCH_SIZE,
+        seed=seed,
+    )
     return model
 
 

@@ -9,6 +9,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from beam_tfr.dataset.class_weights import class_weights
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.reader_arguments import check_folder
 from beam_tfr.schema.errors import NotInstalledError
@@ -16,10 +17,11 @@ from beam_tfr.schema.errors import NotInstalledError
 if TYPE_CHECKING:
     from beam_tfr.reader.files import load_records
     from beam_tfr.reader.loading import load
+    from beam_tfr.reader.training import fit
 
-__all__ = ["feature_spec", "load", "load_records", "open"]
+__all__ = ["class_weights", "feature_spec", "fit", "load", "load_records", "open"]
 
-_LATER = {"load": "loading", "load_records": "files"}
+_LATER = {"fit": "training", "load": "loading", "load_records": "files"}
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `reader.open`
@@ -61,7 +63,7 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(f"{__name__}.{_LATER[name]}")
         return getattr(module, name)
     except ModuleNotFoundError as error:
-        if error.name != "tensorflow":
+        if error.name not in ("tensorflow", "keras"):
             raise
         raise NotInstalledError(
             f"beam_tfr.reader.{name} needs TensorFlow: pip install 'beam_tfr[reader]'"

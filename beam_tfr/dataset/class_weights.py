@@ -1,0 +1,98 @@
+"""Weights of classes, by the counts in the manifest."""
+
+import math
+import os
+from fractions import Fraction
+
+from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.reader_arguments import check_folder
+from beam_tfr.dataset.splits import choose_splits
+from beam_tfr.options.kinds import is_number
+from beam_tfr.schema.arguments import public
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.untrusted import quote
+
+
+@public
+def class_weights(
+    path: str | os.PathLike[str], split: str, *, cap: float | None = None
+) -> dict[int, float]:
+    """Weights of classes for Keras' `fit(class_weight=…)`, the larger the rarer a class is.
+
+    The mean weight of an example is 1, so the learning rate needs no adjustment.
+
+    90 cats and 10 dogs get 0.556 and 5; with cap=2, 0.889 and 2.
+
+    Args:
+        path: the folder that `convert` wrote, local or gs://.
+        split: name of a split; several, "train+validation"; or all but some, "all-fold4".
+        cap: the largest weight, 1 or more; what it takes from rare classes goes to the others.
+
+    Returns:
+        Label -> weight; 0 for a class without examples.
+
+    Raises:
+        UsageError: there is no such split, `cap` is too small, or an example has no class or
+            several.
+        DataError: the folder holds no complete dataset.
+    """
+    dataset = read_manifest(check_folder(path))
+    _check_single_label(dataset)
+    _check_cap(cap)
+    counts = dict.fromkeys(dataset.class_names, 0)
+    for name in choose_splits(dataset, split, dataset.split_names):
+        for class_name, images in dataset.splits[name].class_counts.items():
+            counts[class_name] += images
+    weights = _weigh([*counts.values()], cap)
+    return dict(enumerate(weights))
+
+
+def _check_cap(cap: object) -> None:
+    """Checks the largest weight, if there is one.
+
+    Raises:
+        UsageError: it is not a number from 1 on.
+    """
+    if cap is None or (is_number(cap) and 1 <= float(cap) < math.inf):  # type: ignore[arg-type]
+        return
+    raise UsageError("must be a number, 1 or more", option="cap", value=quote(cap))
+
+
+def _check_single_label(dataset: Manifest) -> None:
+    """Checks that each example has one class.
+
+    Raises:
+        UsageError: it has none, or several.
+    """
+    label = dataset.feature_kinds.label
+    if label is None:
+        raise UsageError(f"{dataset.folder} has no classes, so there is nothing to weigh")
+    if label.is_list:
+        raise UsageError(
+            f"{dataset.folder} has any number of classes for each image, and Keras' class_weight "
+            "takes one: weigh the loss of each class instead, by `class_counts` of "
+            "`reader.open(path).splits`"
+        )
+
+
+def _weigh(counts: list[int], cap: float | None) -> list[float]:
+    """The weight of each class, given its examples: their shares of all are equal, but for `cap`.
+
+    Exact until the last division, so that it is the same on every machine.
+    """
+    present = sorted(count for count in counts if count)
+    rest = Fraction(sum(present))  # of the weight of all examples
+    classes = len(present)
+    limit = None if cap is None else Fraction(cap)
+    for count in present:
+        if limit is None or rest / classes <= limit * count:
+            break
+        rest -= limit * count
+        classes -= 1
+    weights = []
+    for count in counts:
+        weight = rest / classes / count if count and classes else Fraction(0)
+        if limit is not None and (weight > limit or (count and not classes)):
+            weight = limit
+        weights.append(float(weight))
+    return weights

@@ -1,0 +1,158 @@
+"""Keras trainings that resume in mid-epoch."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from beam_tfr.dataset.reader_arguments import check_integer
+from beam_tfr.reader.loading import load
+from beam_tfr.schema.errors import DataError, UsageError, without_traceback
+from beam_tfr.schema.untrusted import quote
+
+_LATEST = "latest.weights.h5"  # the names are those of Keras' BackupAndRestore
+_BEFORE = "latest.weights.h5.bkp"
+# What `fit` sets itself, of `load` and of `Model.fit`.
+_OWN = ("epoch", "start_step", "repeat", "initial_epoch", "steps_per_epoch", "x")
+
+
+class _Backup(keras.callbacks.BackupAndRestore):
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Restores nothing: the weights are loaded already, and `Model.fit` is given the epoch."""
+
+
+@without_traceback
+def fit(
+    model: keras.Model,
+    path: str | os.PathLike[str],
+    *,
+    epochs: int,
+    backup: str | os.PathLike[str],
+    save_freq: int = 500,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    fit_options: dict[str, Any] | None = None,
+    **load_options: Any,
+) -> dict[str, list[float]]:
+    """Trains a model on a split of a dataset; the same program resumes within an epoch.
+
+    The optimizer counts the steps, so a backup of it says where to go on. A training that was
+    killed ends with the weights of one that was not, if operations are deterministic and no layer
+    has a random state.
+
+    Args:
+        model: a model that is built and compiled.
+        path: the folder that `convert` wrote, local or gs://.
+        epochs: how many epochs it is trained in all.
+        backup: a folder for backups, of this training only; remove it when training is done.
+        save_freq: steps between backups.
+        callbacks: more callbacks of Keras.
+        fit_options: more arguments of `Model.fit`, such as `validation_data`, `class_weight` and
+            `verbose`.
+        load_options: arguments of `load`: `split`, `batch_size`, `seed` and so on; `shuffle` is
+            True unless given.
+
+    Returns:
+        What `Model.fit` returns as history, of the epochs of this run: name -> a value for each.
+
+    Raises:
+        UsageError: an argument is wrong, or the model is not built and compiled.
+        DataError: no backup in the folder is one of this model.
+    """
+    check_integer("epochs", epochs, 1)
+    check_integer("save_freq", save_freq, 1)
+    settings = {"shuffle": True, **load_options}
+    fit_settings = {"shuffle": False, **(fit_options or {})}
+    _check_arguments(model, {**load_options, **(fit_options or {})})
+    steps = len(load(path, **settings))
+    folder = os.fspath(backup)
+    all_callbacks = [
+        _Backup(folder, save_freq=save_freq, double_checkpoint=True, delete_checkpoint=False),
+        *callbacks,
+    ]
+    _restore(model, folder)
+    epoch, step = divmod(int(model.optimizer.iterations), steps)
+    history = dict[str, list[float]]()
+    if step and epoch < epochs:
+        rest = load(path, epoch=epoch, start_step=step, **settings)
+        trained = model.fit(
+            rest, initial_epoch=epoch, epochs=epoch + 1, callbacks=all_callbacks, **fit_settings
+        )
+        _extend(history, trained.history)
+        epoch += 1
+    if epoch < epochs:
+        whole = load(path, epoch=epoch, repeat=True, **settings)
+        trained = model.fit(
+            whole,
+            steps_per_epoch=steps,
+            initial_epoch=epoch,
+            epochs=epochs,
+            callbacks=all_callbacks,
+            **fit_settings,
+        )
+        _extend(history, trained.history)
+    return history
+
+
+def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
+    """Checks what can be known before the data are read.
+
+    Raises:
+        UsageError: something is wrong.
+    """
+    for name in _OWN:
+        if name in options:
+            raise UsageError("is set by `fit`: leave it out", option=name, value=options[name])
+    for name in ("split", "batch_size"):
+        if options.get(name) is None:
+            raise UsageError(f"give `{name}=`, as for `load`")
+    if getattr(model, "optimizer", None) is None or not model.built:
+        raise UsageError(
+            "the model is not ready: call `model.compile(optimizer, loss)`, and give it its input, "
+            "such as by `keras.Input`"
+        )
+
+
+def _restore(model: keras.Model, folder: str) -> None:
+    """Loads weights and optimizer from the last backup that is whole, if there is any.
+
+    Raises:
+        DataError: none of them is one of this model.
+    """
+    latest = os.path.join(folder, _LATEST)
+    before = os.path.join(folder, _BEFORE)
+    if not tf.io.gfile.exists(latest):
+        return
+    model.optimizer.build(model.trainable_variables)
+    problem = _load_backup(model, latest)
+    if not problem:
+        return
+    if tf.io.gfile.exists(before):  # it is whole if the process died while it wrote the other
+        tf.io.gfile.copy(before, latest, overwrite=True)
+        if not _load_backup(model, latest):
+            warnings.warn(
+                f"{latest}: {problem}; the backup before it is used instead",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return
+    raise DataError(
+        f"{latest} is no backup of this model: {problem}; remove {folder} to begin anew, or give "
+        "another `backup=`"
+    )
+
+
+def _load_backup(model: keras.Model, path: str) -> str:
+    """Loads a backup; what is wrong with it if it cannot be loaded, else nothing."""
+    try:
+        model.load_weights(path)
+    except (OSError, ValueError, KeyError) as error:
+        return quote(str(error))
+    return ""
+
+
+def _extend(history: dict[str, list[float]], more: dict[str, list[float]]) -> None:
+    for name, values in more.items():
+        history.setdefault(name, []).extend(values)
