@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import beam_tfr
+from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
+from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.yolo import label_path
 from beam_tfr.sequence import Records
-from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables import first_rows
+from beam_tfr.tables.annotations import read_annotations, yolo, yolo_files
 from beam_tfr.tables.annotations.yolo_lines import (
     ClassNames,
     LineForm,
@@ -29,6 +32,8 @@ from beam_tfr.tables.annotations.yolo_lines import (
     read_class,
     read_shape,
 )
+from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.opening import open_tables
 from tests.fake_gcs import FakeGcs
 
 BOX = "0.5 0.5 0.2 0.4"
@@ -593,3 +598,25 @@ def test_sets_on_gs_are_read_as_those_on_a_disk(tmp_path: Path, fake: FakeGcs) -
             found.append((repr(rows).replace(place, ""), repr(notes).replace(place, "")))
         assert found[0] == found[1]
         assert ("error" in found[0][0]) != labels
+
+
+def test_few_label_files_are_read_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that show how lines are read; a run reads all of them."""
+    path = write_set(tmp_path, *[LABEL] * 8)
+    reads = list[str]()
+    read_bytes = storage.read_bytes
+
+    def note_read(file: str, **options: Any) -> bytes:
+        if file.endswith(".txt"):
+            reads.append(file)
+        return read_bytes(file, **options)
+
+    monkeypatch.setattr(storage, "read_bytes", note_read)
+    monkeypatch.setattr(first_rows, "SAMPLE_FILES", 2)
+    monkeypatch.setattr(yolo, "_SAMPLE_FILES", 2)
+    monkeypatch.setattr(yolo_files, "READ_AT_A_TIME", 1)
+    tables = open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))
+    assert len(reads) <= 3
+    assert len([*tables.read(str(path))]) == 8

@@ -104,6 +104,7 @@ class TableFormat(abc.ABC):
         may_have_box_rows: whether rows may hold a box each.
         has_lower_names: whether the columns that files are have names in lower case.
         of_one_image: whether a table has the one row of the image whose name it has.
+        has_row_files: whether each row is read from a file of its own.
     """
 
     has_types = True
@@ -112,6 +113,7 @@ class TableFormat(abc.ABC):
     may_have_box_rows = False
     has_lower_names = False
     of_one_image = False
+    has_row_files = False
 
     @abc.abstractmethod
     def read_columns(self, path: str, most_rows: int) -> list[str]:

@@ -25,7 +25,7 @@ from beam_tfr.tables.content import (
     TableContent,
 )
 from beam_tfr.tables.declarations import plan_join, takes_all
-from beam_tfr.tables.formats import read_rows
+from beam_tfr.tables.formats import format_of, read_rows
 from beam_tfr.tables.joining import (
     FirstRows,
     JoinedRows,
@@ -35,6 +35,7 @@ from beam_tfr.tables.missing_values import MissingValues, describe_unused
 from beam_tfr.tables.several_classes import find_presence_column
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
+SAMPLE_FILES = 2_000  # rows of which each is in a file, which is read again later
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 MOST_NOTES = 5  # about how tables were read
@@ -108,7 +109,7 @@ def take_sample(
     images: Sequence[str],
     split_column: str = "",
 ) -> Sample:
-    """Reads up to `SAMPLE_ROWS` rows.
+    """Reads up to `SAMPLE_ROWS` rows, or `SAMPLE_FILES` if each is in a file.
 
     Args:
         content: what the tables say.
@@ -150,9 +151,12 @@ class _FirstRowsReader:
         damage: of the first damaged table.
     """
 
-    def __init__(self, read: RowReader, columns: Sequence[str], *, one_row_each: bool) -> None:
+    def __init__(
+        self, read: RowReader, columns: Sequence[str], most_rows: int, *, one_row_each: bool
+    ) -> None:
         self._read = read
         self._columns = columns
+        self._most_rows = most_rows
         self._room = SAMPLE_BYTES
         self.rows = list[tuple[int, Row]]()
         self.one_row_each = one_row_each
@@ -161,7 +165,7 @@ class _FirstRowsReader:
     @property
     def is_full(self) -> bool:
         """Whether no more rows are needed."""
-        return len(self.rows) >= SAMPLE_ROWS or self._room <= 0
+        return len(self.rows) >= self._most_rows or self._room <= 0
 
     def read_table(self, number: int, path: str) -> None:
         """Reads a table until it ends, or no more rows are needed."""
@@ -196,7 +200,9 @@ def measure_value(value: Any) -> int:
 
 def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:
     """Reads the first rows; raises as `take_sample`."""
-    reader = _FirstRowsReader(read, columns, one_row_each=len(content.files) > 1)
+    has_row_files = format_of(content.files[0]).has_row_files
+    most_rows = SAMPLE_FILES if has_row_files else SAMPLE_ROWS
+    reader = _FirstRowsReader(read, columns, most_rows, one_row_each=len(content.files) > 1)
     for number, path in enumerate(content.files[:SAMPLE_TABLES]):
         reader.read_table(number, path)
         if reader.damage and not reader.one_row_each:

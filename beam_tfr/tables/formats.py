@@ -19,7 +19,7 @@ from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.schema.extensions import has_image_name
-from beam_tfr.tables.annotations import Annotations
+from beam_tfr.tables.annotations import YOLO, Annotations
 from beam_tfr.tables.annotations.darknet import suggest_yaml
 from beam_tfr.tables.base import (
     HARMFUL,
@@ -43,6 +43,7 @@ FORMATS: dict[str, TableFormat] = {
     ".ndjson": JsonLines(),
     ".parquet": Parquet(),
     **dict.fromkeys(ANNOTATIONS, Annotations()),
+    **dict.fromkeys(YOLO, Annotations(has_row_files=True)),
     ".xml": Annotations(of_one_image=True),
     ".tar": Tar(),
     **dict.fromkeys(_TFRECORDS, TfRecord()),

@@ -43,8 +43,9 @@ class Annotations(ObjectFormat):
     is none.
     """
 
-    def __init__(self, *, of_one_image: bool = False) -> None:
+    def __init__(self, *, of_one_image: bool = False, has_row_files: bool = False) -> None:
         self.of_one_image = of_one_image
+        self.has_row_files = has_row_files
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         implied = implied_options(path, {})
