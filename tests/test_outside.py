@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from beam_tfr.features import cells
 from beam_tfr.inputs import patterns
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.tables import image_sets
+from beam_tfr.tables import doubts, image_sets
 from tests.converted import once, write_photos
 from tests.faults import outside
 from tests.faults.reading import Reader, Reading
@@ -135,3 +136,14 @@ def test_links_that_are_skipped_are_told(tmp_path: Path, beam_tfr: Callable[...,
         )
         assert run.code == 0
         assert "listed once" in run.out
+
+
+@pytest.mark.parametrize("begin", ["", "+", "$", "-", "[", "['a', "])
+@pytest.mark.parametrize("end", ["x", "%x", "e+x", "."])
+@pytest.mark.timeout(20)
+def test_long_cells_are_looked_at_in_linear_time(begin: str, end: str) -> None:
+    """They took the square of their length: 20 s for 60,000 digits."""
+    cell = f"{begin}{'1' * 300_000}{end}"
+    assert not cells.NUMBER.fullmatch(cell) or cell[-1] == "."
+    assert cells.parse_list(cell) is None
+    assert not doubts._MARKED.fullmatch(cell) or cell[-1] == "."

@@ -25,13 +25,13 @@ _MEMBER = (
     rf"'(?:[^'\\\r\n]|{_ESCAPE})*+'"
     rf'|"(?:[^"\\\r\n]|{_ESCAPE})*+"'
     r"|None|True|False"
-    r"|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    r"|[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 )
 _PYTHON_MEMBER = re.compile(_MEMBER)
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_MEMBER})(?:(?:\s*+,\s*+|\s++)(?:{_MEMBER}))*+\s*\]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 NUMBER = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
+    r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
     re.IGNORECASE,
 )
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
