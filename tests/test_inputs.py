@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import storage
-from beam_tfr.inputs import ranges, read_ahead
+from beam_tfr.inputs import patterns, ranges, read_ahead
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
     NOTHING,
@@ -622,6 +622,82 @@ def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
         time.sleep(0.002)
         assert len(store.begun) <= i + 9
     contents.close()  # type: ignore[attr-defined]
+
+
+# Patterns take linear time
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.text("ab*?/{,}", max_size=12)
+    | st.from_regex(r"(\*\*/|[ab*?]|/|\{a,[ab*]b?\}){1,9}", fullmatch=True),
+    st.lists(st.text("ab/", max_size=9), max_size=20),
+)
+def test_wildcards_that_are_not_tried_again_match_the_same(pattern: str, paths: list[str]) -> None:
+    try:
+        regex = patterns.compile_pattern(f"/{pattern}x").pattern
+    except UsageError:
+        return
+    backtracking = re.compile(regex.replace("(?>", "(?:"), re.DOTALL)
+    for path in paths:
+        text = f"/{path}x"
+        assert bool(re.fullmatch(regex, text)) == bool(backtracking.fullmatch(text))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 40 + "b", "a" * 2000),
+        ("**/" * 40 + "b", "a/" * 2000),
+        ("**/a/" * 40 + "b", "a/" * 2000),
+        ("**/*a*a/" * 20 + "b", "aa/" * 1000),
+        ("*{a,aa}*[a]*a*?*a*b", "a" * 300),
+    ],
+)
+def test_patterns_take_no_time_to_speak_of(pattern: str, path: str) -> None:
+    """Five stars and 200 letters took more than a minute, in which no signal was seen."""
+    assert not patterns.compile_pattern(f"/{pattern}").fullmatch(f"/{path}")
+
+
+def test_wildcards_before_braces_are_few() -> None:
+    patterns.compile_pattern("/{train,val}/**/*_{a,b}_*.{jpg,png}")
+    with pytest.raises(UsageError, match="has more than 3 wildcards"):
+        patterns.compile_pattern("/*{a,b}*{a,b}*{a,b}*{a,b}*x")
+    with pytest.raises(UsageError, match="has more than 3 wildcards"):
+        patterns.compile_pattern("/{*a*a*a*a*a*a*ab,c}")
+
+
+@pytest.mark.parametrize("large", [range(24), range(12, 24), range(0, 24, 2)])
+def test_files_of_unknown_sizes_are_read_ahead_by_their_bytes(
+    large: range, ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that a CSV names on gs://, of which any may have `max_bytes`."""
+    ahead.ahead_bytes = 800
+    ahead.max_bytes = 1000
+    sizes = [1000 if number in large else 40 for number in range(24)]
+    held = dict[int, int]()  # number of a file -> its bytes, until they are consumed
+    most = 0
+    lock = threading.Lock()
+
+    def read(path: str, *, max_bytes: int, **_: object) -> bytes:
+        nonlocal most
+        number = int(path.rpartition("/")[2])
+        data = bytes(min(sizes[number], max_bytes + 1))
+        with lock:
+            held[number] = len(data)
+            most = max(most, sum(held.values()))
+        return data
+
+    monkeypatch.setattr(storage, "read_bytes", read)
+    paths = [f"gs://b/{number}" for number in range(24)]
+    for number, content in enumerate(ahead.read(unlisted(paths))):
+        assert content == bytes(sizes[number])
+        time.sleep(0.001)
+        with lock:
+            del held[number]
+    # Of the one that is consumed, of those ahead or one alone, and what shows that they have more.
+    assert most <= 1000 + 1000 + 8
 
 
 def test_local_files_are_read_one_by_one_in_the_callers_thread(

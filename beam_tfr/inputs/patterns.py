@@ -14,7 +14,8 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import list_spellings, read_address
@@ -38,6 +39,8 @@ _REGEXES = {
     "*": "[^/]*",
     "?": "[^/]",
 }
+_ANY_LENGTH = ("*", "**", "**/")
+_MOST_LOOSE = 3  # wildcards that may each match in many ways, so that each multiplies the time
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
 
@@ -150,31 +153,106 @@ def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
         raise UsageError(str(error), option=option, value=pattern) from None
 
 
+class _Part(NamedTuple):
+    """A part of a pattern: a token, or what is in braces, with the braces.
+
+    Attributes:
+        text: the token; "{" for what is in braces.
+        regex: its regular expression.
+        loose: how many wildcards within it may each match in many ways.
+    """
+
+    text: str
+    regex: str
+    loose: int = 0
+
+
 def _translate(pattern: str) -> str:
     """The regular expression of a pattern.
 
     Raises:
-        ValueError: a [ or { is not closed.
+        ValueError: a [ or { is not closed, or the pattern may take too long.
     """
-    regex = ""
-    depth = 0  # of braces
-    for token in _TOKEN.finditer(pattern):
+    tokens = _TOKEN.finditer(pattern)
+    joined = _join_parts(_read_parts(tokens, in_braces=False))
+    if joined.loose > _MOST_LOOSE:
+        raise ValueError(
+            f"has more than {_MOST_LOOSE} wildcards in and before {{…}}; give patterns without "
+            "braces"
+        )
+    return joined.regex
+
+
+def _read_parts(tokens: Iterator[re.Match[str]], *, in_braces: bool) -> list[_Part]:
+    """The parts of a pattern, or of what is in braces, of which the last is "," or "}"."""
+    parts = list[_Part]()
+    for token in tokens:
         match token[0]:
             case "[":
                 raise ValueError("[ is not closed; write [[] for the character itself")
             case "{":
-                regex += "(?:"
-                depth += 1
-            case "}" if depth:
-                regex += ")"
-                depth -= 1
-            case "," if depth:
-                regex += "|"
+                parts.append(_read_braces(tokens))
+            case "," | "}" as end if in_braces:
+                return [*parts, _Part(end, "")]
             case text:
-                regex += _translate_members(token) or _REGEXES.get(text, re.escape(text))
-    if depth:
+                regex = _translate_members(token) or _REGEXES.get(text, re.escape(text))
+                parts.append(_Part(text, regex))
+    if in_braces:
         raise ValueError("{ is not closed; write [{] for the character itself")
-    return regex
+    return parts
+
+
+def _read_braces(tokens: Iterator[re.Match[str]]) -> _Part:
+    """What is in braces, behind the first of them."""
+    members = list[_Part]()
+    end = ","
+    while end == ",":
+        *parts, (end, _, _) = _read_parts(tokens, in_braces=True)
+        wildcards = sum(part.text in _ANY_LENGTH for part in parts)
+        loose = wildcards + sum(part.loose for part in parts)
+        members.append(_Part("", "".join(part.regex for part in parts), loose))
+    regex = "|".join(member.regex for member in members)
+    return _Part("{", f"(?:{regex})", max(member.loose for member in members))
+
+
+def _join_parts(parts: Sequence[_Part]) -> _Part:
+    """The parts of a pattern together.
+
+    A wildcard with another one behind it matches as little as it can, and is never tried again, as
+    what is between them has one length: of characters in a name, of names in a path. So the time is
+    linear in the number of wildcards.
+    """
+    regex = ""
+    loose = 0
+    closing = list[int]()  # where the groups end that are open
+    for number, part in enumerate(parts):
+        while closing and closing[-1] == number:
+            regex += ")"
+            closing.pop()
+        following = _find_following(parts, number)
+        loose += part.loose
+        between = parts[number:following]
+        if part.text not in _ANY_LENGTH:
+            regex += part.regex
+        elif following is None or any(other.text == "{" for other in between):
+            regex += part.regex
+            loose += following is not None or any(other.loose for other in between)
+        else:
+            regex += f"(?>{part.regex}?"
+            closing.append(following)
+    return _Part("", regex + ")" * len(closing), loose)
+
+
+def _find_following(parts: Sequence[_Part], number: int) -> int | None:
+    """The number of the next part that is the same wildcard, in the same name if it is `*`."""
+    wildcard = parts[number].text
+    for following in range(number + 1, len(parts)):
+        text = parts[following].text
+        if text == wildcard:
+            return following
+        if wildcard == "*" and text in ("/", "**/", "**"):
+            return None
+    return None
 
 
 def _translate_members(token: re.Match[str]) -> str:

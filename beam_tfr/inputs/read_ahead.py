@@ -18,6 +18,7 @@ from beam_tfr.schema.items import Accompanied, ImageRef
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
+_MOST_ABOVE_MEAN = 4  # of a file whose size is not known, and which is read ahead
 
 # Of a reference; None if its file is not read.
 FileContent = bytes | Accompanied | RejectError | None
@@ -35,7 +36,8 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed or in their copies; a larger file is read
-            alone.
+            alone. A file that was not listed counts several times the mean of those before it; if
+            it has more, its bytes are dropped, and it is read once more when it is its turn.
         companions: for each image beside the images, what returns its file, which is read with the
             image.
         optional: the keys of those that an image may lack.
@@ -58,6 +60,7 @@ class ReadAhead:
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
         self._disk_s = 0.0  # moving average of the time of a local read
+        self._mean_bytes = 0.0  # likewise of the sizes of files that were not listed
 
     def read(self, sources: Iterable[storage.Entry]) -> Iterator[_Read]:
         """Yields the bytes of each source in order, or the error in its place.
@@ -84,14 +87,43 @@ class ReadAhead:
             self._pool.close()
             self._pool = None
 
-    def begin(self, source: storage.Entry, pool: Pool) -> Callable[[], _Read]:
+    def count_bytes(self, source: storage.Entry) -> int:
+        """How many bytes a source may take that is read ahead."""
+        if is_in_parquet(source.place):
+            return size_in_parquet(source, self.max_bytes, self.copies)
+        if not _is_unlisted(source):
+            return min(source.size_bytes, self.max_bytes)
+        share = self.ahead_bytes // self.images
+        return min(max(share, int(_MOST_ABOVE_MEAN * self._mean_bytes)), self.max_bytes)
+
+    def begin(self, source: storage.Entry, num_bytes: int, pool: Pool) -> Callable[[], _Read]:
         """Starts to read a source that is on gs:// or a slow disk.
 
-        Returns a function that returns its content.
+        Args:
+            source: the source.
+            num_bytes: how many it counts.
+            pool: the threads.
+
+        Returns:
+            A function that returns its content.
         """
-        if storage.is_remote(source.path) or self._disk_s > SLOW_DISK_S:
-            return pool.submit(functools.partial(self._read, source, pool.closed.is_set)).result
-        return functools.partial(self._read_timed, source)
+        if not storage.is_remote(source.path) and self._disk_s <= SLOW_DISK_S:
+            return functools.partial(self._read_timed, source)
+        cancelled = pool.closed.is_set
+        if not _is_unlisted(source):
+            return pool.submit(functools.partial(self._read, source, cancelled)).result
+        future = pool.submit(functools.partial(self._read, source, cancelled, num_bytes))
+
+        def take() -> _Read:
+            content = future.result()
+            if num_bytes < self.max_bytes and _is_too_large(content):
+                content = self._read(source, cancelled)
+            if isinstance(content, bytes):
+                mean = self._mean_bytes or len(content)
+                self._mean_bytes = mean + (len(content) - mean) / _AVERAGED_READS
+            return content
+
+        return take
 
     def _read_timed(self, source: storage.Entry) -> _Read:
         started = time.perf_counter()
@@ -100,11 +132,13 @@ class ReadAhead:
         self._disk_s += (seconds - self._disk_s) / _AVERAGED_READS
         return content
 
-    def _read(self, source: storage.Entry, cancelled: Callable[[], bool]) -> _Read:
+    def _read(
+        self, source: storage.Entry, cancelled: Callable[[], bool], max_bytes: int | None = None
+    ) -> _Read:
         try:
             return read_image(
                 source,
-                max_bytes=self.max_bytes,
+                max_bytes=self.max_bytes if max_bytes is None else max_bytes,
                 cancelled=cancelled,
                 read_embedded=self._read_embedded,
                 root=self.root,
@@ -114,6 +148,15 @@ class ReadAhead:
 
     def _read_embedded(self, source: storage.Entry, max_bytes: int) -> bytes:
         return self.read_embedded(source, max_bytes, self.copies)
+
+
+def _is_unlisted(source: storage.Entry) -> bool:
+    """Whether a source was not listed, so that its size is not known."""
+    return not (source.size_bytes or source.generation or source.place)
+
+
+def _is_too_large(content: _Read) -> bool:
+    return isinstance(content, RejectError) and content.reason == "file-too-large"
 
 
 class _BegunRead(NamedTuple):
@@ -139,22 +182,18 @@ class _Reads:
         """Begins as many reads as may be ahead."""
         while self._may_begin():
             source = self.sources.popleft()
-            num_bytes = self._size_of(source)
+            num_bytes = self.ahead.count_bytes(source)
             self._total_bytes += num_bytes
-            self._begun.append(_BegunRead(self.ahead.begin(source, self.pool), num_bytes))
+            result = self.ahead.begin(source, num_bytes, self.pool)
+            self._begun.append(_BegunRead(result, num_bytes))
 
     def _may_begin(self) -> bool:
         if not self.sources or self.pool.closed.is_set():
             return False
         if not self._begun:
             return True
-        total_bytes = self._total_bytes + self._size_of(self.sources[0])
+        total_bytes = self._total_bytes + self.ahead.count_bytes(self.sources[0])
         return len(self._begun) < self.ahead.images and total_bytes <= self.ahead.ahead_bytes
-
-    def _size_of(self, source: storage.Entry) -> int:
-        if is_in_parquet(source.place):
-            return size_in_parquet(source, self.ahead.max_bytes, self.ahead.copies)
-        return min(source.size_bytes, self.ahead.max_bytes)
 
     def take_all(self) -> Iterator[_Read]:
         """Yields the content of each source in order."""
