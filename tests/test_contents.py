@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gzip
 import io
+import re
 import shutil
 import subprocess
 import sys
@@ -21,11 +22,13 @@ import google_crc32c
 import numpy as np
 import pandas
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.dataset
 import pytest
 from pyarrow import parquet
 
 import beam_tfr
+from beam_tfr.comparison.compared_contents import read_compared_contents
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images.appearance import describe_pixels, sum_channels
 from beam_tfr.records import contents, contents_file
@@ -75,6 +78,45 @@ def test_every_row_is_derived_from_its_record_again(name: str) -> None:
                     )
                 assert row.keys() - derived.keys() <= {*contents.PLACE, *contents.MADE}
         assert next(rows, None) is None
+
+
+@pytest.mark.parametrize("name", ["defaults", "rows"])
+@pytest.mark.parametrize(
+    ("column", "wrong"),
+    [
+        ("shard", 10**12),
+        ("shard", None),
+        ("split", "other"),
+        ("label", 3),
+        ("label", -2),
+        ("class", "hut"),
+    ],
+)
+def test_contents_that_contradict_the_manifest_are_damaged(
+    name: str, column: str, wrong: object, tmp_path: Path
+) -> None:
+    folder = tmp_path / "d"
+    shutil.copytree(DATASETS[name](), folder)
+    path = min((folder / "contents").iterdir())
+    table = parquet.read_table(path)
+    place = table.column_names.index(column)
+    cells = table.column(column).to_pylist()
+    cells[-1] = [wrong] if isinstance(cells[-1], list) else wrong
+    field = table.schema.field(column)
+    table = table.set_column(place, field, pa.array(cells, field.type))
+    path.write_bytes(contents_file.contents_bytes(table))
+    problem = rf"{re.escape(str(path))} is damaged: its column {column} "
+    if column in ("split", "class"):  # which `diff` compares
+        with pytest.raises(DataError, match=problem):
+            read_compared_contents(read_manifest(str(folder)), lambda _: None)
+    split = path.name.split("-")[1]
+    with pytest.raises(DataError, match=problem):
+        beam_tfr.Records(folder, split=split, output="raw_record").where(
+            pyarrow.compute.field("offset") > 0
+        )
+    (folder / "contents.sha256").unlink()  # which differs first
+    report = beam_tfr.verify(folder, progress=False)
+    assert any(f"its column {column} " in str(found) for found in report.problems)
 
 
 def test_what_is_known_only_while_converting() -> None:

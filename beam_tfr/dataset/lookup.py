@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from beam_tfr import storage
+from beam_tfr.dataset.contents_check import find_contradiction
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced, wrong_size
 from beam_tfr.dataset.shard_index import INDEX_COLUMNS, ByteRange, ShardIndex, index_shard
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.records.contents_file import parse_contents
+from beam_tfr.records.contents_file import damaged_contents, parse_contents
 from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, max_record_bytes_in
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 from beam_tfr.schema.errors import DataError
@@ -250,7 +251,11 @@ def read_contents(
             f"{path} has more than {max_bytes} bytes, more than contents of that shard can have"
         )
     try:
-        return parse_contents(data, schema, path=path, num_rows=num_records, columns=columns)
+        table = parse_contents(data, schema, path=path, num_rows=num_records, columns=columns)
+        contradiction = find_contradiction(dataset, file, table)
+        if contradiction:
+            raise damaged_contents(path, contradiction)
+        return table
     except DataError:
         check_not_replaced(dataset)  # else they may be those of another dataset, and intact
         raise

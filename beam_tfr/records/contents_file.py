@@ -66,12 +66,15 @@ def parse_contents(
         parsed.validate(full=True)  # texts are UTF-8
         return parsed
     except KeyError as error:  # a column of texts
-        raise DataError(
-            f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}"
-        ) from None
+        raise damaged_contents(path, f"it has no column {error.args[0]!r}") from None
     except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
         message = str(error).partition("\n")[0][:300].rstrip(".")
-        raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None
+        raise damaged_contents(path, message) from None
+
+
+def damaged_contents(path: str, problem: str) -> DataError:
+    """The error for contents that have a problem."""
+    return DataError(f"{path} is damaged: {problem}. {_REPAIR}")
 
 
 def _open_file(data: bytes, schema: Any) -> Any:

@@ -21,7 +21,7 @@ from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, SUMS_FILE, RecordsDigest
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.naming import contents_name, shard_number
+from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.verification.record_check import RecordCheck, Values
 from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, VerifyTask
@@ -118,7 +118,6 @@ class ShardContents:
         self._table = table
         self._columns = columns
         self._lookup = RecordLookup(dataset, [part])
-        self._constants = {"split": task.split, "shard": shard_number(task.entry.file)}
         self._rows = enumerate(self._read_rows())
 
     def _read_rows(self) -> Iterator[dict[str, Any]]:
@@ -138,7 +137,7 @@ class ShardContents:
         """
         row = next(row for index, row in self._rows if index == number)  # damaged records have none
         place = {"offset": offset, "length": length}
-        expected = contents_row(values, self._columns) | self._constants | place
+        expected = contents_row(values, self._columns) | place
         for column, value in expected.items():
             stated = row[column]
             if stated != value and repr(stated) != repr(value):  # NaN equals nothing

@@ -1,0 +1,58 @@
+"""Compares the contents of a shard with the manifest.
+
+Nothing else vouches for them: a digest is of the records.
+"""
+
+from typing import Any
+
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.schema.naming import shard_number, split_of_file
+
+
+def find_contradiction(dataset: Manifest, file: str, table: Any) -> str:
+    """How columns of contents contradict the manifest; empty if they do not.
+
+    Args:
+        dataset: its manifest.
+        file: name of the shard's file.
+        table: a `pyarrow.Table` with all columns, or some.
+    """
+    constants: dict[str, str | int] = {"split": split_of_file(file), "shard": shard_number(file)}
+    present = {*table.column_names}
+    for name, value in constants.items():
+        if name in present and not _has_only(table.column(name), value):
+            return f"its column {name} is not {value!r} in each row"
+    if "label" in present and not _are_ids(table.column("label"), len(dataset.class_names)):
+        return "its column label has numbers of no class"
+    if "class" in present and not _are_names(table.column("class"), dataset.class_names):
+        return "its column class has names of no class"
+    return ""
+
+
+def _has_only(column: Any, value: str | int) -> bool:
+    from pyarrow import compute
+
+    is_value = compute.fill_null(compute.equal(column, value), False)
+    return bool(compute.all(is_value, min_count=0).as_py())
+
+
+def _are_ids(column: Any, num_classes: int) -> bool:
+    """Whether all numbers are those of classes, or -1 for none."""
+    from pyarrow import compute
+
+    bounds = compute.min_max(_members_of(column)).as_py()
+    lowest = bounds["min"]
+    return lowest is None or (lowest >= -1 and bounds["max"] < num_classes)
+
+
+def _are_names(column: Any, class_names: tuple[str, ...]) -> bool:
+    """Whether all texts are names of classes, or empty for none."""
+    names = {*class_names, "", None}  # None: those that are too long for a cell
+    return names.issuperset(_members_of(column).unique().to_pylist())
+
+
+def _members_of(column: Any) -> Any:
+    """The values of a column, those in its lists if it has any."""
+    from pyarrow import compute, types
+
+    return compute.list_flatten(column) if types.is_list(column.type) else column
