@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image
-from beam_tfr.images.encode import MAX_SIDES, encode
+from beam_tfr.images.encode import MAX_SIDES, check_size, encode
 from beam_tfr.schema.errors import RejectError
 from tests.fixtures import mean_error, noise, psnr, save, smooth
 
@@ -161,6 +161,15 @@ def test_what_an_encoding_cannot_hold_is_rejected() -> None:
                 RejectError, match=f"pixels, {encoding} holds at most {most} a side"
             ):
                 encode(np.zeros(shape, np.uint8), encoding)
+
+
+def test_large_results_are_not_encoded_as_webp() -> None:
+    """Whose encoder takes up to 28 bytes a pixel."""
+    check_size(5000, 10_000, "webp")
+    check_size(10_000, 10_000, "jpeg")
+    for height, width in ((5001, 10_000), (10_000, 10_000)):
+        with pytest.raises(RejectError, match=r"too-many-pixels: .* as webp: another --encoding"):
+            check_size(height, width, "webp")
 
 
 def test_threads_and_repetition_change_nothing() -> None:

@@ -227,7 +227,7 @@ class _Conversion:
 
     def encode(self) -> Image:
         """Encodes the pixels."""
-        encode.check_sides(*self.layout.shown.canvas, self._encoding)
+        encode.check_size(*self.layout.shown.canvas, self._encoding)
         with self._decoding(_Action.ENCODE) as decoded:
             return self._encode(decoded)
 

@@ -29,19 +29,30 @@ ENCODER_BYTES = {"raw": 3, "webp": 13}
 # The longest side that an encoding, or the libraries that read it, can hold; "raw" has no limit of
 # its own.
 MAX_SIDES = {"jpeg": 65_500, "png": 1_000_000, "webp": 16_383}
+# The most pixels of an encoding whose encoder takes far more memory and time than others: these
+# take 1.5 GB and 10 s if they are noise.
+MAX_PIXELS = {"webp": 50_000_000}
 
 
-def check_sides(height: int, width: int, encoding: str) -> None:
+def check_size(height: int, width: int, encoding: str) -> None:
     """Checks that an encoding can hold an image.
 
     Raises:
-        RejectError: `extreme-aspect`: a side is longer than it can.
+        RejectError: `extreme-aspect`: a side is longer than it can; `too-many-pixels`: its encoder
+            would take too much.
     """
     max_side = MAX_SIDES.get(encoding, sys.maxsize)
     if max(height, width) > max_side:
         raise RejectError(
             "extreme-aspect",
             f"{width} x {height} pixels, {encoding} holds at most {max_side} a side",
+        )
+    max_pixels = MAX_PIXELS.get(encoding, sys.maxsize)
+    if height * width > max_pixels:
+        raise RejectError(
+            "too-many-pixels",
+            f"{width} x {height} pixels, at most {max_pixels} are encoded as {encoding}: another "
+            "--encoding takes more, or --resize makes fewer",
         )
 
 
@@ -66,10 +77,10 @@ def encode(
         A file; for "raw" a serialized TensorProto, uint8 [h, w, 1 or 3].
 
     Raises:
-        RejectError: see `check_sides`.
+        RejectError: see `check_size`.
     """
     height, width, channels = pixels.shape
-    check_sides(height, width, encoding)
+    check_size(height, width, encoding)
     is_gray = channels == 1
     if encoding == "raw":
         content = np.ascontiguousarray(pixels).reshape(-1)
