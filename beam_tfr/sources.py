@@ -52,6 +52,7 @@ from beam_tfr.layouts.folders import (
 from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
+from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
 from beam_tfr.planning.drafts import PlanSettings
@@ -73,6 +74,7 @@ MOST_RECORDS = 10  # files that are looked into
 MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 # Archives that must be unpacked, and TFRecords, which are tables.
 _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
+_FIRST_WORD = re.compile("([A-Za-z]+)([-_ .])")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,7 +220,14 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         notes=(
             *_describe_padding(options, plan),
             *describe_misplaced(options.exclude, root),
-            *filter(None, [labeler.describe_root(root), classes.note]),
+            *filter(
+                None,
+                [
+                    labeler.describe_root(root),
+                    labeler.describe_list(options.input_list),
+                    classes.note,
+                ],
+            ),
         ),
     )
 
@@ -323,9 +332,28 @@ def describe_lists(source: Input) -> Iterator[str]:
     if not isinstance(labeler, Labeler) or labeler.splits or "{split}" in str(labeler.layout):
         return
     paths = _list_first(source, UNCOUNTED).paths
-    folders = [source.root, *itertools.islice(dict.fromkeys(map(os.path.dirname, paths)), 3)]
-    stems = {os.path.splitext(os.path.basename(path))[0] for path in paths}
-    yield from filter(None, [describe_split_lists(folders, stems)])
+    text = describe_split_names(map(os.path.basename, paths))
+    if text:
+        yield f"{text}: {_cure_split_names(source, paths)}"
+    if source.has_list:
+        return
+    yield from filter(None, [describe_split_lists([source.root], paths)])
+
+
+def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
+    """What takes splits from names of files, such as cat/train_1.jpg."""
+    separators = {_separator_of_split(os.path.basename(path)) for path in paths}
+    if not source.has_default_layout or len(separators) > 1 or "" in separators:
+        return "write the split of each image into a column `split` of a `table=`"
+    has_folders = all("/" in path.removeprefix(source.root) for path in paths)
+    folder = "{label}/" if has_folders else ""
+    return f"`layout='{folder}{{split}}{min(separators)}*'` takes these"
+
+
+def _separator_of_split(name: str) -> str:
+    """What is behind the split that a name begins with, such as _; empty without one."""
+    match = _FIRST_WORD.match(name)
+    return match[2] if match and is_split_word(match[1]) else ""
 
 
 def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from beam_tfr.layouts.folders import (
     describe_last_folders,
     describe_numbered_classes,
     find_deep_folders,
+    suggest_layout,
 )
 from beam_tfr.layouts.mask_folders import (
     describe_mask_folders,
@@ -156,6 +157,53 @@ def test_splits_without_classes_beside_other_folders_are_told() -> None:
     layout = parse_layout("{label}/*")
     text = describe_deep_folders(find_deep_folders(folders(*keys), layout), layout)
     assert "`layout='{split}/{label}/**'` takes 'Train' as split" in text
+
+
+def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
+    keys = ["nut/train/good/1", "nut/test/good/2", "nut/test/cut/3", "nut/ground_truth/cut/3"]
+    with pytest.raises(UsageError) as caught:  # as of MVTec
+        check_split_folders(folders(*keys), None)
+    assert "are of the split ground_truth then" in str(caught.value)
+    assert "`exclude='nut/ground_truth/cut/*'`" in str(caught.value)
+
+
+def test_classes_named_like_splits_beside_others_are_told() -> None:
+    text = describe_ignored_split(folders("train/1", "test/2", "extra/3"))  # as of SVHN
+    assert "`layout='{split}/*'`" in text
+    assert not describe_ignored_split(folders("test/1", "cat/2", "dog/3"))
+
+
+@pytest.mark.parametrize(
+    ("names", "layout"),
+    [
+        (["cat/train_1.jpg", "dog/test_2.jpg"], "{label}/{split}_*"),
+        (["cat/img_train_1.jpg", "cat/img_test_1.jpg"], "--table"),
+        (["cat/train_1.jpg", "cat/2.jpg"], ""),
+        (["cat/train_1.jpg", "cat/train_2.jpg"], ""),
+    ],
+)
+def test_splits_in_names_of_images_are_told(
+    beam_tfr: Command, tmp_path: Path, names: list[str], layout: str
+) -> None:
+    source = photos(tmp_path / "in", *names)
+    plan = beam_tfr("plan", "--input", source, "--output", tmp_path / "out")
+    told = [line for line in plan.out.splitlines() if "names of images seem to say splits" in line]
+    assert len(told) == bool(layout)
+    assert all(layout in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("cat_1.jpg", "{label}_{number}.*"),
+        ("cat.1.jpg", "{label}.{number}.*"),
+        ("train-1.jpg", "{split}-{number}.*"),
+        ("val_cat_1.jpg", "{split}_{label}_{number}.*"),
+        ("1.jpg", "{label}_{number}.*"),
+    ],
+)
+def test_the_layout_for_files_without_folders(name: str, layout: str) -> None:
+    assert suggest_layout(name) == layout
 
 
 def test_folders_that_no_layout_takes_as_splits_are_named() -> None:

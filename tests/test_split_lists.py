@@ -87,6 +87,18 @@ TREES: dict[str, Tree] = {
         "val/n01",
         [],
     ),
+    "PACS": (
+        ["kfold/photo/dog/pic_1.jpg", "kfold/sketch/dog/2.jpg"],
+        {"pacs_label/photo_train_kfold.txt": "photo/dog/pic_1.jpg 1\n"},
+        "kfold",
+        ["pacs_label/photo_train_kfold.txt"],
+    ),
+    "Stanford Online Products": (
+        ["bicycle_final/1_0.JPG"],
+        {"Ebay_train.txt": "image_id class_id super_class_id path\n1 1 1 bicycle_final/1_0.JPG\n"},
+        "",
+        ["Ebay_train.txt"],
+    ),
     "logs and notes": (
         ["cat/1.jpg", "dog/2.jpg"],
         {"train_log.txt": "epoch 1 loss 0.5\n", "test.json": '{"images": []}', "latest.txt": "v2"},
@@ -127,6 +139,17 @@ def test_lists_of_splits_are_told(tmp_path: Path, name: str) -> None:
         assert not describe_again(tmp_path / folder, layout="{split}/*")
 
 
+def test_lists_as_input_say_their_split(tmp_path: Path) -> None:
+    write_tree(tmp_path, TREES["Food-101"])
+    for name, is_told in (("test", True), ("train", False), ("some", False)):
+        path = tmp_path / f"{name}.txt"
+        path.write_text(f"{tmp_path}/images/pie/1005649.jpg\n{tmp_path}/images/ribs/1.jpg\n")
+        texts = warnings_of(input_list=str(path))
+        assert not any(text.startswith(START) for text in texts)
+        cures = [text for text in texts if f"--splits {name}=1 puts all into {name}" in text]
+        assert len(cures) == is_told
+
+
 def describe_again(folder: Path, **options: object) -> list[str]:
     texts = warnings_of(input=str(folder), **options)
     return [text for text in texts if text.startswith(START)]
@@ -153,4 +176,26 @@ def test_lists_on_gs_are_told(tmp_path: Path, fake: FakeGcs) -> None:
 
 def test_names_of_images_are_no_lists(tmp_path: Path) -> None:
     (tmp_path / "test_1.txt").write_text("0 0.5 0.5 0.1 0.1\n")  # labels of YOLO
-    assert not describe_split_lists([f"{tmp_path}/"], {"test_1", "a"})
+    (tmp_path / "0.jpg").write_bytes(b"")
+    assert not describe_split_lists([f"{tmp_path}/"], [f"{tmp_path}/0.jpg"])
+
+
+def test_lists_of_other_sets_are_none(tmp_path: Path) -> None:
+    """Those of a set beside this one, whose images have other paths."""
+    write_tree(tmp_path / "food", TREES["Food-101"])
+    write_tree(tmp_path / "cub", TREES["CUB-200-2011"])
+    write_tree(tmp_path / "mine", (["cat/1.jpg", "dog/2.jpg"], {}, "", []))
+    assert not describe_again(tmp_path / "mine")
+
+
+def test_lists_beside_a_yaml_that_names_none_are_told(tmp_path: Path) -> None:
+    write_tree(tmp_path, (["images/1.jpg", "images/2.jpg"], {"train.txt": "images/1.jpg"}, "", []))
+    (tmp_path / "labels").mkdir()
+    for number in (1, 2):
+        (tmp_path / "labels" / f"{number}.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    (tmp_path / "data.yaml").write_text("train: images\nnames: [cat]\n")
+    (text,) = (text for text in warnings_of(table=f"{tmp_path}/data.yaml") if START in text)
+    assert f"{tmp_path}/train.txt" in text
+    assert "train: train.txt" in text
+    (tmp_path / "data.yaml").write_text("train: train.txt\nnames: [cat]\n")
+    assert not any(START in text for text in warnings_of(table=f"{tmp_path}/data.yaml"))

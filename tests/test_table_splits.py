@@ -279,6 +279,22 @@ def test_images_in_folders_of_splits_are_said(
         assert text in warning
 
 
+@pytest.mark.parametrize(
+    ("files", "start"),
+    [
+        (["seg_train/1.png", "seg_test/2.png"], "images lie in folders that are named like splits"),
+        (["bullet_train/1.png", "crash_test/2.png"], ""),  # classes
+        (["train_1.png", "test_2.png"], "names of images seem to say splits"),
+        (["train_1.png", "2.png"], ""),
+    ],
+)
+def test_images_that_seem_to_say_splits(tmp_path: Path, files: list[str], start: str) -> None:
+    write_csv(tmp_path / "a.csv", *files)
+    warnings = open_input(table=f"{tmp_path}/a.csv", **OPTIONS).warnings
+    assert len(warnings) == bool(start)
+    assert all(text.startswith(start) and "`split_column=`" in text for text in warnings)
+
+
 def test_folders_of_splits_behind_the_first_rows_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +328,7 @@ def test_splits_of_a_column_that_differ_by_case(tmp_path: Path) -> None:
         (["labelsTr/a.csv", "labelsTs/a.csv"], True),
         (["trn.csv", "tst.csv"], True),
         (["y_trn.csv", "y_vl.csv"], True),
+        (["fold_0.csv", "fold_1.csv"], True),
         (["latest.csv", "a.csv"], False),
         (["latest1.csv", "latest2.csv"], False),
         (["strong.csv", "later.csv"], False),

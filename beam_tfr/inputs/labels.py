@@ -15,7 +15,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import ARCHIVE
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
-from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.items import ImageRef
@@ -96,6 +96,19 @@ class Labeler:
         return (
             f"all images are in {root}, and go to {DEFAULT_SPLIT}: `splits={split}=1` puts them "
             f"into {split}"
+        )
+
+    def describe_list(self, input_list: str | None) -> str:
+        """The message about a list of images that is named like a split; may be empty."""
+        if not input_list or self.splits or "{split}" in str(self.layout):
+            return ""
+        splits = splits_of_file(input_list.rpartition("/")[2])
+        if len(splits) != 1 or DEFAULT_SPLIT in splits:
+            return ""
+        split = min(splits)
+        return (
+            f"the images that {input_list} lists go to {DEFAULT_SPLIT}: `splits={split}=1` puts "
+            f"all into {split}"
         )
 
     def _read_key(self, key: str) -> _PathValues:

@@ -11,109 +11,154 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from beam_tfr import storage
-from beam_tfr.layouts.split_names import DEFAULT_SPLIT, is_split_word, seeming_split, splits_of_file
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, seeming_split, splits_of_file
 from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.extensions import FORMAT_OF
 
-# In which lists are looked for, below a folder; on gs://, only in the first few.
-_FOLDERS = (
-    *("", "meta", "splits", "ImageSets/Main", "annotations"),
-    *("split", "lists", "list", "ImageSets", "ImageSplits", "labels", "data", "partitions"),
-    *("Partitions", "Eval", "Anno"),
+_CURE = (
+    f"all go to {DEFAULT_SPLIT}, unless a `table=` has a column `split`, with the split of each "
+    "image; `splits=train=1` says that there is only one"
 )
-_MOST_REMOTE = 5
-_EXTENSIONS = (".txt", ".lst", ".list", ".json", ".mat")
+# Folders in which lists are looked for on gs://; on a disk, in all of the first.
+_REMOTE_FOLDERS = ("", "meta", "splits", "ImageSets/Main", "annotations")
+_LOCAL_FOLDERS = ("", "ImageSets/Main")
+_MOST_FOLDERS = 50  # in a folder on a disk
+_MOST_AROUND = 3  # folders of images
 _MOST_FILES = 10_000  # of a folder
+_MOST_BELOW = 1_000  # of a folder in it
+_EXTENSIONS = (".txt", ".lst", ".list", ".json", ".mat")
 _MOST_READ = 10  # of a folder, that are named like lists
 _MOST_LISTS = 4  # that a message names
 _BEGIN_BYTES = 64 << 10  # of a list that are looked at
-_MOST_LINES = 1_000
-_ENOUGH_LINES = 3  # that name an image
-_DIVISION = re.compile("split|partition|setid", re.IGNORECASE)
-_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\Z")
+_MOST_LINES = 20  # whose images are looked for
+_MOST_REMOTE_LINES = 2
+_DIVISION = re.compile("split|partition", re.IGNORECASE)
+_OTHER_NAMES = ("setid.mat",)  # of Flowers-102
+# Folders within that of a set, which are no sets of their own.
+_OWN_FOLDER = re.compile("(?i)lists?|meta|splits?|labels|annotations?|devkit|data")
 _TOKENS = re.compile(r"""[\s,;"']+""")
 _JSON_ITEMS = re.compile(r"[\n,\[\]{}]+")
 _ANNOTATIONS = re.compile(r'"(?:images|annotations|shapes)"\s*:')  # which are told otherwise
-# Behind the name or number of an image: its split, or whether it is in train.
-_SPLIT_OF_LINE = re.compile(r"(?i)\S+[\s,;]+(?:[0-3]|train(?:ing)?|val(?:idation)?|test(?:ing)?)")
+_NUMBERS = re.compile(r"[0-9]+(?:\s+-?[0-9.]+)+")  # as in files of labels
+# Behind the number of an image: its split, or whether it is in train.
+_SPLIT_OF_LINE = re.compile(
+    r"(?i)[0-9]+[\s,;]+(?:[0-3]|train(?:ing)?|val(?:idation)?|test(?:ing)?)"
+)
 
 
-def describe_split_lists(folders: Iterable[str], stems: Collection[str]) -> str:
+def describe_split_lists(
+    folders: Iterable[str], images: Collection[str], *, cure: str = _CURE
+) -> str:
     """The message about lists of the images of splits; empty if there are none.
 
     Args:
-        folders: of images, and of tables; lists are looked for in these, in those around them,
-            and in folders in all of these that have the usual names.
-        stems: names of some images, without their extensions; none if they are unknown.
+        folders: of all images, and of tables; lists are looked for in these, in those of the first
+            images, in those around, and in folders in all of these.
+        images: paths of some images, whose extensions those in lists may lack.
+        cure: what takes the splits of lists.
     """
-    own_folders = [folder.rstrip("/") for folder in folders]
+    image_folders = itertools.islice(dict.fromkeys(map(os.path.dirname, images)), _MOST_AROUND)
+    own_folders = [folder.rstrip("/") for folder in (*folders, *image_folders)]
     all_folders = dict.fromkeys([*own_folders, *map(os.path.dirname, own_folders)])
-    searched = [folder for folder in all_folders if folder.removeprefix("gs:")]
-    candidates = itertools.chain.from_iterable(map(_list_candidates, searched))
-    lists = [path for path in dict.fromkeys(candidates) if _lists_images(path, stems)]
+    bases = [folder for folder in all_folders if folder.removeprefix("gs:")]
+    candidates = dict.fromkeys(itertools.chain.from_iterable(map(_list_candidates, bases)))
+    extensions = ["", *{os.path.splitext(path)[1] for path in images}]
+    lists = [path for path in candidates if _lists_images(path, bases, extensions)]
     if not lists:
         return ""
     shown = join_texts(sorted(lists), most=_MOST_LISTS, separator=", ")
-    return (
-        f"files that seem to say which images are in which split are not read, so all go to "
-        f"{DEFAULT_SPLIT}: {shown}; write the split of each image into a column `split` of a "
-        "`table=`, or give `splits=train=1` if there is only one"
-    )
+    return f"files that seem to say which images are in which split are not read: {shown}; {cure}"
 
 
 def _list_candidates(folder: str) -> Iterator[str]:
     """Yields the paths in and below a folder that are named like lists of splits."""
-    for name in _FOLDERS[: _MOST_REMOTE if storage.is_remote(folder) else None]:
+    if storage.is_remote(folder):
+        inner = [storage.join(folder, name).rstrip("/") for name in _REMOTE_FOLDERS]
+    else:
+        inner = [storage.join(folder, name).rstrip("/") for name in _LOCAL_FOLDERS]
+        inner += _list_folders(folder)
+    for path in inner:
+        most = _MOST_FILES if path == folder else _MOST_BELOW
         with contextlib.suppress(OSError):
-            listed = storage.walk(storage.join(folder, name).rstrip("/"), _enter_none, deep=False)
-            paths = [entry.path for entry in itertools.islice(listed, _MOST_FILES)]
-            yield from sorted(filter(_is_named_so, paths))[:_MOST_READ]
+            names = _list_names(path, most)
+            paths = (storage.join(path, name) for name in names if _is_named_so(name))
+            yield from sorted(paths)[:_MOST_READ]
 
 
-def _enter_none(path: str) -> bool:
-    return False
+def _list_folders(folder: str) -> list[str]:
+    """The first folders in one on a disk."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        paths = [entry.path for entry in itertools.islice(entries, _MOST_FILES) if entry.is_dir()]
+        return sorted(paths)[:_MOST_FOLDERS]
+    return []
 
 
-def _is_named_so(path: str) -> bool:
+def _list_names(folder: str, most: int) -> list[str]:
+    """The first names in a folder."""
+    if storage.is_remote(folder):
+        files = storage.walk(folder, lambda _: False, deep=False)
+        return [file.name for file in itertools.islice(files, most)]
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in itertools.islice(entries, most)]
+
+
+def _is_named_so(name: str) -> bool:
     """Whether a file is named like a list of the images of a split, or of all splits."""
-    stem, extension = os.path.splitext(path.rpartition("/")[2])
+    stem, extension = os.path.splitext(name)
     if extension.lower() not in _EXTENSIONS:
         return False
-    return bool(splits_of_file(stem) or seeming_split(stem) or _DIVISION.search(stem))
+    is_split = splits_of_file(stem) or seeming_split(stem) or _DIVISION.search(stem)
+    return bool(is_split) or name.lower() in _OTHER_NAMES
 
 
-def _lists_images(path: str, stems: Collection[str]) -> bool:
-    """Whether a file that is named like a list of splits names images."""
-    stem, extension = os.path.splitext(path.rpartition("/")[2])
-    if extension.lower() == ".mat":
-        return True  # which nothing here reads
-    with contextlib.suppress(OSError):
-        begin = storage.read_part(path, 0, _BEGIN_BYTES).decode("utf-8-sig", "replace")
-        if extension.lower() == ".json":
-            items = [] if _ANNOTATIONS.search(begin) else _JSON_ITEMS.split(begin)
-        else:
-            items = begin.splitlines()
-        lines = [item.strip() for item in items[:_MOST_LINES] if item.strip()]
-        if _DIVISION.search(stem) and lines and all(map(_SPLIT_OF_LINE.fullmatch, lines[1:-1])):
-            return True
-        if not stems and is_split_word(stem):
-            return bool(lines)
-        return _name_images(lines, stems)
+def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) -> bool:
+    """Whether a file that is named like a list of splits names images.
+
+    Args:
+        path: of the file.
+        bases: folders that its paths may start from.
+        extensions: of images, and none.
+    """
+    folder, _, name = path.rpartition("/")
+    is_near = folder in bases
+    if name.lower().endswith(".mat"):  # which nothing here reads
+        return is_near or _OWN_FOLDER.fullmatch(os.path.basename(folder)) is not None
+    lines = _read_lines(path)
+    if is_near and _DIVISION.search(name) and all(map(_SPLIT_OF_LINE.fullmatch, lines)):
+        return bool(lines)
+    most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
+    for line in lines[:most]:
+        for text in _list_paths(line):
+            if any(_is_file(f"{base}/{text}", extensions) for base in bases):
+                return True
     return False
 
 
-def _name_images(lines: Sequence[str], stems: Collection[str]) -> bool:
-    """Whether some lines name images: with an extension, or as those that are known."""
-    enough = min(_ENOUGH_LINES, -(-len(lines) // 2))
-    naming = (line for line in lines if _names_image(line, stems))
-    return enough > 0 and sum(1 for _ in itertools.islice(naming, enough)) == enough
+def _read_lines(path: str) -> list[str]:
+    """The first lines of a file that are not blank, or the first items of JSON.
+
+    None of a table of annotations, or if it cannot be read.
+    """
+    with contextlib.suppress(OSError):
+        begin = storage.read_part(path, 0, _BEGIN_BYTES).decode("utf-8-sig", "replace")
+        items = begin.splitlines()[:-1] if len(begin) >= _BEGIN_BYTES else begin.splitlines()
+        if path.lower().endswith(".json"):
+            items = [] if _ANNOTATIONS.search(begin) else _JSON_ITEMS.split(begin)
+        return [item.strip() for item in items if item.strip()]
+    return []
 
 
-def _names_image(line: str, stems: Collection[str]) -> bool:
-    """Whether a line, or the first word in it, names an image."""
+def _list_paths(line: str) -> list[str]:
+    """The paths of images that a line may hold: all of it, its first word, or its last."""
+    if _NUMBERS.fullmatch(line):
+        return []
     words = [word for word in _TOKENS.split(line) if word]
-    for text in (line, *words[:1]):
-        name = text.replace("\\", "/").rpartition("/")[2]
-        if _IMAGE.search(name) or name in stems:
-            return True
+    if not words:
+        return []
+    word = words[-1] if "/" in words[-1] else words[0]
+    return [path.replace("\\", "/").lstrip("/") for path in dict.fromkeys([line, word])]
+
+
+def _is_file(path: str, extensions: Sequence[str]) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return any(storage.find(path + extension) for extension in extensions)
     return False

@@ -28,6 +28,7 @@ from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,
     find_split_folders,
     find_unmarked_train,
+    is_split_word,
     split_of_folder,
 )
 from beam_tfr.schema.differences import join_texts
@@ -35,6 +36,7 @@ from beam_tfr.schema.errors import UsageError
 
 _MOST_EXCLUDED = 3  # folders that a message names
 _NAMED_CLASS = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
+_FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
@@ -108,6 +110,18 @@ def find_named_class(name: str) -> str:
     """The layout of a file's name that begins with a class, such as cat.1.jpg; or empty."""
     match = _NAMED_CLASS.fullmatch(name)
     return f"{{label}}{match[1]}{{number}}.*" if match else ""
+
+
+def suggest_layout(name: str) -> str:
+    """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg."""
+    named_class = find_named_class(name) or "{label}_{number}.*"
+    first = _FIRST_WORD.match(name)
+    if not first or not is_split_word(first[1]):
+        return named_class
+    rest = find_named_class(name[first.end() :])
+    if rest:
+        return f"{{split}}{first[2]}{rest}"
+    return named_class.replace("{label}", "{split}")
 
 
 def _are_different(splits: Iterable[str]) -> bool:
@@ -193,6 +207,15 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
         folder = min(unfit)
         return (
             f"; images in {folder} are in no folder of a class, so that layout rejects them, and "
+            f"`exclude='{folder}/*'` leaves them out"
+        )
+    split_of = {folder: (values or {}).get("split", "") for folder, values in values_of.items()}
+    known = find_split_folders({*split_of.values()})
+    others = [folder for folder, split in split_of.items() if split and split not in known]
+    if others:
+        folder = min(others)
+        return (
+            f"; images in {folder} are of the split {split_of[folder]} then, and "
             f"`exclude='{folder}/*'` leaves them out"
         )
     label_of = {folder: (values or {}).get("label", "") for folder, values in values_of.items()}
@@ -326,7 +349,33 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
                 f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
                 f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
             )
-    return _describe_doubtful_splits(folders) or _describe_unmarked_train(folders)
+    return (
+        _describe_doubtful_splits(folders)
+        or _describe_split_classes(folders)
+        or _describe_unmarked_train(folders)
+    )
+
+
+def _describe_split_classes(folders: Mapping[str, int]) -> str:
+    """A message about classes that are named like splits, beside others; empty without any.
+
+    Such as train, test and extra.
+    """
+    names_in = _find_names_in(folders)
+    for parent, names in names_in.items():
+        start = f"{parent}/" if parent else ""
+        splits = sorted(find_split_folders(names))
+        hold_folders = any(f"{start}{name}" in names_in for name in names)
+        if hold_folders or not _are_different(splits):
+            continue
+        others = join_texts(sorted(names - {*splits}), most=3, separator=", ")
+        layout = _spell_split(str(parse_layout("{split}/*").below(start.count("/"))), splits)
+        return (
+            f"{join_texts(splits, most=3, separator=', ')} are classes, as is {others}: "
+            f"`layout='{layout}'` takes folders as splits; leave out those that are none with "
+            f"`exclude=`, or give `layout='{DEFAULT_LAYOUT}'` if they are classes"
+        )
+    return ""
 
 
 def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:

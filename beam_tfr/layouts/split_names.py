@@ -25,7 +25,7 @@ _BEFORE_NUMBER = re.compile(
     rf"(?<![^\W\d_]){_WORD}[0-9]*(?:\.[^\W_]+)?[-_][0-9]+-of-[0-9]+", re.IGNORECASE
 )
 # What seems to be a split within a word, such as labelsTrain, or a short form: y_tr, imagesTs, tst.
-_WITHIN_WORD = re.compile("train|val|test|dev|holdout", re.IGNORECASE)
+_WITHIN_WORD = re.compile("train|val|test|dev|holdout|fold[-_ ]?[0-9]+", re.IGNORECASE)
 _SHORT = re.compile(
     "(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt](?:r|rn|e|s|st)|[Vv](?:a|l))(?![a-z])"
 )
@@ -147,12 +147,34 @@ def split_within(folder: str) -> str:
 def split_around(folder: str) -> str:
     """The split that a folder, or the one around it, is named like; empty if there is none.
 
+    The name of the folder itself may be a longer one that ends so, such as seg_test.
+
     Args:
         folder: with a trailing slash.
     """
     names = folder.split("/")[:-1]
-    splits = map(split_of_folder, reversed(names[-_OUTER_FOLDERS:]))
-    return next(filter(None, splits), "")
+    splits = filter(None, map(split_of_folder, reversed(names[-_OUTER_FOLDERS:])))
+    longer = _LONGER_FOLDER.fullmatch(names[-1]) if names else None  # seg_test
+    return next(splits, longer[2].lower() if longer else "")
+
+
+def splits_within(folders: Collection[str]) -> Mapping[str, str]:
+    """The split that some folder of each path is named like; see `find_split_folders`.
+
+    Returns:
+        Path -> split, in lower case; empty for none.
+    """
+    names_at = collections.defaultdict[int, set[str]](set)  # depth -> names
+    for folder in folders:
+        for depth, name in enumerate(folder.split("/")):
+            names_at[depth].add(name)
+    found_at = {depth: find_split_folders(names) for depth, names in names_at.items()}
+    split_of = dict[str, str]()
+    for folder in folders:
+        parts = [found_at[depth].get(name) for depth, name in enumerate(folder.split("/"))]
+        splits = [split_of_folder(part.split) or part.split.lower() for part in parts if part]
+        split_of[folder] = splits[0] if splits else ""
+    return split_of
 
 
 @functools.lru_cache
@@ -174,3 +196,23 @@ def seeming_split(name: str) -> str:
     """
     match = _WITHIN_WORD.search(name) or _SHORT.search(name)
     return match[0].lower() if match else ""
+
+
+def describe_split_names(names: Iterable[str]) -> str:
+    """Says which splits the names of images begin with, or have a word for; may be empty.
+
+    All have one, and they differ, such as train_1.jpg and test_1.jpg.
+
+    Args:
+        names: of files, without folders.
+    """
+    example_of = dict[str, str]()  # split -> the first name
+    for name in names:
+        splits = splits_of_file(name)
+        if len(splits) != 1:
+            return ""
+        example_of.setdefault(min(splits), name)
+    if len(example_of) < 2:
+        return ""
+    examples = " and ".join([*example_of.values()][:2])
+    return f"names of images seem to say splits, such as {examples}, but all go to {DEFAULT_SPLIT}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.layouts.folders import find_named_class
+from beam_tfr.layouts.folders import suggest_layout
 from beam_tfr.planning.survey import Survey, buckets_of, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT, shares_of
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
@@ -214,9 +214,9 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     if folders:
         message = f"{problem}, which has {folders + 1} parts; use `layout='{{label}}/*'`"
     else:
-        named_layout = find_named_class(survey.first_unfit) or "{label}_{number}.*"
+        named_layout = suggest_layout(survey.first_unfit)
         message = (
-            f"{problem}, which has 1 part; say where the names hold the class, such as "
+            f"{problem}, which has 1 part; say where the names hold the class or split, such as "
             f"`layout='{named_layout}'`; or use `layout='*'`, for no classes, or a `table=`"
         )
     return UsageError(message, option="layout", value=layout)

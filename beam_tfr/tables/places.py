@@ -9,11 +9,12 @@ from typing import NamedTuple
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,
+    describe_split_names,
     seeming_split,
     split_around,
     split_of_folder,
-    split_within,
     splits_of_file,
+    splits_within,
 )
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
@@ -27,6 +28,7 @@ _CURES = (
     "split, such as val.csv, or let `splits=` divide the rows"
 )
 _COCO_YEAR = "2017"
+_FOLD = re.compile("fold")
 _SEPARATOR = re.compile("(?<=[-_ ])")
 _MOST_ENDS = 4  # of a name, after each of its first words
 
@@ -166,13 +168,16 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
     if "" in example_of or len(example_of) < 2:
         return ""
     examples = [*example_of.values()][:2]
+    start = (
+        f"names of tables seem to say splits, such as {' and '.join(examples)}, but all rows go to "
+        f"{DEFAULT_SPLIT}"
+    )
+    if all(map(_FOLD.match, example_of)):
+        return f"{start}: {_CURES}"
     cure = "them so that the split is a whole word, as in labels_train.csv and labels_test.csv"
     if len({example.rpartition("/")[2] for example in examples}) == 1:
         cure = "their folders, which must be called like the splits, as train/ and test/"
-    return (
-        f"names of tables seem to say splits, such as {' and '.join(examples)}, but all rows go to "
-        f"{DEFAULT_SPLIT}: rename {cure}; {OTHER_WAYS}"
-    )
+    return f"{start}: rename {cure}; {OTHER_WAYS}"
 
 
 def describe_image_places(images: Iterable[str]) -> str:
@@ -184,10 +189,12 @@ def describe_image_places(images: Iterable[str]) -> str:
     Args:
         images: paths of the first rows, below the folder of all.
     """
-    example_of = dict[str, str]()  # split, or nothing -> the first image
+    image_of = dict[str, str]()  # folder -> its first image
     for image in images:
-        folder = image.rpartition("/")[0]
-        example_of.setdefault(split_within(folder), image)
+        image_of.setdefault(image.rpartition("/")[0], image)
+    example_of = dict[str, str]()  # split, or nothing -> the first image
+    for folder, split in splits_within(image_of.keys()).items():
+        example_of.setdefault(split, image_of[folder])
     splits = find_ignored_splits(example_of.keys())
     if not splits:
         return ""
@@ -197,6 +204,12 @@ def describe_image_places(images: Iterable[str]) -> str:
         f"images lie in folders that are named like splits, {names}, such as {example}, but all "
         f"rows go to {DEFAULT_SPLIT}: {_CURES}"
     )
+
+
+def describe_image_names(images: Iterable[str]) -> str:
+    """The message about images whose names seem to say splits; empty if they do not."""
+    text = describe_split_names(image.rpartition("/")[2] for image in images)
+    return f"{text}: {_CURES}" if text else ""
 
 
 def describe_ignored_splits(images: Mapping[str, int]) -> str:

@@ -65,6 +65,7 @@ def choose_split_source(
     texts = [
         *image_sets.warnings,
         image_places,
+        places.describe_image_names(images),
         places.describe_unused_places(tables, folder),
         places.describe_seeming_splits(tables, folder),
         _describe_unread_lists(folder, images, root),
@@ -77,8 +78,7 @@ def _describe_unread_lists(folder: str, images: Sequence[str], root: str) -> str
     """The message about lists of splits beside tables or images; empty if there are none."""
     if not images:
         return ""
-    stems = {name_of_image(image) for image in images}
-    return describe_split_lists([folder, root], stems)
+    return describe_split_lists([folder, root], [f"{root}{image}" for image in images])
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource:

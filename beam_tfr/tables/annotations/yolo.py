@@ -24,7 +24,12 @@ from beam_tfr.tables.annotations.yolo_files import (
     read_label_files,
     require_labels,
 )
-from beam_tfr.tables.annotations.yolo_images import YoloPlaces, describe_unnamed, find_images
+from beam_tfr.tables.annotations.yolo_images import (
+    YoloPlaces,
+    describe_unnamed,
+    describe_unread_lists,
+    find_images,
+)
 from beam_tfr.tables.annotations.yolo_lines import (
     ClassNames,
     KeypointShape,
@@ -145,14 +150,20 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     data = _parse(read_text(file))
     names = data.class_names(say_of_file)
     folder = posixpath.dirname(path)
-    base, images = find_images(data.places(folder), say_of_file)
+    places = data.places(folder)
+    base, images = find_images(places, say_of_file)
     splits = name_splits(read_export_splits(folder))
     files = require_labels(read_label_files(images), base)
     first = _take_first(files)
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):
         say_of_file(note)
-    doubts = (describe_imageless(images), describe_unnamed(images), describe_shared(images))
+    doubts = (
+        describe_imageless(images),
+        describe_unnamed(images),
+        describe_shared(images),
+        describe_unread_lists(images, places),
+    )
     for note in filter(None, doubts):
         say_of_file(note)
     for label_file in itertools.chain(first, files):

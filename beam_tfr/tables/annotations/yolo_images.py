@@ -17,6 +17,7 @@ from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, choose_spelling
+from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
@@ -88,6 +89,17 @@ def describe_unnamed(images: Sequence[YoloImage]) -> str:
         f"images in {', '.join(unnamed)} are left out: it does not name that folder; to convert "
         "them, add it, such as `test: images/test`"
     )
+
+
+def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> str:
+    """The message about lists beside the file, if it names images of one split; may be empty."""
+    names = [name for names in places.places.values() for name in names]
+    has_lists = any(name.endswith(".txt") for name in names)
+    if has_lists or len({image.key for image in images}) > 1:
+        return ""
+    paths = [image.path for image in images]
+    cure = "name them in the file, such as `train: train.txt` and `val: val.txt`"
+    return describe_split_lists([places.folder], paths, cure=cure)
 
 
 def _list_other_splits(folder: str) -> Iterator[str]:
