@@ -148,7 +148,7 @@ def _warn_of_lost_tables(
         paths: the first cells with images.
         choose: gives the folder that the paths of a table start from.
     """
-    if survey.missing or format_of(content.files[0]).of_one_image:
+    if content.read_rows or survey.missing or format_of(content.files[0]).of_one_image:
         return
     paths_of = collections.defaultdict[int, list[NumberedUri]](list)
     for number, path in paths:

@@ -160,7 +160,7 @@ def _find_split_column(content: TableContent) -> str:
 
 def _suggest_boxes(content: TableContent) -> str:
     """How boxes are declared that rows may hold; empty if nothing looks like them."""
-    if not format_of(content.files[0]).may_have_box_rows:
+    if content.read_rows or not format_of(content.files[0]).may_have_box_rows:
         return ""
     found = find_possible_boxes(content.columns)
     if found:
