@@ -216,7 +216,7 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     else:
         named_layout = suggest_layout(survey.first_unfit)
         message = (
-            f"{problem}, which has 1 part; say where the names hold the class or split, such as "
+            f"{problem}, which has 1 part; say where the names hold the class, such as "
             f"`layout='{named_layout}'`; or use `layout='*'`, for no classes, or a `table=`"
         )
     return UsageError(message, option="layout", value=layout)
