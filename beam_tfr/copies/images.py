@@ -14,8 +14,10 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
 
-# An image of less contrast, in values from 0 to 255, is nearly flat: its hash says little.
-LEAST_CONTRAST = 4.0
+# The hash of an image says little if it has less contrast, in values from 0 to 255, or if nearly all
+# bits are equal: those of photos have 90 to 170 of 256.
+_LEAST_CONTRAST = 4.0
+_FEWEST_BITS = 64
 NO_LABEL = -1  # of an image without a class
 _KEY = "key"
 _SPLIT = "split"
@@ -139,7 +141,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
         has_source=has_source,
         hashes=hashes,
         has_hash=has_hash,
-        is_flat=_find_flat(table),
+        is_flat=_find_flat(table, hashes),
     )
 
 
@@ -197,12 +199,13 @@ def _count_pixels(table: Any, sides: Sequence[str]) -> Rows:
     return pixels
 
 
-def _find_flat(table: Any) -> npt.NDArray[np.bool_]:
-    """Whether the image of each row is nearly flat."""
-    if _CONTRAST not in table.column_names:
-        return np.zeros(len(table), bool)
-    contrast = np.asarray(table.column(_CONTRAST).fill_null(0.0))
-    flat: npt.NDArray[np.bool_] = contrast < LEAST_CONTRAST
+def _find_flat(table: Any, hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Whether the image of each row is nearly flat, or a pattern of stripes."""
+    bits = np.bitwise_count(hashes).sum(axis=1, dtype=np.int64)
+    flat: npt.NDArray[np.bool_] = np.minimum(bits, 8 * HASH_BYTES - bits) < _FEWEST_BITS
+    if _CONTRAST in table.column_names:
+        contrast = np.asarray(table.column(_CONTRAST).fill_null(0.0))
+        flat |= contrast < _LEAST_CONTRAST
     return flat
 
 
