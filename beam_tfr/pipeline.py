@@ -51,6 +51,7 @@ from beam_tfr.storage import work_path
 from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import publishing, references, values, writing
+from beam_tfr.transforms.copies import reject_copies
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages
@@ -95,6 +96,8 @@ class Convert(beam.PTransform):
         splits_of: the dataset in whose splits images stay, with `stratify`; None to divide all.
         groups: step from the beginning of the pipeline to images that share their split, as
             `ChooseSplits.groups`.
+        copies: step from the beginning of the pipeline to copies that are rejected, as
+            `reject_copies` takes them.
         on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
             to lists of `Item`, and keeps their order.
         on_images: the same between ResizeImages (or ParseArrays) and BuildExamples.
@@ -119,6 +122,7 @@ class Convert(beam.PTransform):
         guarded: bool = False,
         splits_of: BaseDataset | None = None,
         groups: beam.PTransform | None = None,
+        copies: beam.PTransform | None = None,
         on_bytes: Sequence[beam.PTransform] = (),
         on_images: Sequence[beam.PTransform] = (),
         on_records: Sequence[beam.PTransform] = (),
@@ -132,6 +136,7 @@ class Convert(beam.PTransform):
         self.removed = removed
         self.splits_of = splits_of
         self.groups = groups
+        self.copies = copies
         self.read = ReadImages(
             self.source.root,
             ahead=_read_ahead(options, self.source),
@@ -219,6 +224,8 @@ class Convert(beam.PTransform):
         if self.options.limit is not None:
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
         refs = self._choose_splits(begin, refs)
+        if self.copies:
+            refs = reject_copies(refs, begin | "Copies" >> self.copies)
         known_images = None
         if self.base:
             splits_stay = self._splits_stay(self.base)
@@ -291,7 +298,7 @@ class Convert(beam.PTransform):
             features=_features_of(self.source),
             run_id=self.run_id,
             expected=expected,
-            base=self.base,
+            base=self.base if self.base and self.base.folder == options.output else None,
         )
         return items | write  # ShardInfo
 

@@ -209,6 +209,7 @@ ALLOWED = {
         "features",
         "images",
         "inputs",
+        "layouts",
         "planning",
         "records",
         "schema",

@@ -14,8 +14,8 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
 
-# The hash of an image says little if it has less contrast, in values from 0 to 255, or if nearly all
-# bits are equal: those of photos have 90 to 170 of 256.
+# The hash of an image says little if it has less contrast, in values from 0 to 255, or if nearly
+# all bits are equal: those of photos have 90 to 170 of 256.
 _LEAST_CONTRAST = 4.0
 _FEWEST_BITS = 64
 NO_LABEL = -1  # of an image without a class

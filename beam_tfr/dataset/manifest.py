@@ -21,6 +21,7 @@ from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.contents import ContentsColumn, contents_columns, contents_schema
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.dataset import (
+    FIRST_FOLDER,
     FORMAT_VERSION,
     MANIFEST_FILE,
     NO_SPLIT,
@@ -259,6 +260,7 @@ def _missing_manifest(folder: str) -> DataError:
             return DataError(f"{incomplete}: it is a file; give the folder of a dataset")
         names = storage.list_folder(folder)
         work_files = storage.list_folder(storage.join(folder, WORK_FOLDER))
+        has_first = storage.is_folder(storage.work_path(folder, FIRST_FOLDER))
     except OSError as error:
         return DataError(f"{incomplete}: {error.strerror or error}")
     if SWITCH_FILE in work_files:
@@ -266,7 +268,7 @@ def _missing_manifest(folder: str) -> DataError:
             f"{incomplete}: it is being replaced; read it again in a moment, or if a run was "
             "killed, run the same convert command again"
         )
-    if work_files:
+    if work_files or has_first:
         return DataError(
             f"{missing}. A conversion has not finished here; the same convert command resumes it"
         )

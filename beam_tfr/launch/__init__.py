@@ -16,9 +16,9 @@ try:
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair
     from beam_tfr.launch.results import Result as Result
-    from beam_tfr.launch.starting import convert as convert
+    from beam_tfr.launch.settling import convert as convert
+    from beam_tfr.launch.settling import start as start
     from beam_tfr.launch.starting import prepare_run as prepare_run
-    from beam_tfr.launch.starting import start as start
     from beam_tfr.launch.updating import remove as remove
     from beam_tfr.launch.updating import update as update
     from beam_tfr.launch.verifying import verify_on as verify_on

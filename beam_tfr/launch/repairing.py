@@ -17,7 +17,7 @@ from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.locking import hold_folder, open_to_change
 from beam_tfr.launch.results import Result
-from beam_tfr.launch.starting import StepBuilder, start
+from beam_tfr.launch.starting import StepBuilder, run_step
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
 from beam_tfr.pipeline import Repair
@@ -102,11 +102,17 @@ def repair(
     work_files = storage.list_folder(storage.work_path(dataset.folder, ""))
     if not (damage.shards or damage.other_files or work_files):
         return report, []
+    if damage.shards and options.settles_copies:
+        raise UsageError(
+            f"{len(damage.shards):,} shards of {dataset.folder} are broken, and which images are "
+            f"in them depends on copies (`duplicates={options.duplicates}`), which a repair does "
+            "not look for: `beam-tfr convert` with `overwrite=` writes the dataset again"
+        )
     if damage.shards:
         shards = counted(report.counts["shards"], "shard")
         say(f"{len(damage.shards):,} of {shards} will be rebuilt")
         classes = dataset.options.get("classes")
-        result = start(
+        result = run_step(
             options,
             beam_flags,
             open_input=functools.partial(open_source, classes=classes),

@@ -8,7 +8,7 @@ import functools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
@@ -38,25 +38,6 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Input, check_gcs_access, early_warnings, open_source
-
-
-def convert(
-    options: ConvertOptions,
-    beam_flags: Sequence[str] = (),
-    *,
-    progress: Callable[[Progress], object] = lambda _: None,
-    say: Callable[[str], object] = lambda _: None,
-) -> Result:
-    """Converts and returns the complete dataset.
-
-    See `start` for arguments and errors.
-    """
-    if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
-        raise UsageError(
-            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
-            "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
-        )
-    return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
 def prepare_run(
@@ -111,7 +92,7 @@ def choose_convert(options: ConvertOptions, source: Input) -> StepBuilder:
     return functools.partial(Convert, options, source)
 
 
-def start(
+def run_step(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,

@@ -16,26 +16,25 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.locking import hold_folder, open_to_change
+from beam_tfr.launch.relisting import NEEDS_IMAGES, classes_in_own_order, open_dataset
 from beam_tfr.launch.results import Result
 from beam_tfr.launch.reuse import KEPT_CODECS, choose_base
-from beam_tfr.launch.starting import StepBuilder, start
+from beam_tfr.launch.settling import convert_and_settle, remove_first, steps_that_settle
+from beam_tfr.launch.starting import StepBuilder, run_step
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.run import UpdateOptions
-from beam_tfr.options.table import FILES, RUN, options_of
 from beam_tfr.output.removed import (
     FoundImages,
     ImageSelection,
     find_images,
 )
 from beam_tfr.pipeline import Convert
-from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is as it was", "run the same command again: it resumes")
 _MOST_NAMED = 5  # of what is not in a dataset
-_NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
 def update(
@@ -57,7 +56,7 @@ def update(
             differ.
         update_options: how to compare images, and what to do with other codecs.
         command: how the history calls the update.
-        beam_flags, progress, say: see `start`.
+        beam_flags, progress, say: see `run_step`.
 
     Raises:
         UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
@@ -73,9 +72,25 @@ def update(
     options = restore_options(dataset, {**changes, "overwrite": True}, placeholder)
     open_input = functools.partial(_open_input, dataset=dataset, changes=changes)
     choose_step = functools.partial(
-        _choose_update, dataset=dataset, update_options=update_options, command=command, say=say
+        _choose_update,
+        dataset=dataset,
+        update_options=update_options,
+        command=command,
+        say=say,
+        settles="duplicates" in changes,
     )
-    result = start(
+    if options.settles_copies and _names_input(changes):
+        return convert_and_settle(
+            options,
+            beam_flags,
+            open_input=open_input,
+            choose_step=choose_step,
+            update=Update(command, counted=False),
+            outcome=_OUTCOME,
+            progress=progress,
+            say=say,
+        )
+    result = run_step(
         options,
         beam_flags,
         open_input=open_input,
@@ -104,7 +119,7 @@ def remove(
     Args:
         folder: folder of the dataset, local or gs://.
         selection: what to remove.
-        beam_flags, progress, say: see `start`.
+        beam_flags, progress, say: see `run_step`.
         allow_missing: whether keys and hashes may be given that the dataset does not have, and
             conditions that no image meets.
 
@@ -126,6 +141,7 @@ def remove(
         _check_all_found(dataset, selection, images)
     if images.missing:
         say(f"{_describe_missing(dataset, images)}; such images are kept out of updates too")
+    remove_first(dataset.folder)  # where a run that was killed may have left them
     before = read_removed(dataset.folder)
     total = Removed(before.keys | images.hashes.keys, before.sources | images.hashes.sources)
     if total != before:
@@ -189,58 +205,12 @@ def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[
     Images of the dataset are as they were listed for it.
     """
     if not _names_input(changes):
-        return _open_dataset(options, dataset, changes)
+        return open_dataset(options, dataset, changes)
     source = open_source(options, dataset.options.get("classes"))
     if source.plan.first:
         return source
-    plan = dataclasses.replace(source.plan, first=_classes_in_own_order(dataset))
+    plan = dataclasses.replace(source.plan, first=classes_in_own_order(dataset))
     return dataclasses.replace(source, plan=plan)
-
-
-def _open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
-    """Opens the images of a dataset as an input.
-
-    Raises:
-        UsageError: an option is given that needs the images, or other images.
-    """
-    limit = dataset.options.get("limit")
-    if limit is not None and options.seed != dataset.options["seed"]:
-        raise UsageError(
-            f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}",
-            option="seed",
-            value=options.seed,
-        )
-    options_table = options_of(ConvertOptions).items()
-    allowed = {name for name, option in options_table if option.group in (FILES, RUN)}
-    for name, value in changes.items():
-        if name not in allowed:
-            raise UsageError(_NEEDS_IMAGES, option=name, value=value)
-    now = options.data_options(None)
-    data_options = {**dataset.options, **options.stored_compression}
-    data_options |= {name: now[name] for name in now.keys() & allowed}
-    plan = PlanSettings(
-        name=options.name,
-        suffix=options.suffix,
-        options=data_options,
-        labelled=dataset.names.label in dataset.features,
-        first=_classes_in_own_order(dataset),
-    )
-    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"], compare="names")
-    return Input(root="", origin=base, plan=plan)
-
-
-def _classes_in_own_order(dataset: Manifest) -> Sequence[str]:
-    """The classes of a dataset if its ids are those of an older one.
-
-    None if they are in order.
-    """
-    names = [*dataset.class_names]
-    if names == sorted(names):
-        return []
-    are_numbers = all(name.removeprefix("-").isdecimal() for name in names)
-    if are_numbers and names == sorted(names, key=int):
-        return []
-    return names
 
 
 def _choose_update(
@@ -251,19 +221,26 @@ def _choose_update(
     update_options: UpdateOptions,
     command: str,
     say: Callable[[str], object],
+    settles: bool = False,
 ) -> StepBuilder:
-    """Chooses what the update copies; notes the codecs of others in the options."""
+    """Chooses what the update copies; notes the codecs of others in the options.
+
+    `settles` says whether it settles the copies in the dataset.
+    """
     base, kept_codecs = choose_base(dataset, source, update_options, say)
     if base is None and isinstance(source.origin, BaseDataset):
-        raise UsageError(f"{dataset.folder}: {_NEEDS_IMAGES}")
+        raise UsageError(f"{dataset.folder}: {NEEDS_IMAGES}")
     if kept_codecs:
         data_options = {**source.plan.options, KEPT_CODECS: kept_codecs}
         plan = dataclasses.replace(source.plan, options=data_options)
         source = dataclasses.replace(source, plan=plan)
     history_line = Update(command, counted=base is not None)
     splits_of = _choose_splits_of(options, source, dataset, update_options)
+    settling = {}
+    if base and isinstance(source.origin, BaseDataset) and settles:
+        settling = steps_that_settle(options.duplicates, base)
     return functools.partial(
-        Convert, options, source, base=base, update=history_line, splits_of=splits_of
+        Convert, options, source, base=base, update=history_line, splits_of=splits_of, **settling
     )
 
 
@@ -277,7 +254,7 @@ def _choose_splits_of(
     """
     if update_options.resplit:
         if isinstance(source.origin, BaseDataset):
-            raise UsageError(_NEEDS_IMAGES, option="resplit", value=True)
+            raise UsageError(NEEDS_IMAGES, option="resplit", value=True)
         if not options.stratify:
             raise UsageError("`resplit=` has no effect without `stratify=`")
         return None

@@ -64,6 +64,7 @@ _PAIRS = kinds.Kind(
     many=True,
 )
 _ONE = "give only one of them"
+COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,6 +167,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         group=WHAT,
         implied=True,
     )
+    duplicates: str = option(
+        "report",
+        help="what becomes of images that are copies of others, by their bytes or as they look: "
+        "report counts them, group puts copies into one split, drop keeps the one with the most "
+        "pixels and rejects the others",
+        choices=COPIES,
+        group=WHAT,
+        implied=True,
+    )
     limit: int | None = option(
         None,
         help="convert only this many images (at most 1,000,000), for a trial run: the first in "
@@ -258,6 +268,11 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return "splits" if self.splits else ""
 
     @property
+    def settles_copies(self) -> bool:
+        """Whether something becomes of copies, which are known when all images are converted."""
+        return self.duplicates != COPIES[0]
+
+    @property
     def are_rows(self) -> bool:
         """Whether the rows of a table become the records."""
         return bool(self.table) and not self.uri_column
@@ -297,6 +312,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         self._check_features()
         self._check_labels()
         self._check_splits()
+        self._check_duplicates()
 
     def _check_rows(self) -> None:
         if self.are_rows and self.encoding != "row":
@@ -307,6 +323,23 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             )
         if self.encoding == "row" and not self.are_rows:
             self.refuse("encoding", "is for rows of a `table=` without `uri_column=`")
+
+    def _check_duplicates(self) -> None:
+        if not self.settles_copies:
+            return
+        if self.encoding == "row":
+            self.refuse(
+                "duplicates",
+                "rows that become records have no checksums or hashes to compare: look for equal "
+                "rows in the table, and leave it out",
+            )
+        if self.duplicates == "group" and self.group_column:
+            self.refuse_beside(
+                "duplicates",
+                "group_column",
+                "a copy would tear a group apart: `beam-tfr duplicates` lists the copies of a "
+                "dataset, whose groups can then be one in the table",
+            )
 
     def _check_features(self) -> None:
         """Checks that the columns and the images beside images can be in one dataset."""

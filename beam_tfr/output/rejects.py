@@ -21,8 +21,8 @@ from beam_tfr.schema.plan import Counts, Plan, sum_counts
 MOST_SHOWN = 10  # rejects of the leading reason
 MOST_SHOWN_OF_OTHERS = 3  # rejects of each other reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
-# Reasons of rejects that somebody asked for, by --no_boxes and `remove`.
-_ASKED_FOR = ("without-boxes", "taken-down")
+# Reasons of rejects that somebody asked for, by --no_boxes, `remove` and --duplicates.
+_ASKED_FOR = ("without-boxes", "taken-down", "duplicate")
 # Of images that lost boxes: members of `ADJUSTMENTS`.
 _DROPPED_BOXES = {"boxes-dropped", "bad-boxes-dropped"}
 # Without --max_rejects.

@@ -14,6 +14,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.output.known import read_sources, require_sources
 from beam_tfr.schema.dataset import (
+    FIRST_FOLDER,
     REJECTS_FILE,
     SOURCES_FOLDER,
     WORK_FOLDER,
@@ -191,6 +192,8 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
     yield from _find_in_rejects(dataset, selection)
     for name in storage.list_folder(storage.work_path(dataset.folder, "")):
         yield f"{WORK_FOLDER}/{name}: of a run that has not ended"
+    if storage.is_folder(storage.work_path(dataset.folder, FIRST_FOLDER)):
+        yield f"{WORK_FOLDER}/{FIRST_FOLDER}: of a run that has not ended"
 
 
 def _find_in_sidecar(

@@ -37,6 +37,7 @@ SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `
 WORK_FOLDER = (
     ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 )
+FIRST_FOLDER = "first"  # in it, the dataset before its copies are settled: see `launch.settling`
 SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
@@ -69,6 +70,8 @@ REJECT_REASONS: dict[str, str] = {
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
     "taken-down": "its bytes are those of an image that `beam-tfr remove` took down",
+    "duplicate": "a copy of another image, which has more pixels, or else the smaller key; only "
+    "with --duplicates drop",
     "left-out": "one of your own steps left the image out; the detail says why",
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",

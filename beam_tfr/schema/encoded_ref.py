@@ -65,6 +65,12 @@ class EncodedRef(NamedTuple):
         fields[_SPLIT] = split
         return _NUL.join(fields)
 
+    def encode_as_reject(self, reason: bytes, detail: bytes) -> bytes:
+        """Joins the fields to the encoded reference of a reject."""
+        _, separator, columns = self.rest.partition(_NUL)
+        rest = detail + separator + columns
+        return _NUL.join(self._replace(reason=reason, rest=rest))
+
 
 class SplitField(NamedTuple):
     """What a reference has in place of its split until that is chosen: `train?group` or `?`.

@@ -74,7 +74,7 @@ class Target(NamedTuple):
             accept_unreadable=self.accept_unreadable,
             on_changed=_count_changed,
         )
-        if finished is None and self.base:
+        if finished is None and self.base and self.base.folder == self.output:
             return known.reuse_shard(self.base, shard, refs)
         return finished
 

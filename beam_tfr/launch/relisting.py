@@ -1,0 +1,78 @@
+"""Opens the images of a dataset as the input of an update or of the second step of a conversion."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.table import FILES, RUN, options_of
+from beam_tfr.planning.drafts import PlanSettings
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.sources import Input
+
+NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
+
+
+def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
+    """Opens the images of a dataset as an input.
+
+    Raises:
+        UsageError: an option is given that needs the images, or other images.
+    """
+    limit = dataset.options.get("limit")
+    if limit is not None and options.seed != dataset.options["seed"]:
+        raise UsageError(
+            f"chooses other images, as the dataset has `limit={limit}`: {NEEDS_IMAGES}",
+            option="seed",
+            value=options.seed,
+        )
+    options_table = options_of(ConvertOptions).items()
+    allowed = {name for name, option in options_table if option.group in (FILES, RUN)}
+    if "duplicates" in changes:
+        _check_unsettled(options, dataset)
+        allowed.add("duplicates")
+    for name, value in changes.items():
+        if name not in allowed:
+            raise UsageError(NEEDS_IMAGES, option=name, value=value)
+    now = options.data_options(None)
+    data_options = {**dataset.options, **options.stored_compression}
+    data_options |= {name: now[name] for name in now.keys() & allowed}
+    plan = PlanSettings(
+        name=options.name,
+        suffix=options.suffix,
+        options=data_options,
+        labelled=dataset.names.label in dataset.features,
+        first=classes_in_own_order(dataset),
+    )
+    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"], compare="names")
+    return Input(root="", origin=base, plan=plan)
+
+
+def classes_in_own_order(dataset: Manifest) -> Sequence[str]:
+    """The classes of a dataset if its ids are those of an older one.
+
+    None if they are in order.
+    """
+    names = [*dataset.class_names]
+    if names == sorted(names):
+        return []
+    are_numbers = all(name.removeprefix("-").isdecimal() for name in names)
+    if are_numbers and names == sorted(names, key=int):
+        return []
+    return names
+
+
+def _check_unsettled(options: ConvertOptions, dataset: Manifest) -> None:
+    """Checks that the copies in a dataset may still be settled as the options say.
+
+    Raises:
+        UsageError: they were settled in another way before.
+    """
+    before = dataset.options.get("duplicates", "report")
+    if before not in ("report", options.duplicates):
+        raise UsageError(
+            f"cannot undo `duplicates={before}` in {dataset.folder}: {NEEDS_IMAGES}",
+            option="duplicates",
+            value=options.duplicates,
+        )

@@ -1,0 +1,225 @@
+"""Settles the copies among images: puts them into one split, or keeps one of them.
+
+Copies are known when all images are converted, and splits are chosen before. So a conversion has
+two steps: the first writes the dataset as it would be without that, into a folder of its own. The
+second copies its records into the output, as an update would. What was in the output stays until
+then. A run that was killed in either step resumes in it.
+"""
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import apache_beam as beam
+
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.history import Update
+from beam_tfr.dataset.manifest import Manifest, find_manifest, read_manifest
+from beam_tfr.dataset.taken_down import Removed, read_removed
+from beam_tfr.engine.failures import UNPUBLISHED, Outcome
+from beam_tfr.launch.flags import parse_beam_flags
+from beam_tfr.launch.relisting import open_dataset
+from beam_tfr.launch.results import Result
+from beam_tfr.launch.reuse import choose_base
+from beam_tfr.launch.starting import StepBuilder, choose_convert, run_step
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.run import UpdateOptions
+from beam_tfr.pipeline import Convert
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, FIRST_FOLDER, SOURCES_FOLDER, WORK_FOLDER
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.sources import Input, open_source
+from beam_tfr.transforms.copies import FindCopies
+
+
+def steps_that_settle(duplicates: str, base: BaseDataset) -> dict[str, beam.PTransform]:
+    """The arguments of `Convert` that settle the copies in a dataset.
+
+    Args:
+        duplicates: the option.
+        base: the dataset.
+    """
+    if duplicates == "drop":
+        return {"copies": FindCopies(base, rejects=True)}
+    return {"groups": FindCopies(base)}
+
+
+def convert_and_settle(
+    options: ConvertOptions,
+    beam_flags: Sequence[str] = (),
+    *,
+    open_input: Callable[[ConvertOptions], Input] = open_source,
+    choose_step: Callable[[ConvertOptions, Input], StepBuilder] = choose_convert,
+    update: Update | None = None,
+    outcome: Outcome = UNPUBLISHED,
+    progress: Callable[[Progress], object] = lambda _: None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Result:
+    """Converts images, and settles the copies among them.
+
+    Args:
+        options: checked options, with `duplicates`.
+        choose_step: chooses the first step, given its options and the opened source.
+        update: what the history records about an update, if it is one.
+        beam_flags, open_input, outcome, progress, say: see `run_step`.
+
+    Raises as `run_step`.
+    """
+    _check_waits(options, beam_flags)
+    say("copies are known when all images are converted: what follows are two runs")
+    run = functools.partial(
+        run_step, beam_flags=beam_flags, outcome=outcome, progress=progress, say=say
+    )
+    first = copy.copy(options)
+    first.set_option("output", _first_folder(options.output))
+    first.set_option("duplicates", "report")
+    first.set_option("overwrite", False)
+    choose_first = functools.partial(_choose_first, choose_step=choose_step, output=options.output)
+    run_first = functools.partial(run, first, open_input=open_input, choose_step=choose_first)
+    try:
+        run_first()
+    except UsageError:
+        if not storage.is_folder(first.output):
+            raise
+        remove_first(options.output)  # it may be of other images or options
+        run_first()
+    dataset = read_manifest(first.output)
+    open_first = functools.partial(_open_first, dataset=dataset)
+    choose_second = functools.partial(_choose_second, dataset=dataset, update=update)
+    second = copy.copy(options)
+    # What was rejected was accepted in the first step, and copies are rejected on purpose.
+    second.set_option("max_rejects", 1.0)
+    second.set_option("allow_empty", (*dataset.class_names, *dataset.splits))
+    result = run(second, open_input=open_first, choose_step=choose_second)
+    remove_first(options.output)
+    return cast(Result, result)
+
+
+def _check_waits(options: ConvertOptions, beam_flags: Sequence[str]) -> None:
+    """Checks that somebody waits for the first of two runs.
+
+    Raises:
+        UsageError: nobody does.
+    """
+    if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
+        raise UsageError(
+            "takes two runs, one after the other: leave out `no_wait=`, `template_location=` and "
+            "`dry_run=`, or convert without it and use `beam-tfr update DIR --duplicates` later",
+            option="duplicates",
+            value=options.duplicates,
+        )
+
+
+def _first_folder(output: str) -> str:
+    return storage.work_path(output, FIRST_FOLDER)
+
+
+def remove_first(output: str) -> None:
+    """Removes what the first step of a conversion left in the work folder of its output."""
+    folder = _first_folder(output)
+    storage.delete_all(storage.walk(folder, lambda _: True))
+    for name in (CONTENTS_FOLDER, SOURCES_FOLDER, WORK_FOLDER, ""):
+        storage.remove_folder(storage.join(folder, name).rstrip("/"))
+    storage.remove_folder(storage.work_path(output, "").rstrip("/"))
+
+
+def _choose_first(
+    options: ConvertOptions,
+    source: Input,
+    *,
+    choose_step: Callable[[ConvertOptions, Input], StepBuilder],
+    output: str,
+) -> StepBuilder:
+    """Chooses the first step, which leaves out what was taken down from the output."""
+    build_step = choose_step(options, source)
+
+    def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
+        step = build_step(run_id=run_id, removed=read_removed(output), guarded=guarded)
+        step.update = None  # the second step is what updates the output
+        return step
+
+    return build
+
+
+def _open_first(options: ConvertOptions, *, dataset: Manifest) -> Input:
+    """Opens the dataset of the first step as the input of the second."""
+    return open_dataset(options, dataset, {"duplicates": options.duplicates})
+
+
+def _choose_second(
+    options: ConvertOptions, source: Input, *, dataset: Manifest, update: Update | None
+) -> StepBuilder:
+    """Chooses the second step, which copies all records of the first."""
+    base, _ = choose_base(dataset, source, UpdateOptions(codecs="keep"), lambda _: None)
+    if base is None:
+        raise UsageError(f"{dataset.folder} was changed by another program; remove the folder")
+    settling = steps_that_settle(options.duplicates, base)
+    arguments: dict[str, Any] = {"base": base, "update": update, **settling}
+    return functools.partial(Convert, options, source, **arguments)
+
+
+def start(
+    options: ConvertOptions,
+    beam_flags: Sequence[str] = (),
+    *,
+    progress: Callable[[Progress], object] = lambda _: None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Result | jobs.Job:
+    """Converts images into a dataset, in one run or in two; see `run_step`."""
+    if not options.settles_copies:
+        return run_step(options, beam_flags, progress=progress, say=say)
+    dataset = None if options.overwrite else find_manifest(options.output)
+    if dataset:
+        _check_same_copies(options, dataset)
+    choose_step = functools.partial(_choose_conversion, dataset=dataset)
+    return convert_and_settle(
+        options, beam_flags, choose_step=choose_step, progress=progress, say=say
+    )
+
+
+def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
+    """Checks that the dataset in the output may be the one that is asked for.
+
+    Raises:
+        UsageError: its copies are not settled, or in another way.
+    """
+    before = dataset.options.get("duplicates", "report")
+    if before != options.duplicates:
+        raise UsageError(
+            f"has no effect on the dataset that {dataset.folder} holds, of `duplicates={before}`: "
+            "`beam-tfr update` settles the copies in it, and `overwrite=` replaces it",
+            option="duplicates",
+            value=options.duplicates,
+        )
+
+
+def _choose_conversion(
+    options: ConvertOptions, source: Input, *, dataset: Manifest | None
+) -> StepBuilder:
+    """Chooses the first step of a conversion, which copies what the output has already."""
+    if dataset is None:
+        return choose_convert(options, source)
+    base, _ = choose_base(dataset, source, UpdateOptions(codecs="convert"), lambda _: None)
+    return functools.partial(Convert, options, source, base=base)
+
+
+def convert(
+    options: ConvertOptions,
+    beam_flags: Sequence[str] = (),
+    *,
+    progress: Callable[[Progress], object] = lambda _: None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Result:
+    """Converts and returns the complete dataset.
+
+    See `start` for arguments and errors.
+    """
+    if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
+        raise UsageError(
+            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
+            "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
+        )
+    return cast(Result, start(options, beam_flags, progress=progress, say=say))

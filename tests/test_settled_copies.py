@@ -1,0 +1,217 @@
+"""--duplicates group and drop: copies in one split, or one of them, of new datasets and updates."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import beam_tfr as package
+from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.launch import settling
+from beam_tfr.output.copied_images import CopiedImages
+from beam_tfr.schema.errors import DataError, RunError
+from tests.conftest import Run
+from tests.converted import SAMPLE
+from tests.living_photos import files_of
+from tests.updates import convert, count_decoding, update
+
+Command = Callable[..., Run]
+CLASSES = ("hat", "shoes", "t-shirt")
+SPLITS: dict[str, Any] = {"splits": {"train": 0.6, "test": 0.4}, "image_size": 64}
+
+
+def write_copies(folder: Path, first: int = 0) -> None:
+    """Writes four photos of each class, and copies of three of them, one in the next class."""
+    for place, label in enumerate(CLASSES):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        photos = sorted((SAMPLE / "train" / label).iterdir())[first : first + 4]
+        for photo in photos:
+            shutil.copy(photo, folder / label / photo.name)
+        small = Image.open(photos[0]).convert("RGB").resize((120, 160))
+        small.save(folder / label / f"a_small_{photos[0].name}")
+        shutil.copy(photos[1], folder / label / f"same_{photos[1].name}")
+        other = folder / CLASSES[place - 1]
+        other.mkdir(exist_ok=True)
+        Image.open(photos[2]).convert("L").save(other / f"gray_{photos[2].name}")
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    write_copies(tmp_path / "copies")
+    return tmp_path / "copies"
+
+
+def clusters_of(folder: Path) -> list[dict[str, Any]]:
+    return [*package.duplicates(folder).clusters()]
+
+
+def rejects_of(folder: Path) -> dict[str, dict[str, str]]:
+    lines = (folder / "rejects.jsonl").read_text().splitlines()
+    return {reject["key"]: reject for reject in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("settled", ["group", "drop"])
+def test_a_new_dataset_equals_an_update_of_one_that_only_reports(
+    copies: Path, tmp_path: Path, settled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported = convert(tmp_path / "updated", input=copies, **SPLITS)
+    assert reported.manifest.duplicates["clusters"] == 9
+    assert reported.manifest.duplicates["across_classes"] == 3
+    before = clusters_of(tmp_path / "updated")
+    assert any(cluster["across_splits"] for cluster in before)
+    new = convert(tmp_path / "new", input=copies, duplicates=settled, **SPLITS)
+    decoded = count_decoding(monkeypatch)
+    updated = update(tmp_path / "updated", duplicates=settled)
+    assert decoded == []
+    assert files_of(tmp_path / "new") == files_of(tmp_path / "updated")
+    assert new.digest == updated.digest
+    assert not (tmp_path / "new" / ".beam_tfr").exists()
+    again = update(tmp_path / "updated", duplicates=settled)
+    assert not again.fresh
+    after = clusters_of(tmp_path / "new")
+    if settled == "group":
+        assert {len(cluster["images"]) for cluster in after} == {2}
+        assert not any(cluster["across_splits"] for cluster in after)
+        assert new.counts["written"] == 21
+        return
+    assert after == []
+    rejects = rejects_of(tmp_path / "new")
+    kept = {cluster["images"][0]["key"] for cluster in before}
+    others = {image["key"] for cluster in before for image in cluster["images"][1:]}
+    assert rejects.keys() == others
+    for cluster in before:
+        first, other = cluster["images"]
+        detail = rejects[other["key"]]["detail"]
+        assert rejects[other["key"]]["reason"] == "duplicate"
+        assert first["key"] in detail
+        assert ("another class" in detail) == cluster["across_classes"]
+    assert not any("small_" in key or "same_" in key for key in kept)
+
+
+@pytest.mark.parametrize("settled", ["group", "drop"])
+def test_an_update_with_other_images_equals_a_new_dataset(
+    copies: Path, tmp_path: Path, settled: str
+) -> None:
+    convert(tmp_path / "d", input=copies, duplicates=settled, **SPLITS)
+    write_copies(copies, first=2)
+    next(copies.rglob("same_*")).unlink()
+    update(tmp_path / "d", input=copies)
+    convert(tmp_path / "new", input=copies, duplicates=settled, **SPLITS)
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "new")
+
+
+def test_nothing_is_published_between_the_steps_and_the_same_call_resumes(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RunError("killed")
+
+    options = {"input": copies, "duplicates": "group", **SPLITS}
+    convert(tmp_path / "whole", **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(settling, "_choose_second", fail)
+        with pytest.raises(RunError, match="killed"):
+            convert(tmp_path / "d", **options)
+    with pytest.raises(DataError, match="the same convert command resumes it"):
+        read_manifest(str(tmp_path / "d"))
+    decoded = count_decoding(monkeypatch)
+    assert convert(tmp_path / "d", **options).fresh
+    assert decoded == []
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "whole")
+    assert not convert(tmp_path / "d", **options).fresh
+
+
+def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
+    photos = sorted((SAMPLE / "train" / "hat").iterdir())[:4]
+    names = ["x_1", "x_2", "y_1", "y_2", "z_1", "v_1"]
+    for name, photo in zip(names, [photos[i] for i in (0, 1, 1, 2, 3, 3)], strict=True):
+        (tmp_path / "photos" / "hat").mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, tmp_path / "photos" / "hat" / f"{name}.jpg")
+    layout = "{label}/{group}_*"
+    convert(tmp_path / "d", input=tmp_path / "photos", layout=layout, image_size=64)
+    manifest = read_manifest(str(tmp_path / "d"))
+    copied = CopiedImages.find(BaseDataset(manifest.folder, manifest.fields["manifest_digest"]))
+    pairs = [value.decode().split("\0") for value in copied.list_groups()]
+    assert dict(pairs) == {
+        **dict.fromkeys([f"hat/{name}.jpg" for name in names[:4]], "hat/x_1.jpg"),
+        **dict.fromkeys([f"hat/{name}.jpg" for name in names[4:]], "hat/v_1.jpg"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cures"),
+    [
+        (["--table", "t.csv", "--duplicates", "drop"], ["--duplicates drop", "table"]),
+        (
+            [
+                "--table",
+                "t.csv",
+                "--uri_column",
+                "f",
+                "--splits",
+                "a=0.5,b=0.5",
+                "--group_column",
+                "g",
+                "--duplicates",
+                "group",
+            ],
+            ["--group_column", "beam-tfr duplicates"],
+        ),
+        (
+            [
+                "--input",
+                "x",
+                "--duplicates",
+                "group",
+                "--no_wait",
+                "--runner=DataflowRunner",
+                "--project=p",
+                "--region=europe-west1",
+                "--temp_location=gs://b/t",
+            ],
+            ["--no_wait", "beam-tfr update"],
+        ),
+        (["--input", "x", "--duplicates", "merge"], ["report, group, drop"]),
+    ],
+)
+def test_calls_that_cannot_settle_copies_name_a_cure(
+    beam_tfr: Command, tmp_path: Path, arguments: list[str], cures: list[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("f,g\na.jpg,1\n")
+    run = beam_tfr("convert", "--output", tmp_path / "d", *arguments)
+    assert run.code == 2
+    for cure in cures:
+        assert cure in run.err
+
+
+def test_what_was_settled_needs_the_images_to_be_undone(
+    beam_tfr: Command, copies: Path, tmp_path: Path
+) -> None:
+    convert(tmp_path / "d", input=copies, duplicates="group", **SPLITS)
+    run = beam_tfr("update", tmp_path / "d", "--duplicates", "drop")
+    assert run.code == 2
+    assert "--input" in run.err
+    run = beam_tfr("convert", "--input", copies, "--output", tmp_path / "d", "--duplicates", "drop")
+    assert run.code == 2
+    assert "beam-tfr update" in run.err
+
+
+def test_broken_shards_are_not_repaired_but_written_again(
+    beam_tfr: Command, copies: Path, tmp_path: Path
+) -> None:
+    convert(tmp_path / "d", input=copies, duplicates="group", **SPLITS)
+    whole = files_of(tmp_path / "d")
+    (shard,) = (tmp_path / "d").glob("*train*.gz")
+    shard.write_bytes(shard.read_bytes()[:-100])
+    run = beam_tfr("repair", tmp_path / "d", "--input", copies)
+    assert run.code == 2
+    assert "--overwrite" in run.err
+    convert(tmp_path / "d", input=copies, duplicates="group", overwrite=True, **SPLITS)
+    assert files_of(tmp_path / "d") == whole
