@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import shutil
 import struct
 import tarfile
@@ -321,12 +322,26 @@ def test_archives_in_archives_must_be_unpacked(tmp_path: Path) -> None:
     assert "archives such as these must be unpacked: 1 .rar, 1 .tar.gz" in told
 
 
-def test_the_last_part_of_a_split_zip_is_told(tmp_path: Path) -> None:
-    of_second_part = changed(zipped(TWO), 34, "<H", 1)
-    (tmp_path / "a.zip").write_bytes(of_second_part)
-    (tmp_path / "a.z01").touch()
-    with pytest.raises(DataError, match=r"`zip -s 0 a\.zip -O whole\.zip`"):
-        listed(tmp_path / "a.zip")
+@pytest.mark.parametrize(
+    ("name", "data", "cure"),
+    [
+        ("a.zip", changed(zipped(TWO), 34, "<H", 1), "`zip -s 0 FILE -O whole.zip` joins"),
+        ("a.zip", b"7z\xbc\xaf\x27\x1c", "its content is that of a .7z: unpack it"),
+        ("a.zip", b"Rar!\x1a", "its content is that of a .rar: unpack it"),
+        ("a.zip", b"\n<!DOCTYPE html>", "a page of the web: download the archive again"),
+        ("a.zip", zipped(TWO)[:-9], "copy it again, or make it anew"),
+        ("a.tar", zipped(TWO), "its content is that of a .zip: rename it"),
+        ("a.tar", gzip.compress(tarred(TWO)), "compressed as a whole: decompress it"),
+        ("a.tar", b"\x28\xb5\x2f\xfd" + bytes(999), "compressed as a whole: decompress it"),
+        ("a.tar", b"x" * 999, "copy it again, or make it anew"),
+    ],
+)
+def test_archives_that_cannot_be_read_are_told_by_their_content(
+    name: str, data: bytes, cure: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=re.escape(cure)):
+        listed(tmp_path / name)
 
 
 @pytest.mark.parametrize("what", REJECTED)
@@ -407,7 +422,8 @@ def test_a_broken_archive_is_an_error_that_names_it(tmp_path: Path, what: str) -
     assert str(caught.value).startswith(f"{path} cannot be read as {what[:3]}: {cause}"), (
         caught.value
     )
-    assert "copy it again" in str(caught.value)
+    cure = "decompress it" if what == "tar, compressed" else "copy it again"
+    assert cure in str(caught.value)
 
 
 def test_a_hard_link_in_a_tar_is_its_file(tmp_path: Path) -> None:

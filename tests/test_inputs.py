@@ -261,6 +261,7 @@ NO_IMAGES = {
     "b.tar.gz": ".tar.gz",
     "c.zip.001": ".zip.001",
     "c.z01": ".z01",
+    "d.tar.gz.aa": ".gz.aa",
     ".cache/2.png": ".cache",
 }
 

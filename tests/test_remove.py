@@ -316,7 +316,16 @@ def test_a_list_of_sha256sum_finds_what_is_there(place: Path, beam_tfr: Command)
     assert done.code == 1
     assert "dog/1.jpg" in done.err
     assert beam_tfr("remove", place / "d", "--sha256", listed).code == 0
-    assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
+    done = beam_tfr("verify", place / "d", "--absent", listed)
+    assert done.code == 0
+    assert "never removed" not in done.out
+
+
+def test_keys_that_were_never_removed_are_told(place: Path, beam_tfr: Command) -> None:
+    listed = write_lines(place / "keys.txt", "dog/typo.jpg")
+    done = beam_tfr("verify", place / "d", "--absent", listed)
+    assert done.code == 0
+    assert "1 of these were never removed here, such as 'dog/typo.jpg'" in done.out
 
 
 @pytest.mark.parametrize("command", ["remove", "update"])

@@ -31,6 +31,7 @@ from beam_tfr.commands.calls import (
 from beam_tfr.console.terminal import counted, print_message
 from beam_tfr.inputs.key_lists import find_hash, read_keys
 from beam_tfr.schema.errors import NotInstalledError, UsageError
+from beam_tfr.schema.untrusted import quote
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Report
@@ -67,13 +68,18 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if not parsed.absent:
         print_report(report, as_json=parsed.json)
         return int(not report.ok)
-    traces = _find_traces(parsed.folder, parsed.absent)
-    print_report(report, as_json=parsed.json, traces=traces)
+    traces, never_removed = _find_traces(parsed.folder, parsed.absent)
+    print_report(report, as_json=parsed.json, traces=traces, never_removed=never_removed)
     for trace in traces[:_TRACES]:
         name = trace.replace("\n", "\\n")
         print_message(f"not removed: {name}")
     if not parsed.json:
         print(f"absent:  {counted(len(traces), 'trace')} of what {parsed.absent} lists")
+        if never_removed and not traces:
+            print(
+                f"note: {len(never_removed):,} of these were never removed here, such as "
+                f"{quote(never_removed[0])}: nothing keeps them out of updates"
+            )
     is_clean = report.ok and not traces
     return int(not is_clean)
 
@@ -103,12 +109,15 @@ def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Repor
         return launch.verify_on(parsed.folder, flags, progress=display, say=display.say)
 
 
-def _find_traces(folder: str, path: str) -> list[str]:
-    """What is left in a dataset of the keys and hashes that a file lists."""
+def _find_traces(folder: str, path: str) -> tuple[list[str], list[str]]:
+    """What is left in a dataset of the keys and hashes that a file lists.
+
+    Also which of these were never removed from it.
+    """
     from beam_tfr.dataset.manifest import read_manifest
 
     try:
-        from beam_tfr.output.removed import ImageSelection, find_traces
+        from beam_tfr.output.removed import ImageSelection, find_traces, list_never_removed
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"`absent=` needs {error.name}: pip install 'beam_tfr[convert]'"
@@ -116,7 +125,8 @@ def _find_traces(folder: str, path: str) -> list[str]:
     listed = read_keys(path, option="absent", needs="a key or SHA-256 per line")
     hashes = [*filter(None, map(find_hash, listed.keys))]
     selection = ImageSelection(listed.keys, hashes, keys_are_lines=listed.are_lines)
-    return list(find_traces(read_manifest(folder), selection))
+    dataset = read_manifest(folder)
+    return [*find_traces(dataset, selection)], list_never_removed(dataset, selection)
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:

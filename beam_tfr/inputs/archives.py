@@ -12,12 +12,12 @@ the same when others come.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import enum
 import io
 import os
 import posixpath
 import re
-import shlex
 import stat
 import struct
 import tarfile
@@ -56,6 +56,14 @@ _UNICODE_PATH_KIND = 0x7075
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
 _LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt)$")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
+# How files begin that are no zip or tar, and what they are.
+_BEGIN_BYTES = 64
+_OTHER_CONTENTS = {
+    rb"7z\xbc\xaf": "that of a .7z: unpack it",
+    rb"Rar!": "that of a .rar: unpack it",
+    rb"\x1f\x8b|\(\xb5/\xfd|\xfd7zXZ|BZh": "compressed as a whole: decompress it, or unpack it",
+    rb"(?i)\s*<(?:!doctype|html|\?xml)": "a page of the web: download the archive again",
+}
 # What a hostile archive may raise.
 ERRORS = (
     zipfile.BadZipFile,
@@ -250,12 +258,16 @@ def list_images(
 
 
 def _find_cure(file: storage.Entry) -> str:
-    """What may make an archive readable."""
-    folder = file.path.rpartition(".")[0]
-    if storage.find(f"{folder}.z01"):
-        name = shlex.quote(file.name)
-        return f"it is split: join its parts by `zip -s 0 {name} -O whole.zip`"
-    return "copy it again, make it anew if it is compressed as a whole"
+    """What may make an archive readable, by how it begins."""
+    begin = b""
+    with contextlib.suppress(OSError):
+        begin = storage.read_part(file.path, 0, _BEGIN_BYTES, generation=file.generation)
+    for pattern, cure in _OTHER_CONTENTS.items():
+        if re.match(pattern, begin):
+            return f"its content is {cure}"
+    if begin.startswith(_SIGNATURE) and not file.path.lower().endswith("zip"):
+        return "its content is that of a .zip: rename it"
+    return "copy it again, or make it anew"
 
 
 def _find_labels(names: Sequence[str], images: Iterable[str]) -> Iterator[str]:
@@ -292,7 +304,9 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
         infos = archive.infolist()
         archive.NameToInfo.clear()
         if any(info.volume for info in infos):
-            raise ValueError("it is the last part of a split zip")
+            raise ValueError(
+                "it is the last part of a split zip, which `zip -s 0 FILE -O whole.zip` joins"
+            )
         # Where images begin, and the directory behind the last.
         starts = sorted([archive.start_dir, *(info.header_offset for info in infos)])
         are_utf8 = all(map(_is_utf8, infos))

@@ -24,6 +24,7 @@ from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.untrusted import quote
 
+_HASH_LENGTH = 64  # of a SHA-256 in hex
 _HASH = re.compile("[0-9a-fA-F]{64}")
 _LINE_BREAK = re.compile(r"\n|\r\Z")
 _SHA256 = "source_sha256"  # column of the contents
@@ -194,6 +195,22 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
         yield f"{WORK_FOLDER}/{name}: of a run that has not ended"
     if storage.is_folder(storage.work_path(dataset.folder, FIRST_FOLDER)):
         yield f"{WORK_FOLDER}/{FIRST_FOLDER}: of a run that has not ended"
+
+
+def list_never_removed(dataset: Manifest, selection: ImageSelection) -> list[str]:
+    """The keys of a selection that were not taken down from a dataset, nor files of their hash.
+
+    Raises:
+        DataError: removed.txt is damaged.
+    """
+    removed = read_removed(dataset.folder)
+    known_hashes = removed.keys | removed.sources
+    never_removed = list[str]()
+    for key in selection.keys:
+        own_hashes = {sha256_hex(to_bytes(key)), key[:_HASH_LENGTH].lower()}
+        if known_hashes.isdisjoint(own_hashes):
+            never_removed.append(key)
+    return never_removed
 
 
 def _find_in_sidecar(

@@ -103,7 +103,9 @@ def draft_plan(
     """
     if not survey.counts:
         raise UsageError(
-            "matches no image: `exclude=` leaves out all, or archives hold none", option="input"
+            "matches no image: `exclude=` leaves out all, or archives hold none; those within "
+            "archives are not read: unpack them",
+            option="input",
         )
     _check_splits(survey, settings.options)
     labels = _order_classes(survey, settings) if settings.labelled else None

@@ -22,7 +22,7 @@ IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
 # Ends of names of archives in which no image can be read alone, and of parts of split ones.
 PACKED = re.compile(
     r"(?i)\.(?:tar\.[a-z][a-z0-9]{0,4}|t[gbxz]z2?|tzst|7z|rar|zipx|[zr][0-9]{2}"
-    r"|(?:zip|tar|7z|rar)\.[0-9]{3})\Z"
+    r"|(?:zip|tar|7z|rar|gz|zst|xz)\.(?:[0-9]{3}|[a-z]{2}))\Z"
 )
 IN_ARCHIVE = " in an archive"  # behind the kind of an archive that is in another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
