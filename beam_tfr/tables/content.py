@@ -10,9 +10,9 @@ from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
-from beam_tfr.tables.base import RowReader, list_columns, table_error
+from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
-from beam_tfr.tables.formats import describe_columns, format_of, read_class_names
+from beam_tfr.tables.formats import FORMATS, describe_columns, format_of, read_class_names
 from beam_tfr.tables.samples import EXTENSIONS
 
 SPLIT = "image/split"  # the column of a dataset with the split
@@ -45,6 +45,11 @@ class TableContent(NamedTuple):
     class_names: Sequence[str] = ()
     warnings: tuple[str, ...] = ()
     implies_features: bool = False
+
+    @property
+    def table_format(self) -> TableFormat:
+        """The format of the tables; that of TFRecords for a dataset, whatever its shards are."""
+        return FORMATS[".tfrecord"] if self.read_rows else format_of(self.files[0])
 
 
 def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
         declarations: column -> declaration; empty where the rows have to show it.
     """
     options = content.options
-    may_join = content.read_rows is None and format_of(content.files[0]).may_have_box_rows
+    may_join = content.table_format.may_have_box_rows
     if not options.uri_column or not may_join:
         return None
     features = parse_columns(declarations)

@@ -25,7 +25,7 @@ from beam_tfr.tables.content import (
     TableContent,
 )
 from beam_tfr.tables.declarations import plan_join, takes_all
-from beam_tfr.tables.formats import format_of, read_rows
+from beam_tfr.tables.formats import read_rows
 from beam_tfr.tables.joining import (
     FirstRows,
     JoinedRows,
@@ -200,7 +200,7 @@ def measure_value(value: Any) -> int:
 
 def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:
     """Reads the first rows; raises as `take_sample`."""
-    has_row_files = format_of(content.files[0]).has_row_files
+    has_row_files = content.table_format.has_row_files
     most_rows = SAMPLE_FILES if has_row_files else SAMPLE_ROWS
     reader = _FirstRowsReader(read, columns, most_rows, one_row_each=len(content.files) > 1)
     for number, path in enumerate(content.files[:SAMPLE_TABLES]):

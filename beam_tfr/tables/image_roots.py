@@ -16,7 +16,6 @@ from beam_tfr.tables.base import DamagedTableError, Row, RowReader
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
-from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     choose_base,
@@ -148,7 +147,7 @@ def _warn_of_lost_tables(
         paths: the first cells with images.
         choose: gives the folder that the paths of a table start from.
     """
-    if content.read_rows or survey.missing or format_of(content.files[0]).of_one_image:
+    if survey.missing or content.table_format.of_one_image:
         return
     paths_of = collections.defaultdict[int, list[NumberedUri]](list)
     for number, path in paths:
@@ -256,7 +255,7 @@ def _reuse_first_rows(
 
     These are the paths of tables of one row; for the arguments see `find_image_roots`.
     """
-    if content.read_rows or not format_of(content.files[0]).of_one_image:
+    if not content.table_format.of_one_image:
         return read
     known = {content.files[number]: uri for number, uri in numbered_uris}
 
@@ -359,7 +358,7 @@ def _warn_of_left_out(
     if not uri_column or content.read_rows:
         return
     read_uris = _uri_reader(uri_column, read)
-    if format_of(content.files[0]).of_one_image:
+    if content.table_format.of_one_image:
         yield from filter(None, [describe_unlabelled(content.files, read_uris, choose, finder)])
     elif table_suffix(content.files[0]) == ".json":
         yield from filter(None, [describe_unlisted(content.files, read_uris, choose, finder)])

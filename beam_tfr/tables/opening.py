@@ -39,7 +39,6 @@ from beam_tfr.tables.first_rows import (
     take_sample,
 )
 from beam_tfr.tables.foreign_paths import spread
-from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import OneSplit, split_labels
@@ -160,7 +159,7 @@ def _find_split_column(content: TableContent) -> str:
 
 def _suggest_boxes(content: TableContent) -> str:
     """How boxes are declared that rows may hold; empty if nothing looks like them."""
-    if content.read_rows or not format_of(content.files[0]).may_have_box_rows:
+    if not content.table_format.may_have_box_rows:
         return ""
     found = find_possible_boxes(content.columns)
     if found:
@@ -180,11 +179,7 @@ def _warn_of_rows_of_classes(
     options = content.options
     if sample.joined or has_boxes or box_cure or content.read_rows:
         return
-    if (
-        options.uri_column
-        and options.label_column
-        and format_of(content.files[0]).may_have_box_rows
-    ):
+    if options.uri_column and options.label_column and content.table_format.may_have_box_rows:
         yield from warn_of_rows_of_classes(options, sample.first)
 
 

@@ -135,7 +135,7 @@ def _list_candidates(content: TableContent) -> list[str]:
         for column in content.columns
         if column not in left_out and counts[column] == 1 and _plain_name(column) != _SPLIT
     ]
-    if isinstance(format_of(content.files[0]), Parquet):
+    if isinstance(content.table_format, Parquet):
         others = [column for column in others if _NEAR_SPLITS.search(_plain_name(column))]
     return others[:_MOST_COLUMNS]
 

@@ -18,7 +18,7 @@ from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_columns import BOX, find_possible_boxes, find_size_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_places
-from beam_tfr.tables.formats import format_of, list_fields, read_rows
+from beam_tfr.tables.formats import list_fields, read_rows
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.split_columns import is_named_like_splits
 
@@ -94,7 +94,7 @@ def _list_unused(content: TableContent) -> list[str]:
     for group in _SAME_COLUMNS:
         if roles & group:
             used |= group
-    if isinstance(format_of(content.files[0]), Samples) and roles & {*EXTENSIONS}:
+    if isinstance(content.table_format, Samples) and roles & {*EXTENSIONS}:
         used |= {*EXTENSIONS}
     if content.options.shares:  # instead of those of a column
         used |= {*filter(is_named_like_splits, content.columns)}
