@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress, on_stderr
+from beam_tfr.console.terminal import open_descriptors
 from beam_tfr.dataset.conditions import Where, parse_conditions
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.run import DisplayOptions, UpdateOptions
@@ -352,6 +353,7 @@ def _listening(
         options: how it is printed; None for the default.
         noun: what is counted.
     """
+    open_descriptors()
     options = options or DisplayOptions()
     quiet = options.quiet or progress is not True
     with on_stderr(command, noun=noun, log_format=options.log_format, quiet=quiet) as display:

@@ -41,8 +41,6 @@ _LOOK_S = 0.2  # whether standard input has ended
 
 def run() -> None:
     """Runs Beam's worker until it or standard input ends."""
-    # A terminal sends it to every process; the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_input, daemon=True).start()
     from apache_beam.runners.worker import sdk_worker_main
 
@@ -78,17 +76,15 @@ def fork_workers(reports: int) -> None:
     Args:
         reports: descriptor that reports are written to.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(reports, False)
     _import_needed()
     _share_memory_budget()
     gc.freeze()  # a collection in a worker would write to, and so copy, all that they share
-    signal.signal(signal.SIGCHLD, lambda *_: _report_ends(reports))
+    workers = _Workers(reports)
+    signal.signal(signal.SIGCHLD, workers.report_ends)
     for line in sys.stdin.buffer:
-        environment = json.loads(line)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # its end comes second
-        _report(reports, pid=_start_worker(environment))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        workers.start(json.loads(line))
+    workers.kill()
     os._exit(0)
 
 
@@ -99,19 +95,60 @@ def _share_memory_budget() -> None:
     BUDGET.share()
 
 
-def _start_worker(environment: Mapping[str, str]) -> int:
-    """Starts a worker; returns the id of its process.
+class _Workers:
+    """The workers that this process has started.
 
-    It is forked, unless this process has another thread, of a debugger or a profiler: a fork would
-    lose that thread, and keep the locks that it holds.
+    Args:
+        reports: descriptor that reports are written to.
     """
-    if threading.active_count() > 1:
+
+    def __init__(self, reports: int) -> None:
+        self._reports = reports
+        self._pids = set[int]()
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Starts a worker, and reports it.
+
+        It is forked, unless this process has another thread, of a debugger or a profiler: a fork
+        would lose that thread, and keep the locks that it holds.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # its end comes second
+        pid = self._spawn(environment) if threading.active_count() > 1 else self._fork(environment)
+        self._pids.add(pid)
+        self._report(pid=pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+    def report_ends(self, *_: object) -> None:
+        """Reports the workers that have ended."""
+        with contextlib.suppress(ChildProcessError):  # there are none
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                self._pids.discard(pid)
+                self._report(pid=pid, status=os.waitstatus_to_exitcode(status))
+
+    def kill(self) -> None:
+        """Ends the workers, also those that are stopped and so see no end of standard input."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+
+    def _spawn(self, environment: Mapping[str, str]) -> int:
         command = [sys.executable, "-c", f"{START}worker.run()", *sys.path]
         return os.posix_spawn(sys.executable, command, environment, setsigmask=[])
-    pid = os.fork()
-    if not pid:
-        _run_forked(environment)
-    return pid
+
+    def _fork(self, environment: Mapping[str, str]) -> int:
+        pid = os.fork()
+        if not pid:
+            # The end of the reports tells the run that this process has ended.
+            os.close(self._reports)
+            _run_forked(environment)
+        return pid
+
+    def _report(self, **values: int) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the run has just ended
+            os.write(self._reports, f"{json.dumps(values)}\n".encode())
 
 
 def _run_forked(environment: Mapping[str, str]) -> None:
@@ -131,18 +168,3 @@ def _run_forked(environment: Mapping[str, str]) -> None:
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(status)
-
-
-def _report_ends(reports: int) -> None:
-    """Reports the workers that have ended."""
-    with contextlib.suppress(ChildProcessError):  # there are none
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            _report(reports, pid=pid, status=os.waitstatus_to_exitcode(status))
-
-
-def _report(reports: int, **values: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the run has just ended
-        os.write(reports, f"{json.dumps(values)}\n".encode())

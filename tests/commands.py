@@ -25,5 +25,7 @@ def finish(process: subprocess.Popen[str]) -> Run:
     """What it did, but for the progress that it reports every ten seconds."""
     out, err = process.communicate(timeout=240)
     return Run(
-        process.returncode, out, re.sub(r"convert: (listing|converting|publishing)\b.*\n", "", err)
+        process.returncode,
+        out,
+        re.sub(r"convert: (starting|listing|converting|publishing)\b.*\n", "", err),
     )

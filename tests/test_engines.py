@@ -459,6 +459,21 @@ def test_ctrl_c_ends_worker_processes_that_hang(by_processes: subprocess.Popen[s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("also", [0, 1], ids=["alone", "and a worker"])
+def test_a_run_ends_with_the_process_that_forks_its_workers(
+    by_processes: subprocess.Popen[str], also: int
+) -> None:
+    workers = workers_of(by_processes)
+    killed = [*processes(rf"{by_processes.pid} {WORKER}"), *workers[:also]]
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    run = finish(by_processes)
+    assert (run.code, run.out) == (1, "")
+    assert "a worker process was killed (SIGKILL)" in run.err
+    wait_for_the_end_of(workers)
+
+
+@pytest.mark.slow
 def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
     by_processes: subprocess.Popen[str],
     beam_tfr: Command,

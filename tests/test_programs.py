@@ -66,7 +66,9 @@ def living(environment: dict[str, str]) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["script", "-c", "standard input", "notebook"])
+@pytest.mark.parametrize(
+    "way", ["script", "-c", "standard input", "notebook", "without standard streams"]
+)
 def test_a_program_without_a_guard_runs_once(
     way: str, program: str, mark: dict[str, str], tmp_path: Path
 ) -> None:
@@ -77,10 +79,14 @@ def test_a_program_without_a_guard_runs_once(
         "-c": ["-c", program],
         "standard input": [],
         "notebook": ["-c", NOTEBOOK.format(cells=[program, "print('again')"])],
+        "without standard streams": [str(script)],
     }[way]
+    command = [sys.executable, *arguments]
+    if way == "without standard streams":  # but for standard output, which is read here
+        command = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command]
     given = program if way == "standard input" else ""
     run = subprocess.run(
-        [sys.executable, *arguments],
+        command,
         input=given,
         env=mark,
         cwd=tmp_path,
@@ -96,12 +102,18 @@ def test_a_program_without_a_guard_runs_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 1, 3], ids=["at once", "forking", "forked"])
+@pytest.mark.parametrize(
+    ("workers", "stops"),
+    [(0, False), (1, False), (3, False), (3, True)],
+    ids=["at once", "forking", "forked", "a stopped worker"],
+)
 def test_no_process_outlives_a_killed_program(
-    workers: int, program: str, mark: dict[str, str]
+    workers: int, stops: bool, program: str, mark: dict[str, str]
 ) -> None:
     run = subprocess.Popen([sys.executable, "-c", program], env=mark, stdout=subprocess.DEVNULL)
     wait_for(lambda: run.poll() is not None or len(living(mark)) > workers)
+    if stops:
+        os.kill(max(living(mark)), signal.SIGSTOP)  # forked last
     run.kill()
     assert run.wait() == -signal.SIGKILL
     wait_for(lambda: not living(mark), timeout_s=NONE_LEFT_S)

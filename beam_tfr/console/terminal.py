@@ -12,22 +12,28 @@ from typing import IO
 
 
 def open_standard_streams() -> None:
-    """Opens the standard streams that are closed, and lets any text be printed.
-
-    If one was closed (`2>&-`), the next opened file, perhaps a shard, would get its number, and
-    receive what libraries write to standard error.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    """Opens the standard streams that are closed, and lets any text be printed."""
+    open_descriptors()
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - stays open to the end
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # for a path or class that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
+
+
+def open_descriptors() -> None:
+    """Opens the descriptors of the standard streams that are closed.
+
+    If one was closed (`2>&-`), the next opened file, perhaps a shard, would get its number, and
+    receive what libraries write to standard error; or a pipe to a process, which has its own.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.set_inheritable(opened, True)
 
 
 def discard_stdout() -> None:
@@ -43,7 +49,7 @@ def own_stderr() -> Iterator[IO[str]]:
     In a notebook, the cell.
     """
     with contextlib.ExitStack() as stack:
-        stream: IO[str] = sys.stderr
+        stream: IO[str] = sys.stderr or _nowhere()  # it may be closed
         # A notebook's stream has a number too, but that is not the cell.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):

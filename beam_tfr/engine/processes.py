@@ -16,9 +16,13 @@ from beam_tfr.schema.errors import TRACEBACK_VARIABLE
 END_OF_MESSAGES_S = 0.3  # until the last line of a process that has ended is read
 END_S = 2.0  # for the process that forks workers to end
 FORKS = sys.platform == "linux"  # macOS has libraries that do not survive it
-# The run's own places to import from: the package may be on `sys.path` alone. Beam's modules are
-# imported without looking for garbage in them.
-START = "import gc, sys; gc.disable(); sys.path[:] = sys.argv[1:]; from beam_tfr import worker; "
+# Ctrl-C reaches each process of a terminal or a notebook, but the run decides. The package may be
+# on the run's own `sys.path` alone. Beam's modules are imported without looking for garbage in
+# them.
+START = (
+    "import gc, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); gc.disable(); "
+    "sys.path[:] = sys.argv[1:]; from beam_tfr import worker; "
+)
 
 
 class Worker(Protocol):
@@ -127,7 +131,7 @@ class ForkServer(_Python):
                 else:
                     self._workers[pid] = ForkedWorker(pid, self._messages)
                     self._pids.put(pid)
-        status = self.wait()
+        status = self.wait() or 1  # it does not end by itself while the run goes on
         for worker in self._workers.values():
             worker.kill()
             worker.end(status)
