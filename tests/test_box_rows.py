@@ -21,6 +21,7 @@ from pyarrow import parquet
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.features.cells import split_boxes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError, UsageError
@@ -558,3 +559,38 @@ def test_a_box_without_numbers_and_class_names_what_cures_it(tmp_path: Path) -> 
     table.write_text(as_csv(HEADER, [*ROWS[:3], ("c.jpg", "40", "30", "", *["NA"] * 4)]))
     assert "`na_values=NA`" in references(opened(table))["c.jpg"].detail
     assert contents_of(opened(table, na_values=("NA",)))["c.jpg"] == ((), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes"),
+    [
+        ("5 6 20 15", ["5", "6", "20", "15"]),
+        ("5,6, 20 ,15.5", ["5", "6", "20", "15.5"]),
+        ("(5, -6.5, 2e1, .5)", ["5", "-6.5", "2e1", ".5"]),
+        ("5;6;20;15", ["5", "6", "20", "15"]),
+        ("5|6|20|15", ["5", "6", "20", "15"]),
+        ("1 2 20 25;3 4 20 21", [["1", "2", "20", "25"], ["3", "4", "20", "21"]]),
+        ("[5 6 20 15]", [5, 6, 20, 15]),
+        ("[[5, 6, 20, 15]]", [[5, 6, 20, 15]]),
+        ("", []),
+        ("5 6 20", ["5 6 20"]),
+        ("1 2 3 4;5", ["1 2 3 4;5"]),
+        ("no_box", ["no_box"]),
+    ],
+)
+def test_boxes_in_a_text(text: str, boxes: list[Any]) -> None:
+    assert split_boxes(text) == boxes
+
+
+def test_long_texts_of_blanks_are_no_boxes() -> None:
+    blanks = " " * 100_000
+    for text in (f"1{blanks}", f"({blanks}1{blanks}2{blanks}3{blanks}", f"1{blanks},{blanks}2"):
+        assert split_boxes(text) == [text]
+
+
+def test_a_text_of_a_box_in_each_row_is_joined(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text('f,l,bbox\na.jpg,cat,"5,6,25,21"\nb.jpg,,\na.jpg,dog,"(1, 2, 9, 9)"\n')
+    columns: Any = {"uri_column": "f", "label_column": "l"}
+    tables = opened(table, feature_columns={"bbox": "bbox[xyxy]"}, **columns)
+    assert contents_of(tables) == {"a.jpg": EXPECTED["a.jpg"], "b.jpg": ((), [])}

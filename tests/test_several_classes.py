@@ -127,3 +127,11 @@ def test_cells_that_hold_no_classes_are_refused_with_what_to_do(
     with pytest.raises(UsageError) as error:
         opened(path)
     assert cure in str(error.value)
+
+
+def test_bytes_of_parquet_that_are_text_are_classes(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pandas.DataFrame({"path": ["0.jpg", "1.jpg"], "class": ["Käse".encode(), b"cat"]}).to_parquet(
+        path
+    )
+    assert [ref.labels for ref in opened(path).read(str(path))] == [("Käse",), ("cat",)]

@@ -80,6 +80,8 @@ GTSRB = "Width,Height,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2,ClassId,Path\n40,30,5,6,25,21,
         ("path,class,x_1,y_1,x_3,y_3", "joint:points[xyv]"),
         ("path,class,EncodedPixels", "mask:mask"),
         ("path,class,mask_rle", "mask:mask"),
+        ("path,class,mask_path", "mask_path:mask"),
+        ("path,class,BoxesString", "BoxesString:bbox[xywh]"),
         ("path,class,bboxes", "bboxes:bbox[xywh]"),
     ],
 )
@@ -142,7 +144,7 @@ def test_columns_beside_those_of_boxes_that_are_not_stored(tmp_path: Path) -> No
             ["box:bbox[xywh]=bbox.x+bbox.y+bbox.w+bbox.h"],
         ),
         ({"objects": [{"bbox": [5, 6, 20, 15], "category": 0}]}, ["objects.bbox:bbox[xywh]"]),
-        ({"objects": [{"x": 5, "y": 6, "w": 20, "h": 15}]}, ["lists of four numbers"]),
+        ({"objects": [{"x": 5, "y": 6, "w": 20, "h": 15}]}, ["with four numbers"]),
         ({"region_shape_attributes": "{}", "region_attributes": "{}"}, ["COCO"]),
     ],
 )

@@ -18,7 +18,7 @@ from beam_tfr.features.box_formats import (
     is_relative,
     to_corners,
 )
-from beam_tfr.features.cells import BadCell, check_cell
+from beam_tfr.features.cells import BadCell, check_cell, split_boxes
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.features.shapes import Rectangle, Shape, box_classes
 from beam_tfr.schema.differences import join_texts
@@ -154,7 +154,7 @@ class Boxes(ColumnKind):
     # Cells of tables
 
     def split(self, cell: Any) -> Sequence[Any]:
-        parts = super().split(cell)
+        parts = split_boxes(cell)
         if any(isinstance(part, (list, BadCell)) for part in parts):
             return parts
         rest = len(parts) % 4

@@ -29,6 +29,9 @@ _MEMBER = (
 )
 _PYTHON_MEMBER = re.compile(_MEMBER)
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_MEMBER})(?:(?:\s*+,\s*+|\s++)(?:{_MEMBER}))*+\s*\]")
+_GAP = r"(?:\s*+,\s*+|\s++)"
+_NUMBER_OF_BOX = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?+"
+_BOX = re.compile(rf"\(?\s*+(?:{_NUMBER_OF_BOX}{_GAP}){{3}}{_NUMBER_OF_BOX}\s*+\)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 NUMBER = re.compile(
     r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
@@ -153,6 +156,27 @@ def split_cell(cell: Any) -> list[Any]:
     if cell.startswith("["):
         raise ValueError(f"{cell!r:.60} begins like a JSON list but is not one")
     return _split_at(cell, SEPARATOR)
+
+
+def split_boxes(cell: Any) -> list[Any]:
+    """The numbers of the box in a cell, or a list for each box of several.
+
+    Besides the lists of `split_cell`, a text may have four numbers, such as `5 6 20 15` or
+    `(5, 6, 20, 15)`, and several such texts with semicolons between them.
+
+    Raises:
+        ValueError: as `split_cell`.
+    """
+    if not isinstance(cell, str):
+        return split_cell(cell)
+    check_number(cell.count(";"))
+    texts = [text.strip() for text in cell.split(";")]
+    if len(texts) == 4 and all(map(NUMBER.fullmatch, texts)):
+        return texts
+    if not all(map(_BOX.fullmatch, texts)):
+        return split_cell(cell)
+    boxes = [re.split(_GAP, text.strip("() \t")) for text in texts]
+    return boxes[0] if len(boxes) == 1 else boxes
 
 
 def as_list(part: Any) -> list[Any]:

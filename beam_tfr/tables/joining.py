@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from beam_tfr.features.boxes import LineBox, RowBox
-from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_cell, to_float
+from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_boxes, to_float
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.tables.base import (
     Row,
@@ -200,7 +200,7 @@ class BoxJoin(RowJoin):
         if self.sides:
             return [_make_box([row.cells[side] for side in self.sides], row.number)]
         try:
-            return [_make_box(split_cell(row.cells[self.box]), row.number)]
+            return [_make_box(split_boxes(row.cells[self.box]), row.number)]
         except ValueError as error:
             return [BadCell(str(error))]
 
@@ -343,7 +343,7 @@ def join_first_rows(
 def holds_one_box(cell: Any) -> bool:
     """Whether a cell of a column of boxes has at most one, as a list of numbers."""
     try:
-        members = split_cell(cell)
+        members = split_boxes(cell)
     except ValueError:
         return False
     has_lists = any(isinstance(member, list) for member in members)

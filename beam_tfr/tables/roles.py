@@ -334,6 +334,8 @@ def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
         separator: of the classes in a text; empty if it is one class.
         in_text: whether a text may be a list in any case.
     """
+    if isinstance(cell, bytes):  # of texts that Parquet does not know to be such
+        cell = cell.decode()
     if isinstance(cell, str) and (in_text or separator):
         return split_text(cell, separator)
     return cell if isinstance(cell, list) else [cell]

@@ -26,13 +26,19 @@ _FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 # Columns that say the same, as number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
 # Names of columns with objects.
-_OBJECTS = re.compile(r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?)")
+_OBJECTS = re.compile(
+    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?|(box(es)?|prediction)_?string)"
+)
 # Names of those of them with boxes.
-_BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?")
+_BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?(_?string)?")
 # Columns of VIA's CSV, with a region in each row.
 _VIA = frozenset({"region_shape_attributes", "region_attributes"})
 # Names of columns with masks as run lengths, as in competitions of Kaggle.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
+# Names of columns with the paths of masks.
+_MASKS = re.compile(
+    r"(?i)(.*[_. ])?(masks?|seg|segmentation)([_. ]?(files?|images?|paths?|names?))?"
+)
 
 
 class _Suggestion(NamedTuple):
@@ -158,6 +164,18 @@ def _find_run_lengths(_: TableContent, columns: Sequence[str]) -> _Suggestion | 
     return _Suggestion(masks, message)
 
 
+def _find_masks(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Columns that may hold the paths of masks."""
+    masks = [*filter(_MASKS.fullmatch, columns)]
+    if not masks:
+        return None
+    message = (
+        f"nothing is stored of {list_columns(masks)}: if they are the paths of masks, "
+        f"`feature_columns={masks[0]}:mask` stores these"
+    )
+    return _Suggestion(masks, message)
+
+
 def _find_objects(content: TableContent, columns: Sequence[str]) -> _Suggestion | None:
     """Columns that may hold objects, or lists of boxes."""
     objects = [*filter(_may_hold_objects, columns)]
@@ -179,8 +197,8 @@ def _find_objects(content: TableContent, columns: Sequence[str]) -> _Suggestion 
     message = (
         f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
         f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
-        f"the boxes of a column {box} of lists of four numbers; their classes, if any, are "
-        "the lists of `label_column=`"
+        f"the boxes of a column {box} with four numbers for each, in this or another form; their "
+        "classes, if any, are the lists of `label_column=`"
     )
     return _Suggestion(objects, message)
 
@@ -220,5 +238,6 @@ _FINDERS: tuple[Callable[[TableContent, Sequence[str]], _Suggestion | None], ...
     _find_sides,
     _find_points,
     _find_run_lengths,
+    _find_masks,
     _find_objects,
 )
