@@ -219,6 +219,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         has_list=options.input_list is not None,
         notes=(
             *_describe_padding(options, plan),
+            *_describe_packed_pairs(options, all_patterns),
             *describe_misplaced(options.exclude, root),
             *filter(
                 None,
@@ -247,6 +248,15 @@ def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[s
         yield (
             "masks have 0 where images are padded: right if it is their background, else give "
             "another value behind their path or type, such as [255]"
+        )
+
+
+def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> Iterator[str]:
+    """Yields that files beside images are not read from archives."""
+    if options.pair and any(map(ARCHIVE.search, patterns)):
+        yield (
+            "`pair=` names files that lie on a disk or on gs://: none is read from an archive, so "
+            "unpack those that hold masks or other images of pairs"
         )
 
 
@@ -310,7 +320,7 @@ def early_warnings(source: Input) -> Iterator[str]:
     folders = collections.Counter[str]()
     empty = ""
     if first_files.are_all:
-        folders.update(filter(None, map(os.path.dirname, keys)))
+        folders.update(map(os.path.dirname, keys))
         skipped.empty.fill(first_files.paths)
         empty = skipped.empty.describe()
     warnings = (
@@ -369,7 +379,7 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
         yield describe_last_folders(folders)
         yield describe_ignored_split(folders)
     names_in = functools.partial(list_names, source.root)
-    yield describe_mask_folders(folders, names_in)
+    yield describe_mask_folders(folders, names_in, in_archives=source.has_archives)
 
 
 def describe_labels(

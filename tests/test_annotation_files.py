@@ -63,6 +63,7 @@ BESIDE = {
     "CSV of ids": ("train", "y.csv", "id,breed\nbeagle_1,cat\n", "{0}/y.csv is a `table=`"),
     "captions": ("train", "train_captions/a.txt", "A cat.\n", "such as {0}/train_captions/a.txt"),
     "Supervisely": ("img", "ann/a.jpg.json", "{}", "such as {0}/ann/a.jpg.json"),
+    "Matlab": ("train", "labels/a.mat", "MATLAB", "such as {0}/labels/a.mat"),
     "others": ("train", "test.csv", "file,label\nb.jpg,cat\n", ""),
     "of another folder": ("cats", "dogs_labels/a.txt", YOLO, ""),
     "a note": ("train", "labels/readme.txt", "hello", ""),

@@ -31,7 +31,10 @@ from beam_tfr.inputs.skipped import (
     count_packed,
     describe_skipped,
 )
+from beam_tfr.layouts.mask_folders import describe_mask_folders
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from beam_tfr.sources import open_source
 from tests.archives import Files, tarred
 from tests.converted import once, write_photos
 from tests.fake_gcs import FakeGcs
@@ -139,16 +142,25 @@ def test_names_in_zips_without_a_declared_encoding_are_utf8_if_all_can_be(
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
-def test_labels_beside_images_in_archives_are_told(tmp_path: Path, form: str) -> None:
+def test_labels_of_images_in_archives_are_told(tmp_path: Path, form: str) -> None:
     files = dict.fromkeys(["a/1.jpg", "a/1.CLS", "b/1.seg.png", "b/1.json", "a/._1.txt"], JPEG)
-    files |= dict.fromkeys(["b/2.cls", "readme.txt", "labels/1.txt"], b"1")
+    files |= dict.fromkeys(["b/2.cls", "readme.txt", "labels/1.txt", "train.csv"], b"1")
     make = {"zip": zipped, "tar": tarred}[form]
     (tmp_path / f"a.{form}").write_bytes(make(files))
     patterns = [f"{tmp_path}/a.{form}"]
     skipped = SkippedFiles(patterns, compile_exclusion((), "/"))
     assert len([*match_files(order_patterns(patterns), skipped=skipped)]) == 2
-    assert skipped.packed_labels.number == 2
+    assert skipped.packed_labels.number == 4
     assert f"{tmp_path}/a/a/1.CLS" in skipped.packed_labels.describe()
+
+
+def test_masks_of_images_in_archives_are_told_to_be_unpacked(tmp_path: Path) -> None:
+    for form, told in (("zip", True), ("png", False)):
+        given = {"input": tmp_path / f"a.{form}", "pair": "mask=m/{stem}.png", "output": tmp_path}
+        notes = open_source(from_values(given, ConvertOptions)).notes
+        assert any("none is read from an archive" in note for note in notes) == told
+    text = describe_mask_folders(["images", "masks"], in_archives=True)
+    assert text.endswith("once archives are unpacked")
 
 
 def test_the_unicode_path_beside_a_name_in_a_zip_counts(tmp_path: Path) -> None:

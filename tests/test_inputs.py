@@ -922,6 +922,8 @@ def test_patterns_to_exclude_start_from_the_input(
             1,
             "mask='{path%_rgb}_gtFine_color.png'",
         ),
+        (["a/0.jpg", "a/0.png", "a/1.JPEG", "a/1.png"], 2, "mask='{path}.png'"),
+        (["a/0.jpg", "b/0.png", "a/1.png"], 0, ""),
         (["a/0.png", "b/0_mask.png"], 0, ""),
         (["0_cat.jpg", "0_mask.png", "1_dog.jpg"], 0, ""),
         (["man_with_mask.png", "woman_with_mask.png", "mask.png"], 0, ""),

@@ -583,6 +583,10 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
         ({"a/data/x": ["1.jpg"], "a/gt": ["1_m.png"]}, "'../../gt/{stem}_m.png'"),
         ({"train": ["1.jpg"], "train_masks": ["1_m.gif"]}, "'{folder}_masks/{stem}_m.png'"),
         ({"cat": ["1.jpg", "2.jpg", "3.jpg"], "labels": ["1.png"]}, ""),
+        ({"": ["1.jpg"], "masks": ["1.png"]}, "mask='{folder}/masks/{stem}.png'"),
+        ({"a": ["1.jpg"], "a/masks": ["1.png"]}, "mask='{folder}/masks/{stem}.png'"),
+        ({"rgb": ["1.jpg"], "depth": ["1_d.png"]}, "depth='../depth/{stem}_d.png'"),
+        ({"a/images": ["a.png"], "a/masks": ["x.png", "y.png"]}, "column of type mask"),
         ({"automatic": ["1.jpg"], "manual": ["1.jpg"]}, ""),
     ],
 )

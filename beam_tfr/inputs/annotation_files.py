@@ -30,8 +30,8 @@ _CLASS_COLUMN = re.compile(
     rb"(?i)(?<![a-z])(?:labels?|class(?:es)?|category|target|breed|diagnosis|species)(?![a-z])"
 )
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_EXTENSIONS = (".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS)
-
+_UNREAD = (".mat", ".npy", ".npz", ".pts", ".geojson")  # which no option reads
+_EXTENSIONS = (".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS, *_UNREAD)
 
 # Beside a folder of images.
 _MOST_BESIDE = 1_000  # files and folders that are listed
@@ -40,7 +40,7 @@ _LABEL_FOLDER = re.compile(
     r"(?i)(?:(?P<prefix>.*)[-_ ])?(?:labels?|annot(?:ation)?s?|anno?|ann|xmls?|txts?|jsons?|boxes"
     r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)(?:[-_]?[0-9a-z]{1,5})?"
 )
-_OF_ONE_IMAGE = (".txt", ".xml", ".json")
+_OF_ONE_IMAGE = (".txt", ".xml", ".json", *_UNREAD)
 _CELLS = re.compile(rb"[,;\t]")
 _IMAGE_NAMES = re.compile(rf"[^\s/\\\"',;|]+\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
 _LEAST_STEM = 4  # characters that are hardly in a table by chance
@@ -144,7 +144,8 @@ def _list_about(paths: Iterable[str], images: _Images) -> dict[str, list[str]]:
         if not extension or len(found[extension]) == MOST_LOOKED_INTO:
             continue
         is_about = _is_named_alike(path, images.stems)
-        if not is_about and extension not in (".txt", ".xml") and read[extension] < _MOST_READ:
+        is_of_many = extension not in (".txt", ".xml", *_UNREAD)
+        if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1
             is_about = images.are_named_in(_read_begin(path), extension)
         if is_about:
@@ -224,7 +225,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
     if extension == ".json":
         is_labelme = len({*_LABELME_KEYS.findall(begin)}) > 2
         return is_labelme or len({*_COCO_KEYS.findall(begin)}) > 1
-    return _YOLO.search(begin) is not None
+    return extension not in _UNREAD and _YOLO.search(begin) is not None
 
 
 def _have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:

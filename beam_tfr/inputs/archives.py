@@ -54,7 +54,9 @@ _ENCRYPTED = 1
 _UNICODE_PATH = struct.Struct("<HHBI")  # kind, size, version, checksum of the other name
 _UNICODE_PATH_KIND = 0x7075
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
-_LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt)$")
+# Files that may hold labels: of an image of the same name, or of all.
+_LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt|xml|[ct]sv|jsonl|ndjson|parquet|ya?ml)$")
+_OF_ONE_IMAGE = (".cls", ".json", ".txt", ".xml")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
 # How files begin that are no zip or tar, and what they are.
 _BEGIN_BYTES = 64
@@ -224,7 +226,7 @@ def list_images(
     is_image = compile_pattern(f"{folder}/").fullmatch
     step_bytes = _GCS_STEP_BYTES if storage.is_remote(file.path) else _DISK_STEP_BYTES
     images = dict[str, Member]()
-    others = list[str]()  # names that are those of labels
+    others = list[str]()  # names of files that may hold labels
     try:
         with io.BufferedReader(RangeReader(file), step_bytes) as opened:
             for name, member in list_members(file, opened):
@@ -271,17 +273,21 @@ def _find_cure(file: storage.Entry) -> str:
 
 
 def _find_labels(names: Sequence[str], images: Iterable[str]) -> Iterator[str]:
-    """Those of some names in an archive that lie beside an image of the same key."""
-    keys = {*map(_key_of, images)} if names else frozenset[str]()
+    """Those of some names in an archive that may hold labels of its images.
+
+    They are those of tables, and those of an image, beside it or elsewhere.
+    """
+    stems = {*map(_stem_of, images)} if names else frozenset[str]()
     for name in names:
-        if _key_of(name) in keys and not is_junk(name):
+        is_of_image = name.lower().endswith(_OF_ONE_IMAGE) and _stem_of(name) in stems
+        is_table = not name.lower().endswith((".cls", ".txt", ".xml"))
+        if (is_of_image or is_table) and not is_junk(name):
             yield name
 
 
-def _key_of(name: str) -> str:
-    """The path of a file in an archive, up to the first dot of its name, as WebDataset has it."""
-    folder, slash, file_name = name.rpartition("/")
-    return folder + slash + file_name.partition(".")[0]
+def _stem_of(name: str) -> str:
+    """The name of a file in an archive up to its first dot, as WebDataset has it."""
+    return name.rpartition("/")[2].partition(".")[0]
 
 
 def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:

@@ -17,8 +17,8 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, IN_ARCHIVE, PACKED, kind_of_name
 
 PACKED_LABELS_CURE = (
-    "give such tars, of WebDataset, as `table=` instead of `input=`, or unpack the archives and "
-    "give their labels in a `table=`"
+    "give tars of WebDataset as `table=` instead of `input=`; unpack others, and give their labels "
+    "as `table=`"
 )
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
@@ -69,15 +69,15 @@ class GuessedNames(CountedPaths):
 
 
 class PackedLabels(CountedPaths):
-    """Files in archives that lie beside images of the same names, and hold their labels."""
+    """Files in archives that may hold labels, by their names."""
 
     def describe(self) -> str:
         """Says so; empty if there are none."""
         if not self.number:
             return ""
         return (
-            f"labels beside images in archives are skipped ({self.number:,} .cls, .json or .txt), "
-            f"such as {self.example}: {PACKED_LABELS_CURE}"
+            f"files in archives that may hold labels are skipped ({self.number:,}), such as "
+            f"{self.example}: {PACKED_LABELS_CURE}"
         )
 
 
@@ -97,7 +97,7 @@ class SkippedFiles:
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are listed by other paths.
         guessed_names: images in zips whose names have no certain encoding.
-        packed_labels: files of labels beside images in archives.
+        packed_labels: files in archives that may hold labels.
         empty: folders without images beside those of images.
         used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
@@ -187,7 +187,7 @@ class SkippedFiles:
             self.guessed_names.add(path)
 
     def add_packed_label(self, path: str) -> None:
-        """Counts a file of labels beside an image in an archive."""
+        """Counts a file in an archive that may hold labels."""
         with self._lock:
             self.packed_labels.add(path)
 

@@ -88,7 +88,7 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "puts each into the record of its image, see `beam-tfr plan`"
     ),
     "mask_folders": (
-        "images are in folders named like images and like the masks beside them: `pair=` puts a "
+        "images are in folders that look like images and the masks beside them: `pair=` puts a "
         "mask into the record of its image, see `beam-tfr plan`"
     ),
     "repeated_rows": REPEATED_NOTE,
@@ -102,8 +102,7 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "{number:,} links skipped that lead to folders listed by other paths: each is listed once"
     ),
     "packed_labels": (
-        "labels beside images in archives are skipped ({number:,} .cls, .json or .txt of the same "
-        f"names): {PACKED_LABELS_CURE}"
+        f"files in archives that may hold labels are skipped ({{number:,}}): {PACKED_LABELS_CURE}"
     ),
     "guessed_names": (
         "{images} in zips with names that are not UTF-8, which are read in code page 437: see "
@@ -130,7 +129,7 @@ class Result(Printable):
             "repeated_folders", links to folders that are
             listed by other paths; "guessed_names", images in zips whose names were read in code
             page 437, because they are not UTF-8 and nothing says what they are;
-            "packed_labels", files of labels beside images in archives; "repeated_rows", keys that
+            "packed_labels", files in archives that may hold labels; "repeated_rows", keys that
             several rows of tables have; "nested", images in
             deeper folders than those of other classes;
             "last_folders", those whose classes hardly are classes, see `layouts.folders`;

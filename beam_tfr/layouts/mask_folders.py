@@ -16,8 +16,9 @@ IMAGES = re.compile(
     r"|stillsraw(?:_full)?)(?:[-_ ]?[0-9]+)?"
 )
 _MASK_WORDS = (
-    r"(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)|ground_?truth"
-    r"|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:png)?"
+    r"(?:(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)(?:aug|raw)?"
+    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:png)?"
+    r"|(?P<other>alpha|matte|depth|disp|disparity|normals?|thermal|infrared)s?)"
 )
 _MASKS = re.compile(rf"(?i)(?:.*[-_ ])?{_MASK_WORDS}")
 _OF_IMAGES = re.compile(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
@@ -46,24 +47,35 @@ class MaskFolders(NamedTuple):
     masks: str
     below: str
 
-    def describe(self, names_in: NamesIn) -> str:
-        """Says that they are, and how both are converted together."""
-        name = self._name_mask(names_in)
-        form = ""
-        path, extension = os.path.splitext(name)
-        if extension.lower() != ".png":
-            name = f"{path}.png"
-            form = f", once masks are PNGs; `exclude='**/*{extension}'` leaves out what they were"
-        return (
-            f"the folders {self.images} and {self.masks} look like images and the masks beside "
-            f"them: {self._describe_cure(name)} converts them together{form}"
-        )
+    def describe(self, names_in: NamesIn, *, in_archives: bool = False) -> str:
+        """Says that they are, and how both are converted together.
 
-    def _name_mask(self, names_in: NamesIn) -> str:
-        """The name of the mask of an image, as `pair=` has it."""
+        Args:
+            names_in: folder -> names of files in it, maybe none.
+            in_archives: whether some may be in archives, where only images are found.
+        """
         images = names_in(self._path_of(self.images))
         masks = names_in(self._path_of(self.masks))
-        return find_mask_name(images, masks) or _LIKE_IMAGES
+        name = find_mask_name(images, masks)
+        folders = f"the folders {self.images or '.'} and {self.masks}"
+        if images and masks and not name:
+            return (
+                f"{folders} look like images and the masks beside them, which have other names: a "
+                "column of type mask in a `table=` names the mask of each image"
+            )
+        path, extension = os.path.splitext(name or _LIKE_IMAGES)
+        cure = self._describe_cure(f"{path}.png")
+        form = ""
+        if extension.lower() != ".png":
+            form = ", once masks are PNGs"
+            if "`input=" not in cure:
+                form += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
+        if in_archives:
+            form += ", once archives are unpacked"
+        return (
+            f"{folders} look like images and the masks beside them: {cure} converts them "
+            f"together{form}"
+        )
 
     def _path_of(self, folder: str) -> str:
         """The folder of files in one of the two."""
@@ -75,21 +87,32 @@ class MaskFolders(NamedTuple):
         Args:
             name: that of the mask of an image.
         """
+        pair = self._name_pair()
+        if not self.images:
+            return f"`pair={pair}='{{folder}}/{self.masks}/{name}'` `layout='*'`"
         if self.masks.startswith(self.images) and not self.below:
-            pair = f"{{folder}}{self.masks.removeprefix(self.images)}/{name}"
+            path = f"{{folder}}{self.masks.removeprefix(self.images)}/{name}"
             layout = "{split}/*" if split_of_folder(self.images) else "*"
-            return f"`pair=mask='{pair}'` `layout='{layout}'`"
+            return f"`pair={pair}='{path}'` `layout='{layout}'`"
         if self.parent and not self.below and "/" not in self.images + self.masks:
             is_split = split_of_folder(self.parent.rpartition("/")[2])
             layout = "{split}/*/*" if is_split else "*"
-            return f"`pair=mask='{{folder}}/../{self.masks}/{name}'` `layout='{layout}'`"
+            return f"`pair={pair}='{{folder}}/../{self.masks}/{name}'` `layout='{layout}'`"
         layout = "*"
         if self.below:
             layout = self._choose_layout()
             name = f"{{folder}}/{name}" if "#" in name else name.replace("{stem", "{path")
         folder = "/".join(filter(None, ["DIR", self.parent, self.images]))
         above = "../" * (self.images.count("/") + 1)
-        return f"`input={folder}` `pair=mask='{above}{self.masks}/{name}'` `layout='{layout}'`"
+        return f"`input={folder}` `pair={pair}='{above}{self.masks}/{name}'` `layout='{layout}'`"
+
+    def _name_pair(self) -> str:
+        """What `pair=` calls the masks: mask, unless they are depth or the like."""
+        for name in self.masks.split("/"):
+            mask = _MASKS.fullmatch(name) or _OF_IMAGES.fullmatch(name)
+            if mask and mask["other"]:
+                return mask["other"].lower()
+        return "mask"
 
     def _choose_layout(self) -> str:
         """The layout of images below their folder."""
@@ -135,10 +158,12 @@ def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
         mask = _OF_IMAGES.fullmatch(name)
         if mask and mask["images"] in known_names:
             return mask["images"], name
-    masks = [*filter(_MASKS.fullmatch, names)]
-    images = [name for name in names if IMAGES.fullmatch(name) and name not in masks]
+    masks = [*filter(None, map(_MASKS.fullmatch, names))]
+    masks.sort(key=lambda mask: mask["other"] is not None)
+    mask_names = [mask[0] for mask in masks]
+    images = [name for name in names if IMAGES.fullmatch(name) and name not in mask_names]
     if images and masks:
-        return images[0], masks[0]
+        return images[0], mask_names[0]
     return None
 
 
@@ -167,15 +192,18 @@ def _common_folder(folder: str, other: str) -> str:
     return "/".join(os.path.commonprefix(parts))  # noqa: RUF071  # of names, not of characters
 
 
-def describe_mask_folders(folders: Iterable[str], names_in: NamesIn = list_nothing) -> str:
+def describe_mask_folders(
+    folders: Iterable[str], names_in: NamesIn = list_nothing, *, in_archives: bool = False
+) -> str:
     """Says so if folders look like images and the masks beside them; empty if none do.
 
     Args:
         folders: paths of folders of files, below the one that all share.
         names_in: folder -> names of files in it, maybe none.
+        in_archives: whether some may be in archives, where only images are found.
     """
     found = find_mask_folders(folders, names_in)
-    return found.describe(names_in) if found else ""
+    return found.describe(names_in, in_archives=in_archives) if found else ""
 
 
 def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Finds images that are named like masks of those beside them: 1_mask.png beside 1.jpg."""
+"""Finds images that are named like masks of those beside them: 1_mask.png or 1.png by 1.jpg."""
 
 import collections
 import re
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
+from beam_tfr.schema.extensions import EXTENSIONS
 
 _MASKS = (
     "masks?|segm?s?|segmentations?|labels?|labelids|gt|ground_?truth|anno(?:tation)?s?|trimap"
@@ -25,6 +26,7 @@ _PARTS = (
 )  # one of which all have
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
+_JPEGS = EXTENSIONS["jpeg"]
 # What an image may have where its mask has a mark: 1_sat.jpg beside 1_mask.png.
 _IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
 _BEFORE = re.compile(rf"(?is)(?P<folder>(?:.*/)?)(?P<mark>{_WORDS}[-_. ])(?P<name>[^/]+)")
@@ -56,6 +58,8 @@ class _Marked(NamedTuple):
 class MaskNames:
     """Counts files that are named like masks of those beside them.
 
+    These are names such as 1_mask.png, and 1.png beside 1.jpg.
+
     Attributes:
         number: how many.
     """
@@ -68,8 +72,13 @@ class MaskNames:
     def look_at(self, keys: Sequence[str]) -> None:
         """Looks at some files; a mask counts if its image is among them."""
         text = "\n".join(keys).lower()
-        if not any(part in text for part in (*_PARTS, *_OTHER_PARTS)):
-            return  # as of most files, in a tenth of the time
+        if any(part in text for part in (*_PARTS, *_OTHER_PARTS)):  # as of few files
+            self._look_at_marks(keys)
+        if ".png" in text and ".jp" in text:
+            self._look_at_extensions(keys)
+
+    def _look_at_marks(self, keys: Sequence[str]) -> None:
+        """Looks for names such as 1_mask.png."""
         marked = [*filter(None, map(_read_mark, keys))]
         if not marked:
             return
@@ -78,13 +87,32 @@ class MaskNames:
             image_of = _list_shortened(keys) | image_of
         for mask in marked:
             image = image_of.get(mask.stem)
-            if image is None:
-                continue
-            self.number += 1
-            example = (mask.path, image)
-            if not self._pair or example < self._example:
-                self._example = example
-                self._pair = mask.name_pair(image)
+            if image is not None:
+                self._add(mask.path, image, mask.name_pair(image))
+
+    def _look_at_extensions(self, keys: Sequence[str]) -> None:
+        """Looks for PNGs of the same names as JPEGs."""
+        image_of = dict[str, str]()
+        for key in keys:
+            stem, _, extension = key.rpartition(".")
+            if extension.lower() in _JPEGS:
+                image_of[stem] = key
+        for key in keys:
+            stem, _, extension = key.rpartition(".")
+            if extension.lower() == "png" and stem in image_of:
+                self._add(key, image_of[stem], f"mask='{{path}}.{extension}'")
+
+    def _add(self, mask: str, image: str, pair: str) -> None:
+        """Counts a mask.
+
+        Args:
+            mask, image: their paths.
+            pair: the option that puts the mask into the record of the image.
+        """
+        self.number += 1
+        if not self._pair or (mask, image) < self._example:
+            self._example = (mask, image)
+            self._pair = pair
 
     def describe(self, *, in_archives: bool) -> str:
         """A message about them; empty if there are none.

@@ -57,7 +57,7 @@ class Listing:
         annotations: those among them that may hold annotations; see `SkippedFiles`.
         repeats: links to folders that are listed by other paths.
         guessed_names: images in zips whose names have no certain encoding.
-        packed_labels: files of labels beside images in archives.
+        packed_labels: files in archives that may hold labels.
         empty: folders without images beside those of images.
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
         masks: files that are named like masks of those beside them.
