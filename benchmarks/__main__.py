@@ -34,6 +34,7 @@ NAMES = (
     "publish",
     "shards",
     "estimate",
+    "duplicates",
     "digests",
 )
 
