@@ -215,3 +215,10 @@ def test_broken_shards_are_not_repaired_but_written_again(
     assert "--overwrite" in run.err
     convert(tmp_path / "d", input=copies, duplicates="group", overwrite=True, **SPLITS)
     assert files_of(tmp_path / "d") == whole
+
+
+def test_plan_looks_at_its_sample(copies: Path) -> None:
+    preview = package.plan(input=copies, progress=False, **SPLITS)
+    notes = [note for note in preview.warnings if "9 clusters" in note]
+    assert len(notes) == 1
+    assert "3 across classes" in notes[0]

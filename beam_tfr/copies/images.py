@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import printable
 from beam_tfr.copies.hashes import HASH_BYTES, Rows
 from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
+from beam_tfr.schema.items import Appearance
 
 # The hash of an image says little if it has less contrast, in values from 0 to 255, or if nearly
 # all bits are equal: those of photos have 90 to 170 of 256.
@@ -207,6 +209,53 @@ def _find_flat(table: Any, hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool
         contrast = np.asarray(table.column(_CONTRAST).fill_null(0.0))
         flat |= contrast < _LEAST_CONTRAST
     return flat
+
+
+class SampledImage(NamedTuple):
+    """An image of a sample, which is in no dataset yet.
+
+    Attributes:
+        key, split, classes: of its reference.
+        pixels: of its source.
+        sha256: of its source, in hex.
+        appearance: of the stored image.
+    """
+
+    key: str
+    split: str
+    classes: Sequence[str]
+    pixels: int
+    sha256: str
+    appearance: Appearance
+
+
+def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
+    """Makes the images from those of a sample."""
+    pa = need_pyarrow()
+    splits = sorted({image.split for image in sample})
+    texts = [", ".join(sorted(image.classes)) for image in sample]
+    classes = sorted({*texts} - {""})
+    numbers = {name: number for number, name in enumerate(classes)} | {"": NO_LABEL}
+    hashes = _join_bytes([image.appearance.phash for image in sample])
+    contrasts = pa.array([image.appearance.std for image in sample], pa.float32())
+    return ComparedImages(
+        keys=pa.chunked_array([pa.array([printable(image.key) for image in sample], pa.string())]),
+        split_names=splits,
+        splits=np.array([splits.index(image.split) for image in sample], np.int64),
+        label_names=classes,
+        labels=np.array([numbers[text] for text in texts], np.int64),
+        pixels=np.array([image.pixels for image in sample], np.int64),
+        sources=_join_bytes([bytes.fromhex(image.sha256) for image in sample]),
+        has_source=np.ones(len(sample), bool),
+        hashes=hashes,
+        has_hash=np.ones(len(sample), bool),
+        is_flat=_find_flat(pa.table({_CONTRAST: contrasts}), hashes),
+    )
+
+
+def _join_bytes(values: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+    """Hashes as uint8 [hashes, 32]."""
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, HASH_BYTES)
 
 
 def take_keys(images: ComparedImages, rows: Rows) -> Iterator[str | None]:

@@ -1,14 +1,14 @@
 """What is told of the copies in a dataset: in its manifest, and in sentences about it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.copies.clusters import MOST_IN_CLUSTER, Cluster, Clusters, find_clusters
-from beam_tfr.copies.images import ComparedImages, read_images, take_keys
-from beam_tfr.copies.search import check_distance
+from beam_tfr.copies.images import ComparedImages, SampledImage, join_sample, read_images, take_keys
+from beam_tfr.copies.search import DISTANCE, check_distance
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.encodings import noun_of
 
@@ -16,6 +16,7 @@ from beam_tfr.schema.encodings import noun_of
 # more time than with fewer.
 MOST_IMAGES = 200_000
 _EXAMPLES = 3
+_HINT = ": see `beam-tfr duplicates`"
 
 
 def is_summarized(dataset: Manifest) -> bool:
@@ -59,7 +60,7 @@ def _choose_pair(images: ComparedImages, cluster: Cluster) -> list[str]:
 def describe_duplicates(dataset: Manifest) -> Iterator[str]:
     """Yields sentences about the copies in a dataset, as its manifest has them."""
     yield from _describe_limit(dataset)
-    yield from describe_summary(dataset.duplicates, _noun_of(dataset))
+    yield from _describe_summary(dataset.duplicates, _noun_of(dataset), _HINT)
 
 
 def describe_copies(dataset: Manifest) -> Iterator[str]:
@@ -71,7 +72,7 @@ def describe_copies(dataset: Manifest) -> Iterator[str]:
     yield from _describe_limit(dataset)
     if is_summarized(dataset):
         summary = summarize_images(dataset, read_images(dataset))
-        yield from describe_summary(summary, _noun_of(dataset))
+        yield from _describe_summary(summary, _noun_of(dataset), _HINT)
 
 
 def _noun_of(dataset: Manifest) -> str:
@@ -87,12 +88,20 @@ def _describe_limit(dataset: Manifest) -> Iterator[str]:
         )
 
 
-def describe_summary(summary: Mapping[str, Any], noun: str) -> Iterator[str]:
+def describe_sample(sample: Sequence[SampledImage], noun: str) -> Iterator[str]:
+    """Yields sentences about the copies in a sample; `noun` is what a record is made of."""
+    images = join_sample(sample)
+    summary = summarize_clusters(images, find_clusters(images, DISTANCE))
+    yield from _describe_summary(summary, noun)
+
+
+def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> Iterator[str]:
     """Yields sentences about copies.
 
     Args:
         summary: from `summarize_clusters`.
         noun: what a record is made of, such as "image".
+        hint: what the first sentence ends with.
     """
     if not summary:
         return
@@ -106,7 +115,7 @@ def describe_summary(summary: Mapping[str, Any], noun: str) -> Iterator[str]:
         pairs = [" and ".join(map(printable, pair)) for pair in summary["examples"]]
         yield (
             f"{counted(summary['images'], noun)} are copies of others, in {clusters}"
-            f"{_in_brackets(places)}, such as {'; '.join(pairs)}: see `beam-tfr duplicates`"
+            f"{_in_brackets(places)}, such as {'; '.join(pairs)}{hint}"
         )
     if summary["too_large"]:
         yield (

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
+from beam_tfr.copies.summary import describe_sample
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
@@ -357,6 +358,8 @@ def _describe_splits(plan: Plan, sample: ConvertedSample) -> Iterator[str]:
     if contradiction:
         keys = [sample.written_refs[part].key for part, _ in contradiction.first]
         note = describe_contradiction(contradiction.number, keys, noun_of(encoding)[:-1])
+        yield f"in the sample, {note}"
+    for note in describe_sample(sample.images, noun_of(encoding)[:-1]):
         yield f"in the sample, {note}"
     yield from describe_classes(plan.splits, plan.classes, encoding)
     yield from describe_shares(plan.splits, plan.classes, plan.options)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from beam_tfr.console.display import Progress
+from beam_tfr.copies.images import SampledImage
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.dataset.split_notes import HASH_BYTES, SourceHashes
@@ -220,6 +221,7 @@ class ConvertedSample:
         written_refs: the references of the records.
         palettes: those of masks, as `add_palette` keeps them.
         sources: the sources of the records; without any if no files are read.
+        images: the records, if they are images.
     """
 
     sizes: dict[str, int | None] = dataclasses.field(default_factory=dict, repr=False)
@@ -236,6 +238,7 @@ class ConvertedSample:
     written_refs: list[ImageRef] = dataclasses.field(default_factory=list, repr=False)
     palettes: list[Palette] = dataclasses.field(default_factory=list, repr=False)
     sources: list[SourceHashes] = dataclasses.field(default_factory=list, repr=False)
+    images: list[SampledImage] = dataclasses.field(default_factory=list, repr=False)
 
     def add_reject(self, ref: ImageRef, error: RejectError) -> None:
         """Counts a file that was rejected."""
@@ -252,6 +255,13 @@ class ConvertedSample:
             source = bytes.fromhex(sha256[: 2 * HASH_BYTES])
             self.sources.append(SourceHashes(ref.split, source))
         self.sizes[ref.key] = len(record.serialized)
+        image = record.image
+        if image is not None and image.appearance:
+            pixels = image.source_height * image.source_width
+            sampled = SampledImage(
+                ref.key, ref.split, ref.labels, pixels, image.source_sha256, image.appearance
+            )
+            self.images.append(sampled)
         if record.image is not None:
             self.adjusted.update(record.image.adjusted)
             if record.image.palette:
