@@ -584,6 +584,10 @@ def test_files_in_two_places_are_told(tmp_path: Path) -> None:
     warning = warning_of(tables, "0.png in ")
     assert f"{tmp_path}/train/0.png" in warning
     assert f"--image_root {tmp_path}/train" in warning
+    picture(tmp_path / "images" / "0.png", 3)
+    write_csv(tmp_path / "all.csv", "0.png")
+    other = open_input(table=f"{tmp_path}/all.csv", **OPTIONS)
+    assert f"{tmp_path}/images/0.png" in warning_of(other, "0.png in ")
     inner = open_input(image_root=f"{tmp_path}/train", **given)
     assert inner.root == f"{tmp_path}/train/"
     assert not inner.warnings

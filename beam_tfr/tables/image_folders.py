@@ -8,6 +8,7 @@ several folders, beside each of these.
 
 import collections
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from beam_tfr.tables.places import image_folder_names
 
 _FIRST_ROWS = 8  # whose files are looked for
 _MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
-_MOST_SECOND = 20  # folders in which files are looked for that are elsewhere
+_MOST_SECOND = 30  # folders in which files are looked for that are elsewhere
 _EXTENSIONS = [f".{each}" for name in FORMAT_OF for each in (name, name.upper())]
 _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
 
@@ -84,12 +85,15 @@ def _find_first_tables(
 def describe_second_files(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> str:
-    """The message about files that are where their paths say, and in a folder like their table too.
+    """The message about files that are where their paths say, and in another usual folder too.
 
-    Such as `0.jpg` and `train/0.jpg`, for train.csv. Empty if there are none; for the arguments see
-    `find_image_folders`.
+    Such as `0.jpg`, and `train/0.jpg` or `images/0.jpg`, for train.csv. Empty if there are none;
+    for the arguments see `find_image_folders`.
     """
     first_tables = _find_first_tables(tables, folder=folder, base=base)
+    start = base or folder_of(tables[0])
+    for name in filter(None, _SIBLINGS):
+        first_tables.setdefault(ImageFolder(start, f"{start}{name}"), [tables[0]])
     for image_folder, members in itertools.islice(first_tables.items(), _MOST_SECOND):
         if not _has_files(image_folder.path):
             continue
@@ -152,7 +156,7 @@ def guess_image_root(
         return ""
     roots = []
     for root in list_roots(folder):
-        if root == folder:
+        if root == folder or not _has_files(root):
             continue
         holds_all = all(_is_file(uri, root) for uri in uris)
         if holds_all or find_image_folders(tables, folder=folder, base=root, read_uris=read_uris):
@@ -241,6 +245,12 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
     )
 
 
+def clear_caches() -> None:
+    """Forgets which folders have files, which may change until the next run of this process."""
+    _has_files.cache_clear()
+
+
+@functools.lru_cache(maxsize=1_024)
 def _has_files(folder: str) -> bool:
     with contextlib.suppress(OSError):
         for _ in storage.walk(folder.rstrip("/"), lambda _: True):

@@ -19,6 +19,7 @@ from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_p
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     choose_base,
+    clear_caches,
     describe_image_folders,
     describe_image_root,
     describe_second_files,
@@ -180,6 +181,7 @@ def _find_places(
 
     The places that tables have for images come before those of another machine.
     """
+    clear_caches()
     image_root = content.options.image_root
     guessed = "" if image_root else _guess_image_root(content, folder, uris, read)
     base = f"{image_root.rstrip('/')}/" if image_root else guessed
