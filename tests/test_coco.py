@@ -465,6 +465,29 @@ def test_classes_of_images_without_boxes_are_told_with_what_takes_them(tmp_path:
     assert rows(content)[0]["box"] == [BOX]
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"num_keypoints": 0, "area": 3.0}, []),
+        ({"ignore": 1, "score": 0.5}, ["ignore, score"]),
+        ({"attributes": {"occluded": False, "rotation": 0.0}}, ["attributes"]),
+        ({"attributes": {"rotation": 30.5}}, ["attributes", "rotation"]),
+        ({"attributes": {"rotation": 0.5}}, ["attributes", "rotation"]),
+    ],
+)
+def test_fields_of_annotations_that_are_not_stored_are_told(
+    fields: dict[str, Any], words: list[str]
+) -> None:
+    content = coco("1.png")
+    content["annotations"][0].update(fields)
+    notes = list[str]()
+    data = json.dumps(content).encode()
+    assert [*read_annotations("t.json", io.BytesIO(data), notes.append)]
+    lines = [note for note in notes if "categories" not in note]
+    assert len(lines) == len(words)
+    assert all(word in line for word, line in zip(words, lines, strict=True))
+
+
 def test_one_file_under_two_ids_is_named_with_both(
     tmp_path: Path, beam_tfr: Callable[..., Any]
 ) -> None:

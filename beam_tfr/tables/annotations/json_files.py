@@ -18,6 +18,7 @@ from beam_tfr.tables.annotations.coco import (
     CocoImage,
     read_coco,
 )
+from beam_tfr.tables.annotations.coco_fields import describe_other_fields
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
 from beam_tfr.tables.annotations.json_kinds import describe_kind
 
@@ -110,6 +111,8 @@ def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     except msgspec.ValidationError as error:
         return _read_loosely(data, error, say_of_file)
     if isinstance(content, CocoFile):
+        for note in describe_other_fields(data):
+            say_of_file(note)
         return read_coco(content, say_of_file)
     missing = [picture.find_missing() for picture in content]
     if missing and all(missing):

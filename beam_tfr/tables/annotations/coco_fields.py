@@ -1,0 +1,48 @@
+"""Fields of COCO's annotations of which nothing is stored, and boxes that are turned."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from beam_tfr.schema.differences import join_texts
+
+# Those that are read, and those that follow from these.
+_KNOWN = {
+    *("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation"),
+    *("keypoints", "num_keypoints"),
+}
+_ANNOTATIONS = re.compile(rb'"annotations"\s*:\s*\[\s*(?=\{)')
+_LONGEST_ANNOTATION = 1 << 20  # 1 MiB
+_ROTATION = b'"rotation"'
+_TURNED = re.compile(rb'"rotation"\s*:\s*-?(?!0+(?:\.0*)?\s*[,}])[0-9.]')
+
+
+def describe_other_fields(data: bytes) -> Iterator[str]:
+    """Yields what is not read of annotations, given a file of COCO.
+
+    Only the first annotation is parsed; of the rest, turned boxes are found.
+    """
+    fields = [name for name in _read_first_annotation(data) if name not in _KNOWN]
+    if fields:
+        yield (
+            f"nothing is stored of the fields {join_texts(fields, separator=', ')} of its "
+            "annotations: a table with a row for each box, such as .csv, may have them as columns"
+        )
+    if _ROTATION in data and _TURNED.search(data):
+        yield (
+            "annotations have a rotation, by which their boxes are not turned: boxes are stored as "
+            "they are before it"
+        )
+
+
+def _read_first_annotation(data: bytes) -> list[str]:
+    """The names of the fields of the first annotation; none if it cannot be read."""
+    match = _ANNOTATIONS.search(data)
+    if match is None:
+        return []
+    begin = data[match.end() : match.end() + _LONGEST_ANNOTATION].decode(errors="replace")
+    try:
+        annotation, _ = json.JSONDecoder().raw_decode(begin)
+    except (ValueError, RecursionError):
+        return []
+    return [*annotation]
