@@ -58,10 +58,9 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "moved": "moved-images",
     "rewritten_shards": "rewritten-shards",
 }
+_COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _NOTES
 _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
-    "rewritten_shards": (
-        "the input has changed since an earlier run: {number:,} shards were written again"
-    ),
+    "rewritten_shards": ("the input has changed since an earlier run: {shards} written again"),
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
         "{images} in deeper folders than those of other classes: their class is the inner "
@@ -81,11 +80,11 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "rows"
     ),
     "empty_folders": (
-        "{number:,} folders beside those of images have none: `beam-tfr plan` names them"
+        "{folders} without images beside those of images: `beam-tfr plan` names them"
     ),
     "mask_names": (
-        "{number:,} files named like masks of those beside them are converted as images: `pair=` "
-        "puts each into the record of its image, see `beam-tfr plan`"
+        "{files} named like masks of those beside them converted as images: `pair=` puts each "
+        "into the record of its image, see `beam-tfr plan`"
     ),
     "mask_folders": (
         "images are in folders that look like images and the masks beside them: `pair=` puts a "
@@ -93,13 +92,13 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     ),
     "repeated_rows": REPEATED_NOTE,
     "missed": "{images} beside them skipped: `input=DIR` takes all images",
-    "archives": "{number:,} archives (.zip, .tar) skipped: give them as `input=` too",
+    "archives": "{archives} (.zip, .tar) skipped: give them as `input=` too",
     "packed_archives": (
-        "{number:,} archives skipped that must be unpacked: compressed as a whole, such as .rar, "
+        "{archives} skipped that must be unpacked: compressed as a whole, such as .rar, "
         ".7z and .tar.gz, split, or within others; `beam-tfr plan` shows which kinds"
     ),
     "repeated_folders": (
-        "{number:,} links skipped that lead to folders listed by other paths: each is listed once"
+        "{links} skipped that lead to folders listed by other paths: each is listed once"
     ),
     "packed_labels": (
         f"files in archives that may hold labels are skipped ({{number:,}}): {PACKED_LABELS_CURE}"
@@ -323,8 +322,8 @@ class Result(Printable):
         for name, note in _NOTES.items():
             number = self.run[name]
             if number:
-                texts = {"images": counted(number, "image"), "deep_layout": deep_layout}
-                yield f"note:    {note.format(number=number, **texts)}"
+                counts = {f"{noun}s": counted(number, noun) for noun in _COUNTED}
+                yield f"note:    {note.format(number=number, deep_layout=deep_layout, **counts)}"
         for note in self.unused:
             yield f"note:    {note}"
 
