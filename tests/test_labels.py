@@ -308,6 +308,9 @@ def test_invalid_class_files(tmp_path: Path, content: bytes, message: str) -> No
         ("0\n1\n2\n", ("0", "1", "2"), False),
         ("3 dog\n7 cat\n", ("3 dog", "7 cat"), False),
         ("dog,cat\n", ("dog,cat",), True),
+        ("name,r,g,b\ndog,1,2,3\n", ("name,r,g,b", "dog,1,2,3"), True),
+        ("n01440764 tench, x\nn01443537 y\n", ("n01440764 tench, x", "n01443537 y"), True),
+        ("n01440764\nn01443537\n", ("n01440764", "n01443537"), False),
         ('"dog"\n"cat"\n', ('"dog"', '"cat"'), True),
         ("- dog\n- cat\n", ("- dog", "- cat"), True),
         ("class_name\ndog\ncat\n", ("class_name", "dog", "cat"), True),
@@ -331,6 +334,12 @@ def test_files_that_may_be_no_list_of_classes(
     (tmp_path / "dog" / "1.jpg").touch()
     options = ConvertOptions(input=(str(tmp_path),), output="/o", classes=str(path))
     assert (repr(names[0]) in " ".join(early_warnings(open_source(options)))) == is_told
+
+
+def test_yaml_is_no_file_of_classes(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text("names: [dog, cat]\n")
+    with pytest.raises(UsageError, match="is YAML"):
+        read_class_file(str(tmp_path / "data.yaml"))
 
 
 def test_class_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ _LETTERS = r".*[^\W\d_].*"
 _NUMBER_FIRST = re.compile(rf"(?P<number>[0-9]{{1,9}})[\s:,;.)=-]+(?P<name>{_LETTERS})")
 _NUMBER_LAST = re.compile(rf"(?P<name>{_LETTERS})[\s:,;=]+(?P<number>[0-9]{{1,9}})")
 _SEPARATED = re.compile(r"[^,;|\t]+(?:[,;|\t][^,;|\t]+)+")
+_MARK = re.compile(r"[,;\t](?! )")  # between the cells of a row, and not the parts of a name
+_SYNSET = re.compile(r"n[0-9]{8}\s+\S.*")  # of ImageNet: n01440764 tench, Tinca tinca
 _QUOTED = re.compile(r"(?P<quote>['\"]).*(?P=quote),?")
 _ITEM = re.compile(r"[-*]\s+\S.*")
 _HEADER = re.compile(r"(?i)(?:class|label|category)(?:es|s)?(?:[_ ]?names?)?|names?")
@@ -45,6 +47,8 @@ def read_class_file(path: str) -> ClassFile:
     lines = read_lines(path, option="classes", needs=_NEEDS)
     first = lines[0].strip()
     try:
+        if path.lower().endswith((".yaml", ".yml")):
+            raise ValueError("is YAML, which is not read: write one class per line")
         if _COMMENT.match(first):
             raise ValueError(
                 f"line 1, {first!r:.60}, is a comment, and each line is a class: remove it"
@@ -148,6 +152,18 @@ def _is_one_list(names: Sequence[str]) -> bool:
     return len(names) == 1 and bool(_SEPARATED.fullmatch(names[0]))
 
 
+def _are_rows(names: Sequence[str]) -> bool:
+    """Whether lines are the rows of a table: all have as many cells, and several."""
+    if len(names) < 2:
+        return False
+    numbers = {len(_MARK.findall(name)) for name in names}
+    return len(numbers) == 1 and 0 not in numbers
+
+
+def _are_synsets(names: Sequence[str]) -> bool:
+    return all(map(_SYNSET.fullmatch, names))
+
+
 def _are_quoted(names: Sequence[str]) -> bool:
     return all(map(_QUOTED.fullmatch, names))
 
@@ -163,6 +179,8 @@ def _have_header(names: Sequence[str]) -> bool:
 # Whether lines look like something else, and what to do then.
 _DOUBTS: tuple[tuple[Callable[[Sequence[str]], bool], str], ...] = (
     (_are_numbered, ", number included: remove the numbers if classes are named without them"),
+    (_are_synsets, ", words included: leave the first of each line only if classes are named so"),
+    (_are_rows, ", with all of its cells: leave the name only if classes are named so"),
     (_is_one_list, ": write each class on a line of its own if these are several"),
     (_are_quoted, ", quotes included: remove the quotes if classes are named without them"),
     (_are_items, ", mark included: remove the marks if classes are named without them"),
