@@ -106,7 +106,8 @@ def update(
             unless given.
 
     Returns:
-        The dataset; `changed` says how many records were added, removed, changed and relabelled.
+        The dataset; `changed` says how many records were added, removed, changed, relabelled and
+            renamed.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.

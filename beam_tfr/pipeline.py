@@ -211,7 +211,13 @@ class Convert(beam.PTransform):
             functions=self.record_functions(guarded=self.read.guarded),
             guarded_functions=self.record_functions(guarded=True),
         )
-        return PlanShards(target, draft=draft, seed=options.seed, known_images=known_images)
+        return PlanShards(
+            target,
+            draft=draft,
+            seed=options.seed,
+            gives_splits=not options.stratify,
+            known_images=known_images,
+        )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         if not isinstance(begin, PBegin):
@@ -223,6 +229,8 @@ class Convert(beam.PTransform):
             refs = references.drop_removed(refs, self.removed)
         if self.options.limit is not None:
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
+        if self.source.renames:
+            refs = references.rename_classes(refs, self.source.renames)
         refs = self._choose_splits(begin, refs)
         if self.copies:
             refs = reject_copies(refs, begin | "Copies" >> self.copies)
@@ -464,7 +472,13 @@ class Repair(Convert):
             options=dict(dataset.options),
             settings=dataclasses.replace(self.source.plan, first=labels, options=options),
         )
-        return PlanShards(None, draft=draft, seed=self.options.seed, known_images=known_images)
+        return PlanShards(
+            None,
+            draft=draft,
+            seed=self.options.seed,
+            gives_splits=not self.options.stratify,
+            known_images=known_images,
+        )
 
 
 def _is_one_of(work: ShardWork, names: Set[str]) -> bool:

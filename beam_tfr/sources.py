@@ -63,6 +63,7 @@ from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.pair_paths import to_glob
+from beam_tfr.schema.renames import parse_renames
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import open_tables
@@ -88,6 +89,7 @@ class Input:
         origin: opened tables; or the labeler, which reads labels and splits from paths; or a
             dataset, whose images are taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
+        renames: class -> its new name.
         has_default_layout: whether paths are read by a layout that no option names.
         has_list: whether a list names more files.
         notes: what was chosen where no option says it.
@@ -98,6 +100,7 @@ class Input:
     exclude: tuple[str, ...] = ()
     origin: Tables | Labeler | BaseDataset
     plan: PlanSettings
+    renames: Mapping[str, str] = dataclasses.field(default_factory=dict)
     has_default_layout: bool = False
     has_list: bool = False
     notes: tuple[str, ...] = ()
@@ -181,13 +184,14 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
             classes.allowed, columns=columns, multi_label=tables.multi_label
         ),
         labelled=bool(options.label_column),
-        first=first,
+        first=rename_all(first, options),
     )
     return Input(
         root=tables.root,
         exclude=options.exclude,
         origin=tables,
         plan=plan,
+        renames=parse_renames(options.rename),
         notes=(*filter(None, [classes.note]), *_describe_padding(options, plan)),
     )
 
@@ -206,7 +210,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         suffix=options.suffix,
         options=options.data_options(classes.allowed),
         labelled="{label}" in str(layout),
-        first=classes.first,
+        first=rename_all(classes.first, options),
     )
     labeler = Labeler(layout, options.shares, classes.allowed_set(), options.stratify)
     return Input(
@@ -215,6 +219,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
         exclude=exclude,
         origin=labeler,
         plan=plan,
+        renames=parse_renames(options.rename),
         has_default_layout=not options.layout,
         has_list=options.input_list is not None,
         notes=(
@@ -231,6 +236,12 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
             ),
         ),
     )
+
+
+def rename_all(classes: Sequence[str], options: ConvertOptions) -> list[str]:
+    """Classes with the names that `rename=` gives them, each once."""
+    renames = parse_renames(options.rename)
+    return [*dict.fromkeys(renames.get(name, name) for name in classes)]
 
 
 def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[str]:

@@ -96,6 +96,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("pair", "depth=../depth/{stem}.png[255]", ("depth=../depth/{stem}.png[255]",)),
     ("pair", "heat=gs://b/{path}.png[255]", ("heat=gs://b/{path}.png[255]",)),
     ("classes", "classes.txt", "classes.txt"),
+    ("rename", "n01440764=tench", ("n01440764=tench",)),
     (
         "splits",
         "train=0.8,validation=0.1,test=0.1",
@@ -308,6 +309,7 @@ WRONG: list[tuple[str, str, str]] = [
         "mask=masks/1.png",
         "must be NAME=PATH, with {stem} or {path} in PATH, such as depth='depth/{stem}.png[255]'",
     ),
+    ("rename", "tench", "must be OLD=NEW, such as n01440764=tench"),
     ("pair", "mask=masks/{stem}.png[300]", "must be NAME=PATH, with {stem} or {path} in PATH"),
     ("pair", "mask=s3://b/{stem}.png", "must be NAME=PATH, with {stem} or {path} in PATH"),
     ("seed", "x", "must be a whole number"),

@@ -122,6 +122,15 @@ def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> Non
     options = {"label_column": "class", "splits": SHARES, "stratify": True}
     convert(output, table=table, **options)
     assert counts_of(output)["test"] == {"a": 5, "b": 5}
+    table.write_text("\n".join([*lines, "a,p1,100", "b,p1,101"]))
+    before = keys_of(output)
+    update(output, table=table)
+    assert before.items() <= keys_of(output).items()
+    assert not convert(output, table=table, **options).fresh
+    assert (
+        "writes nothing"
+        in beam_tfr.plan(table=table, output=output, progress=False, name="d", **options).outcome
+    )
     grouped = tmp_path / "g"
     result = convert(grouped, table=table, group_column="person", **options)
     people = {}

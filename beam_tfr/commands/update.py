@@ -8,6 +8,8 @@ examples:
       records
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
       divides it anew, without decoding an image
+  beam-tfr update /data/photos --rename tabby=cat
+      gives a class another name; it keeps its id
   beam-tfr update /data/photos --target_shard_bytes 200MiB
       needs no input: the records are copied into other shards
   beam-tfr update /data/photos --input photos --max_pixels 500000000

@@ -45,6 +45,7 @@ class BaseDataset(NamedTuple):
         rows_stay: whether the contents have the same columns, so the row of a record that stays
             does too.
         boxes: whether records have boxes, and whether these may have changed.
+        renames: (class, its new name) of the classes in its records that are renamed.
     """
 
     folder: str
@@ -54,6 +55,7 @@ class BaseDataset(NamedTuple):
     codecs: str = ""
     rows_stay: bool = True
     boxes: RecordBoxes = RecordBoxes.NONE
+    renames: tuple[tuple[str, str], ...] = ()
 
     def read_manifest(self) -> Manifest:
         """Reads the manifest, from memory after the first time.

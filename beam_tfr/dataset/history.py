@@ -13,7 +13,7 @@ from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.version import __version__
 
 _MOST_BYTES = 1 << 20  # 1 MiB, some thousand updates
-CHANGE_KINDS = ("added", "removed", "changed", "relabelled")  # counted in each line
+CHANGE_KINDS = ("added", "removed", "changed", "relabelled", "renamed")  # counted in a line
 
 
 class Update(NamedTuple):
@@ -104,9 +104,12 @@ def _count_changes(before: Manifest, counts: Counts) -> dict[str, int]:
     """How many images changed, of each of the `CHANGE_KINDS`."""
     kinds = counts.before
     stayed = sum(kinds.values())
-    return {
+    changes = {
         "added": counts.num_examples - stayed,
         "removed": before.counts["written"] - stayed,
         "changed": kinds.get("changed", 0),
         "relabelled": kinds.get("relabelled", 0),
     }
+    if "renamed" in kinds:
+        changes["renamed"] = kinds["renamed"]
+    return changes

@@ -9,6 +9,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.options.table import FILES, RUN, options_of
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.renames import find_renamed, original_names, parse_renames
 from beam_tfr.sources import Input
 
 NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
@@ -29,6 +30,7 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
         )
     options_table = options_of(ConvertOptions).items()
     allowed = {name for name, option in options_table if option.group in (FILES, RUN)}
+    allowed.add("rename")
     if "duplicates" in changes:
         _check_unsettled(options, dataset)
         allowed.add("duplicates")
@@ -43,24 +45,34 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
         suffix=options.suffix,
         options=data_options,
         labelled=dataset.names.label in dataset.features,
-        first=classes_in_own_order(dataset),
+        first=classes_in_own_order(dataset, options),
     )
     base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"], compare="names")
-    return Input(root="", origin=base, plan=plan)
+    renames = find_renamed_classes(dataset, options)
+    return Input(root="", origin=base, plan=plan, renames=renames)
 
 
-def classes_in_own_order(dataset: Manifest) -> Sequence[str]:
-    """The classes of a dataset if its ids are those of an older one.
+def find_renamed_classes(dataset: Manifest, options: ConvertOptions) -> dict[str, str]:
+    """The classes of a dataset that options rename -> their new names."""
+    before = parse_renames(dataset.options.get("rename", ()))
+    return find_renamed(before, parse_renames(options.rename), dataset.class_names)
+
+
+def classes_in_own_order(dataset: Manifest, options: ConvertOptions) -> Sequence[str]:
+    """The classes of a dataset, perhaps renamed, if its ids are those of an older one.
 
     None if they are in order.
     """
     names = [*dataset.class_names]
-    if names == sorted(names):
+    before = parse_renames(dataset.options.get("rename", ()))
+    originals = [*original_names(names, before).values()]
+    if originals == sorted(originals):
         return []
-    are_numbers = all(name.removeprefix("-").isdecimal() for name in names)
-    if are_numbers and names == sorted(names, key=int):
+    are_numbers = all(name.removeprefix("-").isdecimal() for name in originals)
+    if are_numbers and originals == sorted(originals, key=int):
         return []
-    return names
+    renamed = find_renamed_classes(dataset, options)
+    return [renamed.get(name, name) for name in names]
 
 
 def _check_unsettled(options: ConvertOptions, dataset: Manifest) -> None:

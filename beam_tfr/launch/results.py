@@ -34,6 +34,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.palettes import describe_palettes
+from beam_tfr.schema.renames import find_renamed, parse_renames
 from beam_tfr.tables.repeats import REPEATED_NOTE
 
 MAX_REJECTS = 100  # that a result holds
@@ -140,7 +141,8 @@ class Result(Printable):
             another split than before.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
-        changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
+        renamed: class of the dataset that was replaced -> its new name; no id changes by that.
+        changed: "added", "removed", "changed", "relabelled" and "renamed" -> records, of an update.
         new_codecs: codecs that a dataset which was complete already has rejects for want of, and
             that are installed now.
         unused: sentences about options that changed nothing.
@@ -151,6 +153,7 @@ class Result(Printable):
     fresh: bool
     run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     new_ids: str = ""
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
     new_codecs: Sequence[str] = ()
     unused: Sequence[str] = ()
@@ -240,6 +243,7 @@ class Result(Printable):
             "columns": dataset.options.get("feature_columns", {}),
             **{name: self.run[name] for name in _COUNTERS},
             "new_ids": self.new_ids,
+            "renamed": dict(self.renamed),
             "dataset_digest": dataset.dataset_digest,
             "seconds": round(self.seconds, 3),
             "images_per_second": round(self.images_per_second, 1),
@@ -312,6 +316,10 @@ class Result(Printable):
 
     def _describe_input(self) -> Iterator[str]:
         """Yields notes about the input, and what changed since earlier runs."""
+        if self.renamed:
+            names = [f"{old} -> {new}" for old, new in self.renamed.items()]
+            text = differences.join_texts(names, differences.MOST_SHOWN, ", ")
+            yield f"note:    names of classes: {text}; their ids are the same"
         if self.new_ids:
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
@@ -398,8 +406,15 @@ def read_result(
     if is_update and differs:
         changed = _read_changes(options.output)
     new_ids = ""
+    renamed = dict[str, str]()
     if replaced:
-        class_names = replaced["labels"]["names"]
+        names_before = replaced["labels"]["names"]
+        renamed = find_renamed(
+            parse_renames(replaced["options"].get("rename", ())),
+            parse_renames(published.options.get("rename", ())),
+            names_before,
+        )
+        class_names = [renamed.get(name, name) for name in names_before]
         new_ids = differences.describe_id_changes(class_names, published.class_names)
     counts = {name: counters.get(counter, 0) for name, counter in _COUNTERS.items()}
     return Result(
@@ -408,6 +423,7 @@ def read_result(
         fresh=fresh,
         run=collections.Counter(counts),
         new_ids=new_ids,
+        renamed=renamed,
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),
         unused=_describe_unused_options(step, counters),

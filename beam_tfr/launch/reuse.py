@@ -15,6 +15,7 @@ from beam_tfr.options.tabular import BOX_OPTIONS
 from beam_tfr.output import codec_versions, sidecars
 from beam_tfr.schema import differences
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.renames import find_renamed, parse_renames
 from beam_tfr.sources import Input
 
 KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
@@ -60,6 +61,7 @@ def choose_base(
         codecs=codecs,
         rows_stay=comparison.has_same_columns(),
         boxes=comparison.compare_boxes(),
+        renames=comparison.find_renames(),
     )
     return _settle_codecs(base, dataset, source, update.codecs)
 
@@ -118,6 +120,15 @@ class _Comparison:
         before = {name: feature["shape"] for name, feature in self._dataset.features.items()}
         now = {name: [*spec.shape] for name, spec in self._features.specs.items()}
         return before == now
+
+    def find_renames(self) -> tuple[tuple[str, str], ...]:
+        """The classes that are renamed, with their new names."""
+        renamed = find_renamed(
+            parse_renames(self._before.get("rename", ())),
+            parse_renames(self._now.get("rename", ())),
+            self._dataset.class_names,
+        )
+        return tuple(renamed.items())
 
     def compare_boxes(self) -> RecordBoxes:
         """Whether the boxes of the records that are copied may have changed."""

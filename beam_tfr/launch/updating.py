@@ -16,7 +16,12 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.locking import hold_folder, open_to_change
-from beam_tfr.launch.relisting import NEEDS_IMAGES, classes_in_own_order, open_dataset
+from beam_tfr.launch.relisting import (
+    NEEDS_IMAGES,
+    classes_in_own_order,
+    find_renamed_classes,
+    open_dataset,
+)
 from beam_tfr.launch.results import Result
 from beam_tfr.launch.reuse import KEPT_CODECS, choose_base
 from beam_tfr.launch.settling import convert_and_settle, remove_first, steps_that_settle
@@ -30,7 +35,9 @@ from beam_tfr.output.removed import (
 )
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import REMOVED_FILE
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.renames import compose_renames, parse_renames
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is as it was", "run the same command again: it resumes")
@@ -68,6 +75,8 @@ def update(
         if name in changes:
             raise UsageError("is not for an update: leave it out", option=name, value=changes[name])
     dataset, _ = open_to_change(folder, beam_flags)
+    if "rename" in changes:
+        changes["rename"] = _compose_renames(dataset, changes["rename"])
     placeholder = {} if _names_input(changes) else _stand_in_for_input(dataset, update_options)
     options = restore_options(dataset, {**changes, "overwrite": True}, placeholder)
     open_input = functools.partial(_open_input, dataset=dataset, changes=changes)
@@ -100,6 +109,38 @@ def update(
         say=say,
     )
     return cast(Result, result)
+
+
+def _compose_renames(dataset: Manifest, texts: str | Sequence[str]) -> list[str]:
+    """The renames of a dataset with more; those that it has already change nothing.
+
+    Raises:
+        UsageError: it has no such class, or has one of the new name.
+    """
+    given = [texts] if isinstance(texts, str) else [*texts]
+    try:
+        renames = parse_renames(given)
+    except ValueError as error:
+        raise UsageError(str(error), option="rename", value=" ".join(given)) from None
+    classes = dataset.class_names
+    listed = join_texts(classes, separator=", ")
+    wanted = {old: new for old, new in renames.items() if old in classes or new not in classes}
+    for old, new in wanted.items():
+        text = f"{old}={new}"
+        if old not in classes:
+            raise UsageError(
+                f"{dataset.folder} has no class {old}; it has: {listed}",
+                option="rename",
+                value=text,
+            )
+        if new in classes and new not in wanted:
+            raise UsageError(
+                f"{dataset.folder} has a class {new} already, and to join both changes ids: give "
+                "the images their classes in a `table=` or in other folders",
+                option="rename",
+                value=text,
+            )
+    return compose_renames(parse_renames(dataset.options.get("rename", ())), wanted)
 
 
 def remove(
@@ -207,9 +248,13 @@ def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[
     if not _names_input(changes):
         return open_dataset(options, dataset, changes)
     source = open_source(options, dataset.options.get("classes"))
-    if source.plan.first:
-        return source
-    plan = dataclasses.replace(source.plan, first=classes_in_own_order(dataset))
+    first = source.plan.first
+    if first:
+        renamed = find_renamed_classes(dataset, options)
+        first = [renamed.get(name, name) for name in first]
+    else:
+        first = classes_in_own_order(dataset, options)
+    plan = dataclasses.replace(source.plan, first=first)
     return dataclasses.replace(source, plan=plan)
 
 

@@ -25,6 +25,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME, SUFFIXES
 from beam_tfr.schema.number_ranges import expand_ranges
+from beam_tfr.schema.renames import parse_rename, parse_renames
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MOST_FOLDS = 100
@@ -63,6 +64,15 @@ _PAIRS = kinds.Kind(
     metavar="NAME=PATTERN",
     many=True,
 )
+
+
+def _check_rename(value: object) -> str:
+    text: str = kinds.UNICODE.parse_value(value)
+    parse_rename(text)
+    return text
+
+
+_RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True)
 _ONE = "give only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
 
@@ -141,6 +151,14 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "(default: all classes found, sorted)",
         kind=kinds.Kind(metavar="FILE"),
     )  # its content changes data: see data_options
+    rename: tuple[str, ...] = option(
+        (),
+        help="other names for classes, which keep the ids that they have without it; classes of "
+        "one new name become one",
+        kind=_RENAMES,
+        group=WHAT,
+        implied=True,
+    )
     splits: dict[str, Fraction] | None = option(
         None,
         help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a "
@@ -235,6 +253,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if not self.encoding:
             self.set_option("encoding", "row" if self.are_rows else "jpeg")
         self.set_option("pair", tuple(sorted(self.pair)))
+        self.set_option("rename", tuple(sorted(self.rename)))
         if not self.name:
             folder = self.output.rstrip("/").rpartition("/")[2]
             name = re.sub(r"[^A-Za-z0-9_]", "_", folder)[:MAX_NAME]
@@ -366,14 +385,20 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 )
 
     def _check_labels(self) -> None:
-        if not self.classes:
-            return
-        if self.table and not self.label_column:
-            self.refuse("classes", "has no effect without `label_column=`")
-        if self.layout and "{label}" not in self.layout:
-            self.refuse(
-                "classes", f"has no effect with `layout={self.layout}`, which has no {{label}}"
-            )
+        """Checks that options about classes have an effect."""
+        for name in ("classes", "rename"):
+            if not getattr(self, name):
+                continue
+            if self.table and not self.label_column:
+                self.refuse(name, "has no effect without `label_column=`")
+            if self.layout and "{label}" not in self.layout:
+                self.refuse(
+                    name, f"has no effect with `layout={self.layout}`, which has no {{label}}"
+                )
+        try:
+            parse_renames(self.rename)
+        except ValueError as error:
+            self.refuse("rename", str(error))
 
     def _check_splits(self) -> None:
         if not self.shares:

@@ -20,6 +20,7 @@ from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.naming import find_two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan, count_reject_shards
+from beam_tfr.schema.renames import original_names, parse_renames
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 # A split gets at least one shard per this many images, up to this many shards, so that small
@@ -252,13 +253,16 @@ def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
             f"and NFD), and would become two classes; {_RENAMING}; in a table, use "
             "unicodedata.normalize('NFC', name)"
         )
+    renames = parse_renames(settings.options.get("rename", ()))
     given_classes = settings.options["classes"]
     if given_classes:
-        return list(given_classes)
-    others = sorted(classes - {*settings.first})
-    are_integers = all(_INTEGER.fullmatch(label) for label in others)
+        return [*dict.fromkeys(renames.get(label, label) for label in given_classes)]
+    # Other names change no id: the order is that of the names before.
+    originals = original_names(classes - {*settings.first}, renames)
+    others = sorted(originals, key=lambda label: (originals[label], label))
+    are_integers = all(map(_INTEGER.fullmatch, originals.values()))
     if are_integers and settings.options.get("label_column"):
-        others.sort(key=int)  # so that 0 to n - 1 are their own ids
+        others.sort(key=lambda label: int(originals[label]))  # so 0 to n - 1 are their own ids
     return [*settings.first, *others]
 
 

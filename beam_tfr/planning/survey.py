@@ -105,6 +105,8 @@ class Survey:
     Attributes:
         seed: seed for the order.
         sample_size: maximum number of references in the sample.
+        gives_splits: whether the splits of a table's rows are input, which its digest covers; with
+            `stratify` they are not.
         counts: split -> images.
         classes: (split, class) -> images.
         buckets: split -> images by bucket of the order.
@@ -121,6 +123,7 @@ class Survey:
 
     seed: int
     sample_size: int = SAMPLE_IMAGES
+    gives_splits: bool = True
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     classes: collections.Counter[tuple[str, str]] = dataclasses.field(
         default_factory=collections.Counter
@@ -151,7 +154,8 @@ class Survey:
             _, columns = split_columns(ref.rest)
             identity = ref.key + b"\0" + ref.size_bytes
             if columns is not None:
-                identity += _row_identity(ref, columns)
+                listed = ref if self.gives_splits else ref._replace(split=b"")
+                identity += _row_identity(listed, columns)
             digest = hashlib.sha256(identity).digest()
             number = int.from_bytes(digest, "big")
             with_generation = hashlib.sha256(digest + ref.generation).digest()

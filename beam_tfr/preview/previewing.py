@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.display import Progress, duration
@@ -120,7 +120,8 @@ def preview(
     progress(Progress("listing", 0))
     beam_options, _, source = prepare_run(options, beam_flags)
     known_files = hash_known_files(options.output) if check_output else set()
-    survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES))
+    gives_splits = not options.stratify
+    survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES), gives_splits)
     removed = read_removed(options.output) if check_output else Removed()
     list_input = functools.partial(
         _list_input,
@@ -134,7 +135,7 @@ def preview(
     repeated = listing.row_keys.find_repeated()
     if repeated and isinstance(source.origin, Tables):
         check_repeats(source.origin, repeated)
-        survey = Survey(options.seed, survey.sample_size)
+        survey = Survey(options.seed, survey.sample_size, gives_splits)
         listing = list_input(survey, repeated)
     step = Convert(options, source, removed=removed)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
@@ -217,6 +218,8 @@ def _list_input(
     if options.limit is not None:
         order_of = functools.partial(_order_of, seed=options.seed)
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
+    if source.renames:
+        refs = (_rename_classes(ref, source.renames) for ref in refs)
     if options.stratify:
         refs = _choose_splits(refs, options)
     listing = survey_listing(refs, survey, known_files, progress)
@@ -236,6 +239,10 @@ def _list_input(
         names_in = functools.partial(list_names, source.root)
         check_split_folders(survey.folders, options.shares_option, keys, names_in)
     return listing
+
+
+def _rename_classes(ref: ImageRef, renames: Mapping[str, str]) -> ImageRef:
+    return ref._replace(labels=tuple(renames.get(label, label) for label in ref.labels))
 
 
 def _choose_splits(refs: Iterable[ImageRef], options: ConvertOptions) -> Iterator[ImageRef]:

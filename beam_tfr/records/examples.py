@@ -153,6 +153,26 @@ def with_names(
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
+def with_renamed_classes(
+    serialized: bytes, names: RecordNames, renames: Mapping[str, str]
+) -> bytes:
+    """A record with other names of classes, and the same ids.
+
+    Args:
+        serialized: the record.
+        names: those of the label features.
+        renames: class -> its new name.
+    """
+    example = example_class().FromString(serialized)
+    feature = example.features.feature
+    for name in (names.text, feature_names.OBJECT_TEXT):
+        if name in feature:
+            texts = feature[name].bytes_list.value
+            labels = [text.decode() for text in texts]
+            texts[:] = [renames.get(label, label).encode() for label in labels]
+    return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
 def with_label_ids(serialized: bytes, ref: ImageRef, names: RecordNames) -> bytes:
     """A record of boxes with the class ids of a reference.
 

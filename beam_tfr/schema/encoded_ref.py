@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 _NUL = b"\0"  # between the fields: no path, class or number contains it
 _BEFORE_REST = 8  # fields
 _SPLIT = 4  # field
+_LABELS = 5  # field
 _LABEL_IDS = 6  # field
 GROUP_MARK = "?"  # before the group of an image, which no name of a split contains
 _GROUP_MARK = GROUP_MARK.encode()
@@ -57,6 +58,12 @@ class EncodedRef(NamedTuple):
         """Joins the fields with other ids to an encoded reference."""
         fields = [*self]
         fields[_LABEL_IDS] = label_ids
+        return _NUL.join(fields)
+
+    def encode_of(self, labels: Iterable[str]) -> bytes:
+        """Joins the fields with other classes to an encoded reference."""
+        fields = [*self]
+        fields[_LABELS] = to_bytes(join_labels(labels))
         return _NUL.join(fields)
 
     def encode_in(self, split: bytes) -> bytes:
@@ -132,6 +139,11 @@ def parse_label_ids(label_ids: bytes) -> tuple[int, ...] | None:
 def label_ids_of(ref: bytes) -> tuple[int, ...]:
     """The label ids of an encoded reference; empty if it has none yet."""
     return parse_label_ids(EncodedRef.parse(ref).label_ids) or ()
+
+
+def join_labels(labels: Iterable[str]) -> str:
+    """Joins class names to the labels of an encoded reference."""
+    return "".join(f"\n{label}" for label in labels)
 
 
 def split_labels(labels: bytes) -> list[str]:

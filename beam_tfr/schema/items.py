@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from beam_tfr.schema.encoded_ref import (
     EncodedRef,
+    join_labels,
     parse_label_ids,
     split_columns,
     split_labels,
@@ -66,7 +67,7 @@ class ImageRef(NamedTuple):
     def encode(self) -> bytes:
         """Encodes the reference in bytes, which `EncodedRef` describes."""
         crc32c = self.crc32c or ""
-        labels = "".join(f"\n{label}" for label in self.labels)
+        labels = join_labels(self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
         detail_or_place = self.detail if self.reason else self.place
         file = f"{self.key}\0{self.size_bytes}\0{self.generation}\0{crc32c}"
@@ -380,6 +381,7 @@ class Change(enum.StrEnum):
 
     NEW = ""  # there is none
     KEPT = "kept"
+    RENAMED = "renamed"  # only its classes have other names
     RELABELLED = "relabelled"
     CHANGED = "changed"
 

@@ -43,6 +43,7 @@ class Copier:
         self._records = KnownRecords(base)
         self._rows_stay = base.rows_stay
         self._boxes = base.boxes
+        self._renames = dict(base.renames)
         self._is_sampled = dataset.image_options.encoding == "keep"
         self._names = dataset.names
         images = {name: dataset.options.get(name) for name in ("encoding", "damaged")}
@@ -114,10 +115,18 @@ class Copier:
 
         The copy has what the counts and the contents take from it.
         """
-        serialized = record.serialized
+        stored = record.serialized
+        renamed = stored
+        if self._renames:
+            renamed = examples.with_renamed_classes(stored, self._names, self._renames)
+        serialized = renamed
         if not image.state.same_reference:
-            serialized = self._relabel(serialized, ref)
-        change = Change.KEPT if serialized == record.serialized else Change.RELABELLED
+            serialized = self._relabel(renamed, ref)
+        change = Change.KEPT
+        if serialized != renamed:
+            change = Change.RELABELLED
+        elif serialized != stored:
+            change = Change.RENAMED
         label_ids = None
         if self._boxes:
             label_ids = examples.parse_example(serialized).get(self._names.label)

@@ -101,6 +101,7 @@ class PlanShards(beam.PTransform):
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
+        gives_splits: see `Survey`.
         known_images: with an update: packed (split, known image) of the dataset.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -110,6 +111,7 @@ class PlanShards(beam.PTransform):
     _: dataclasses.KW_ONLY
     draft: Callable[[Survey], Plan]
     seed: int
+    gives_splits: bool = True
     known_images: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
@@ -127,7 +129,9 @@ class PlanShards(beam.PTransform):
 
     def _make_plan(self, refs: PCollection[bytes]) -> PCollection[Plan]:
         """Makes the plan, and claims the folder for it."""
-        surveyed = refs | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
+        surveyed = refs | "Survey" >> beam.CombineGlobally(
+            _Survey(self.seed, gives_splits=self.gives_splits)
+        )
         drafting = FunctionDoFn(functools.partial(_draft_plan, self.draft))
         drafted = surveyed | "Draft" >> beam.ParDo(drafting)
         keeping = beam.FlatMap(_find_near_cuts, AsSingleton(drafted))
@@ -144,18 +148,19 @@ class PlanShards(beam.PTransform):
 
 
 class _Survey(beam.CombineFn):
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, gives_splits: bool) -> None:
         self._seed = seed
+        self._gives_splits = gives_splits
 
     def create_accumulator(self) -> Survey:
-        return Survey(self._seed)
+        return Survey(self._seed, gives_splits=self._gives_splits)
 
     def add_input(self, survey: Survey, packed: bytes) -> Survey:
         survey.add(packing.unpack_values(packed))
         return survey
 
     def merge_accumulators(self, surveys: Iterable[Survey]) -> Survey:
-        total = Survey(self._seed)
+        total = self.create_accumulator()
         for survey in surveys:
             total.merge(survey)
         return total

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import apache_beam as beam
@@ -19,6 +19,7 @@ from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
+from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
@@ -51,7 +52,7 @@ from beam_tfr.records.repeats import (
     number_keys,
 )
 from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
-from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
+from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef, group_values
 from beam_tfr.tables.repeats import check_repeats, merge_rows
@@ -413,6 +414,29 @@ def _drop_keys(packed: bytes, *, hashes: Set[str]) -> Iterator[bytes]:
     yield from packing.pack_batches(kept)
 
 
+def rename_classes(refs: PCollection[bytes], renames: Mapping[str, str]) -> PCollection[bytes]:
+    """Gives the classes of references other names.
+
+    Args:
+        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
+            returned.
+        renames: class -> its new name.
+    """
+    renaming = beam.Map(_rename_classes, renames=renames).with_output_types(bytes)
+    return refs | "RenameClasses" >> renaming
+
+
+def _rename_classes(packed: bytes, *, renames: Mapping[str, str]) -> bytes:
+    renamed = []
+    for encoded in packing.unpack_values(packed):
+        ref = EncodedRef.parse(encoded)
+        labels = split_labels(ref.labels)
+        if not renames.keys().isdisjoint(labels):
+            encoded = ref.encode_of(renames.get(label, label) for label in labels)
+        renamed.append(encoded)
+    return packing.pack_values(renamed)
+
+
 def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
     """Reads what a dataset knows about its images.
 
@@ -463,15 +487,31 @@ def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     """
     if shard.split == NO_SPLIT:
         return iter(())
-    sources = known.read_sources(base.folder, shard)
-    if sources is None:
+    keys = _read_keys(shard, base)
+    if keys is None:
         raise DataError(
             f"{base.folder}: .sources lacks {shard.name}, so nothing says which images stay in "
             "which split: put the folder back, or `beam-tfr update` with `input=` and `resplit=` "
             "divides all images anew"
         )
     split = shard.split.encode()
-    return packing.pack_batches(key_of(source.ref) + b"\0" + split for source in sources)
+    return packing.pack_batches(key + b"\0" + split for key in keys)
+
+
+def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
+    """The keys of the images of a shard; None if its sidecar is missing.
+
+    Sidecars of rows have no keys, and their contents have those of records.
+    """
+    dataset = base.read_manifest()
+    entry = shard.entry
+    if dataset.options["encoding"] != "row":
+        sources = known.read_sources(base.folder, shard)
+        return None if sources is None else [key_of(source.ref) for source in sources]
+    if entry is None or not entry.num_examples:
+        return []
+    table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes, ["key"])
+    return [to_bytes(key) for key in table.column("key").to_pylist()]
 
 
 def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:

@@ -1,0 +1,77 @@
+"""Other names for classes, which change no id: `rename=OLD=NEW`."""
+
+from collections.abc import Iterable, Mapping
+
+from beam_tfr.schema.dataset import is_class_name
+
+
+def parse_rename(text: str) -> tuple[str, str]:
+    """The old and the new name of a class.
+
+    Raises:
+        ValueError: one of them is missing, or can be no class.
+    """
+    old, mark, new = text.partition("=")
+    if not mark or not old or not new:
+        raise ValueError("must be OLD=NEW, such as n01440764=tench")
+    if old == new:
+        raise ValueError(f"gives {old} the name that it has")
+    if not is_class_name(new):
+        raise ValueError(f"{new!r} cannot be a class: it has control characters or outer spaces")
+    return old, new
+
+
+def parse_renames(texts: Iterable[str]) -> dict[str, str]:
+    """Old -> new name of each class that is renamed.
+
+    Raises:
+        ValueError: a class gets two names, or is wrong.
+    """
+    renames = dict[str, str]()
+    for text in texts:
+        old, new = parse_rename(text)
+        if renames.get(old, new) != new:
+            raise ValueError(f"gives {old} two names, {renames[old]} and {new}")
+        renames[old] = new
+    return renames
+
+
+def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
+    """The renames that have the effect of some and then others, as texts, sorted.
+
+    A folder may have the name that its class was given before, unless another class has it now.
+    """
+    composed = {old: then.get(new, new) for old, new in before.items()}
+    taken = {*before.values()} & {*then.values()}
+    for old, new in then.items():
+        if old not in before and old not in taken:
+            composed[old] = new
+    return sorted(f"{old}={new}" for old, new in composed.items() if old != new)
+
+
+def original_names(names: Iterable[str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Each name of a class -> the one that it had before; of several, the first by name."""
+    olds = dict[str, str]()
+    for old, new in sorted(renames.items(), reverse=True):
+        olds[new] = old
+    return {name: olds.get(name, name) for name in names}
+
+
+def find_renamed(
+    before: Mapping[str, str], after: Mapping[str, str], names: Iterable[str]
+) -> dict[str, str]:
+    """The classes of a dataset that get other names when its renames change.
+
+    Args:
+        before, after: the renames, old -> new.
+        names: of the classes of the dataset.
+
+    Returns:
+        Name before -> name after.
+    """
+    renamed = dict[str, str]()
+    for name, original in original_names(names, before).items():
+        new = after.get(original, original)
+        if new != name:
+            renamed[name] = new
+    return renamed
