@@ -27,7 +27,7 @@ class GuardedProcess:
     """A guarded process, for one thread at a time.
 
     Args:
-        program: its code, which takes `descriptors`, and sends None once it is ready.
+        program: its code, which takes `descriptors`, and sends some bytes once it is ready.
         descriptors: other descriptors that it inherits.
         opened: what is closed when it ends.
 
@@ -65,7 +65,7 @@ class GuardedProcess:
         try:
             is_ready = self.connection.poll(START_S)
             if is_ready:
-                self.connection.recv()
+                self.connection.recv_bytes()
         except (EOFError, OSError) as error:
             self._end()
             raise RunError(

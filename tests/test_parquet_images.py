@@ -108,9 +108,9 @@ def test_a_plan_reads_only_its_sample_and_writes_nothing(
     table = write(tmp_path / "t.parquet", images, [0] * 40, row_group_size=10)
     read: list[int] = []
 
-    def spy(opened: Any, column: str, max_bytes: int, group: int, skip: int = 0) -> Any:
+    def spy(opened: Any, column: str, max_bytes: int, group: int) -> Any:
         read.append(group)
-        return read_images(opened, column, max_bytes, group, skip)
+        return read_images(opened, column, max_bytes, group)
 
     read_images = parquet._read_images
     monkeypatch.setattr(parquet, "_read_images", spy)

@@ -12,6 +12,9 @@ thread. They exchange:
     guard ── None ──▶ serve                                    when they are reserved
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
     guard ◀── encoded ── serve                                 after an Image, which lacks them
+
+What comes back is MessagePack of these types and no pickle, which could run anything: a decoder may
+be taken over by what it decodes.
 """
 
 import contextlib
@@ -22,7 +25,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import NamedTuple
 
 from beam_tfr.guarded import GuardedProcess
 from beam_tfr.images import hard_limits, limits
@@ -35,6 +38,20 @@ _CHILD = (
     "guard.serve(*descriptors, convert=convert.convert_image)"
 )
 _thread = threading.local()  # its `process`
+_MOST_ANSWER_BYTES = 1 << 20  # 1 MiB, without what is encoded
+
+
+class _Rejected(NamedTuple):
+    """The fields of a `RejectError`."""
+
+    reason: str
+    detail: str
+    may_pass: bool
+
+
+# Of the answers of a guarded process: bytes needed, an image, a reject, a traceback.
+_Answer = int | Image | _Rejected | str
+_ANSWERS: dict[str, type] = {"needs": int, "image": Image, "reject": _Rejected, "error": str}
 
 
 def convert_guarded(
@@ -89,14 +106,14 @@ class _Process(GuardedProcess):
         try:
             self.connection.send((options, name, statistics))
             self.connection.send_bytes(data)
-            answer = self.connection.recv()
+            answer = _receive_answer(self.connection)
             while isinstance(answer, int):  # bytes needed
                 with limits.BUDGET.hold(answer, options.max_decode_bytes):
                     self.connection.send(None)
-                    answer = self.connection.recv()
+                    answer = _receive_answer(self.connection)
             if isinstance(answer, Image):
                 answer = dataclasses.replace(answer, encoded=self.connection.recv_bytes())
-        except (OSError, EOFError):
+        except (OSError, EOFError, ValueError):  # no such answer
             message = self._stop()
             raise self._to_reject(options, message) from None
         except BaseException:  # Ctrl-C: its answer would be taken for that of the next image
@@ -106,8 +123,7 @@ class _Process(GuardedProcess):
             return answer
         if isinstance(answer, str):
             raise RunError(f"in the guarded process: {answer}")
-        reason, detail, may_pass = answer
-        raise RejectError(reason, detail, may_pass=may_pass)
+        raise RejectError(answer.reason, answer.detail, may_pass=answer.may_pass)
 
     def _stop(self) -> str:
         """Ends the process; returns the last error that it printed."""
@@ -144,30 +160,53 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
     parent = Connection(descriptor)
 
     def reserve(needed: int, limit: int) -> None:
-        parent.send(needed)
+        _send_answer(parent, "needs", needed)
         parent.recv()
 
     limits.BUDGET.delegate(reserve)
     hard_limits.prepare_process(messages, target)
-    parent.send(None)
+    parent.send_bytes(b"ready")
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             options, name, statistics = parent.recv()
             data = parent.recv_bytes()
             try:
-                answer: Any = convert(data, options, name=name, statistics=statistics)
+                image = convert(data, options, name=name, statistics=statistics)
             except RejectError as error:
-                answer = (error.reason, error.detail, error.may_pass)
+                reject = _Rejected(error.reason, _to_utf8(error.detail), error.may_pass)
+                _send_answer(parent, "reject", reject)
             except BaseException:
-                parent.send(traceback.format_exc()[-10_000:])
+                _send_answer(parent, "error", _to_utf8(traceback.format_exc()[-10_000:]))
                 raise
-            _send_answer(parent, answer)
+            else:
+                _send_answer(parent, "image", dataclasses.replace(image, encoded=b""))
+                parent.send_bytes(image.encoded)  # by itself, without a copy
 
 
-def _send_answer(parent: Connection, answer: Any) -> None:
-    """Sends an answer, and what is encoded by itself: pickling would copy it."""
-    if not isinstance(answer, Image):
-        parent.send(answer)
-        return
-    parent.send(dataclasses.replace(answer, encoded=b""))
-    parent.send_bytes(answer.encoded)
+def _to_utf8(text: str) -> str:
+    """A text without what UTF-8 cannot hold, such as the bytes of odd names of files."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _send_answer(parent: Connection, kind: str, answer: _Answer) -> None:
+    from msgspec import msgpack
+
+    parent.send_bytes(msgpack.encode((kind, answer)))
+
+
+def _receive_answer(child: Connection) -> _Answer:
+    """An answer of a guarded process, which may be anything.
+
+    Raises:
+        OSError, EOFError: there is none, or it is too long.
+        ValueError: it is none of the `_ANSWERS`.
+    """
+    import msgspec
+
+    data = child.recv_bytes(_MOST_ANSWER_BYTES)
+    try:
+        kind, value = msgspec.msgpack.decode(data, type=tuple[str, msgspec.Raw])
+        answer: _Answer = msgspec.msgpack.decode(value, type=_ANSWERS[kind])
+    except (msgspec.MsgspecError, LookupError) as error:
+        raise ValueError(str(error)) from error
+    return answer

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from beam_tfr.inputs.parquet import end_sample
 from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.items import ImageRef
@@ -66,6 +67,7 @@ def measure_sample(
         except RejectError as error:
             if error.may_pass:
                 unread.append(f"{root}{ref.key} cannot be read: {error.detail}")
+    end_sample()
     if ahead is not None:
         ahead.close()
     if sizes:

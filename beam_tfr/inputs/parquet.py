@@ -4,17 +4,19 @@ They are bytes, or structs with `bytes` and `path`, as Hugging Face writes them.
 
 Neighbors are compressed together, so an image cannot be read by a range of bytes. The first time
 that a run needs an image of a column, it copies all images of that column into its work folder, and
-reads this and others from there. What has no work folder reads the group of rows that contains the
-image, and keeps the last images in memory.
+reads this and others from there. What has no work folder, as a sample, reads the group of rows that
+contains the image, and keeps its images in memory if they are few; of others, it reads up to the
+image, and goes on from there for the next one.
 
 The place of such an image: the extension of the file, the length of the image's name below it, the
 generation and the size of the file, the number of the row, from 0, and the column.
 """
 
+import os
 import re
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -33,8 +35,8 @@ _IN_COPY = struct.Struct("<QQ")  # of an image: where it begins, and its size
 _BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")
 _STRUCT = re.compile(r"struct<(?:.*, )?bytes: (?:large_)?binary")
 _LOCK = threading.Lock()  # a process copies or reads one column at a time, and each once
-# File, column, limit of bytes and row -> image.
-_kept: dict[tuple[storage.Entry, str, int, int], bytes] = {}
+_Source = tuple[storage.Entry, str, int]  # a file, a column, and the limit of bytes
+_kept = dict[tuple[_Source, int], bytes]()  # source and row -> image
 
 
 def image_column(field: Any, image: str) -> str:
@@ -122,7 +124,11 @@ class _RowImage(NamedTuple):
 
 
 def _read_images(
-    opened: ParquetFile, column: str, max_bytes: int, group: int, skip: int = 0
+    opened: ParquetFile,
+    column: str,
+    max_bytes: int,
+    group: int,
+    skip: Callable[[], int] = lambda: 0,
 ) -> Iterator[_RowImage]:
     """Yields the images of a group of rows; see `ParquetFile.read_images`."""
     for first, stored in opened.read_images(column, max_bytes, group, skip):
@@ -134,56 +140,149 @@ def _read_images(
             yield _RowImage(row, stored.values[position], value)
 
 
+class _GroupReader:
+    """Reads images of a group of rows that come nearly in the order of their rows.
+
+    So a large group is decoded once for a sample. The images that came with those that were wanted
+    are kept while there is room.
+
+    Args:
+        source: the file, the column, and the limit of bytes: see `read_in_parquet`.
+        row: number of the first row that is wanted.
+    """
+
+    def __init__(self, source: _Source, row: int) -> None:
+        self._source = source
+        self._process_id = os.getpid()
+        file, column, max_bytes = source
+        self._opened = ParquetFile(file)
+        group = self._opened.find_group(row)
+        first = self._opened.first_row(group)
+        self._rows = range(first, first + self._opened.groups[group].num_rows)
+        self._wanted = row
+        self._next = row  # to come
+        self._kept = dict[int, bytes]()  # row -> image
+        self._values = dict[int, bytes]()  # by what equal images have in common
+        self._room = KEPT_BYTES
+        self._images = _read_images(
+            self._opened, column, max_bytes, group, skip=self._count_unwanted
+        )
+
+    def reaches(self, source: _Source, row: int) -> bool:
+        """Whether an image can be read without decoding its group from the beginning."""
+        if (self._source, self._process_id) != (source, os.getpid()):
+            return False
+        return row in self._kept or (row in self._rows and row >= self._next)
+
+    def read(self, row: int) -> bytes:
+        """The image in a row that it reaches; empty where there is none.
+
+        Raises:
+            DataError, OSError: see `ParquetFile`.
+        """
+        self._wanted = row
+        while row not in self._kept:
+            self._keep(next(self._images))
+        return self._kept[row]
+
+    def close(self) -> None:
+        """Ends reading, and the process that decodes the file, which may hold much of it."""
+        self._opened.end_process()
+
+    def _count_unwanted(self) -> int:
+        """How many rows of the group to leave out."""
+        return self._wanted - self._rows.start
+
+    def _keep(self, image: _RowImage) -> None:
+        data = image.data
+        if data is None:
+            data = self._values[image.value or 0]
+        else:
+            self._room -= len(data)
+        if self._room < 0:
+            self._make_room(len(data))
+        if image.value is not None:
+            self._values[image.value] = data
+        self._kept[image.row] = data
+        self._next = image.row + 1
+
+    def _make_room(self, num_bytes: int) -> None:
+        """Drops all images that were passed, for one of so many bytes."""
+        self._kept.clear()
+        self._room = KEPT_BYTES - num_bytes - sum(map(len, self._values.values()))
+        if self._room < 0:  # later rows may refer to any of these
+            self._rows = range(0)
+
+
+_reader: _GroupReader | None = None
+
+
 def _read_kept(file: storage.Entry, column: str, row: int, max_bytes: int) -> bytes:
-    """The image in a row, whose neighbors are kept; when they fill the room, all go."""
+    """The image in a row of a sample.
+
+    Groups of rows that are small are kept whole; when they fill the room, all go.
+    """
+    global _reader
+    source = (file, column, max_bytes)
     with _LOCK:
-        if (file, column, max_bytes, row) not in _kept:
-            with ParquetFile(file) as opened:
-                _keep_images(opened, file, column, row, max_bytes)
-        return _kept[file, column, max_bytes, row]
+        image = _kept.get((source, row))
+        if image is not None:
+            return image
+        if _reader is None or not _reader.reaches(source, row):
+            _drop_reader()
+            if _keep_group(source, row):
+                return _kept[source, row]
+            _reader = _GroupReader(source, row)
+        try:
+            return _reader.read(row)
+        except BaseException:
+            _drop_reader()
+            raise
 
 
-def _keep_images(
-    opened: ParquetFile, file: storage.Entry, column: str, row: int, max_bytes: int
-) -> None:
-    """Keeps the image in a row, and those of its group, while there is room for all."""
-    group = opened.find_group(row)
-    num_bytes = opened.groups[group].num_bytes
-    position = row - opened.first_row(group)
-    # A sample is read in the order of its rows.
-    skip = position if num_bytes > KEPT_BYTES else 0
-    key = (file, column, max_bytes)
-    if num_bytes > KEPT_BYTES - _count_kept():
-        _kept.clear()
-    if not _keep_rows(key, row, _read_images(opened, column, max_bytes, group, skip)):
-        _kept.clear()
-        _keep_rows(key, row, _read_images(opened, column, max_bytes, group, position))
-
-
-def _keep_rows(key: tuple[storage.Entry, str, int], row: int, images: Iterable[_RowImage]) -> bool:
-    """Keeps images while there is room, and the first in any case.
+def _keep_group(source: _Source, row: int) -> bool:
+    """Keeps all images of the group of a row, if there is room for them.
 
     Returns:
-        Whether that of a row is among them.
+        Whether there is.
     """
-    room = KEPT_BYTES - _count_kept()
-    values = dict[int | None, bytes]()
-    for number, image in enumerate(images):
-        if image.data is None:
-            data = values[image.value]
-        else:
-            data = image.data
-            room -= len(data)
-        if number and room < 0:
-            return image.row > row
-        if image.value is not None:
+    file, column, max_bytes = source
+    with ParquetFile(file) as opened:
+        group = opened.find_group(row)
+        num_bytes = opened.groups[group].num_bytes
+        if num_bytes > KEPT_BYTES:
+            return False
+        if num_bytes > KEPT_BYTES - _count_kept():
+            _kept.clear()
+        room = KEPT_BYTES - _count_kept()
+        values = dict[int | None, bytes]()
+        for image in _read_images(opened, column, max_bytes, group):
+            data = values[image.value] if image.data is None else image.data
+            room -= 0 if image.data is None else len(data)
+            if room < 0:
+                _kept.clear()
+                return False
             values[image.value] = data
-        _kept[*key, image.row] = data
+            _kept[source, image.row] = data
     return True
 
 
 def _count_kept() -> int:
-    return sum(map(len, _kept.values()))
+    """The bytes of the images that are kept, equal ones of a group once."""
+    return sum(map(len, {id(image): image for image in _kept.values()}.values()))
+
+
+def _drop_reader() -> None:
+    global _reader
+    if _reader is not None:
+        _reader.close()
+    _reader = None
+
+
+def end_sample() -> None:
+    """Ends the process that decodes a large group of rows for a sample."""
+    with _LOCK:
+        _drop_reader()
 
 
 class _Copy(NamedTuple):

@@ -101,8 +101,8 @@ class _Process(GuardedProcess):
                 self._tray.put([data])
                 self.connection.send(len(data))
                 answer = self._tray.recv(self.connection)
-        except (OSError, EOFError):
-            self.process.wait()
+        except (OSError, EOFError, ValueError):  # it ended, or that is no answer
+            self.kill()
             raise self._ended() from None
         except BaseException:  # Ctrl-C: its answer would be taken for that of the next request
             self.close()
@@ -117,7 +117,10 @@ class _Process(GuardedProcess):
         if status == -signal.SIGXCPU:
             return _TooSlowError(f"takes more than {MOST_CPU_S} s of a processor")
         if status in (OUT_OF_MEMORY, -signal.SIGABRT):
-            return _EndedError(f"takes more than {MOST_MEMORY >> 30} GiB of memory")
+            return _EndedError(
+                f"takes more than {MOST_MEMORY >> 30} GiB of memory beside three times what its "
+                "group takes in the file"
+            )
         return _EndedError(f"crashes its reader, which {self.describe_end()}")
 
 
@@ -129,7 +132,8 @@ def _make_tray() -> IO[bytes]:
 
 
 def _read_span(file: storage.Entry, span: Span) -> bytes:
-    return storage.read_part(file.path, span.begin, span.num_bytes, generation=file.generation)
+    num_bytes = min(span.num_bytes, file.size_bytes)
+    return storage.read_part(file.path, span.begin, num_bytes, generation=file.generation)
 
 
 def _take_process() -> _Process:
@@ -187,6 +191,12 @@ class ParquetFile:
         _idle.append(self._process)
         self._process = None
 
+    def end_process(self) -> None:
+        """Closes the file, and ends the process."""
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
     def read_rows(self, columns: Sequence[str]) -> Iterator[RowBatch]:
         """Yields all rows in batches, with some columns.
 
@@ -204,7 +214,7 @@ class ParquetFile:
             def request(skip: int, careful: bool, number: int = number) -> ReadRows:
                 return ReadRows(number, columns, skip, careful)
 
-            for first, stored in self._read_group(number, 0, request):
+            for first, stored in self._read_group(number, request):
                 cells = self._parse_cells(stored, columns, first)
                 if len(stored.stream) > _SHORT_BYTES * stored.num_rows:
                     room -= _count_text_bytes(cells)
@@ -237,7 +247,7 @@ class ParquetFile:
             yield RowBatch(self._firsts[number] + row, num_rows, group.mean_bytes, {})
 
     def read_images(
-        self, column: str, max_bytes: int, group: int, skip: int = 0
+        self, column: str, max_bytes: int, group: int, skip: Callable[[], int] = lambda: 0
     ) -> Iterator[tuple[int, StoredImages]]:
         """Yields the images of a group of rows: the number of the first row of each batch, and it.
 
@@ -245,7 +255,8 @@ class ParquetFile:
             column: that of their bytes.
             max_bytes: of a longer image, one byte more is enough.
             group: number of the group.
-            skip: how many of its rows to leave out.
+            skip: returns, before each batch, how many of the rows of the group to leave out; some
+                of those come nevertheless.
 
         Raises as `read_rows`.
         """
@@ -253,7 +264,7 @@ class ParquetFile:
         def request(skip: int, careful: bool) -> ReadImages:
             return ReadImages(group, column, max_bytes, skip, careful)
 
-        return self._read_group(group, skip, request)
+        return self._read_group(group, request, skip)
 
     def find_group(self, row: int) -> int:
         """The number of the group that has a row."""
@@ -267,7 +278,10 @@ class ParquetFile:
         return self._firsts[group]
 
     def _read_group(
-        self, group: int, skip: int, request: Callable[[int, bool], ReadRows | ReadImages]
+        self,
+        group: int,
+        request: Callable[[int, bool], ReadRows | ReadImages],
+        skip: Callable[[], int] = lambda: 0,
     ) -> Iterator[tuple[int, Any]]:
         """Yields the number of the first row of each batch of a group, and the batch.
 
@@ -276,26 +290,29 @@ class ParquetFile:
 
         Args:
             group: its number.
-            skip: how many of its rows to leave out.
             request: the request, given how many rows to leave out, and whether to be careful.
+            skip: see `read_images`.
         """
         first = self._firsts[group]
-        number = first + skip
+        row = 0  # in the group
         for careful in (False, True):
+            row = max(row, skip())
             try:
-                for batch in self._ask_all(request(number - first, careful), number):
-                    yield number, batch
-                    number += batch.num_rows
+                for batch in self._ask_all(request(row, careful), skip, first + row):
+                    yield first + batch.first, batch
+                    row = batch.first + batch.num_rows
                 break
             except _EndedError as error:
                 if careful or isinstance(error, _TooSlowError):
                     raise self._error(
-                        number, f"this or the next row {error}", _WRITE_SMALLER
+                        first + row, f"this or a following row {error}", _WRITE_SMALLER
                     ) from None
-        if number != self._firsts[group + 1]:
-            raise self._error(number, "values are missing")
+        if first + row != self._firsts[group + 1]:
+            raise self._error(first + row, "values are missing")
 
-    def _ask_all(self, request: ReadRows | ReadImages, number: int) -> Iterator[Any]:
+    def _ask_all(
+        self, request: ReadRows | ReadImages, skip: Callable[[], int], number: int
+    ) -> Iterator[Any]:
         """Yields the answers to a request for rows from a number on."""
         answer = self._ask(request)
         while answer is not None:
@@ -306,7 +323,7 @@ class ParquetFile:
                 )
             yield answer
             number += answer.num_rows
-            answer = self._ask(NextBatch())
+            answer = self._ask(NextBatch(skip()))
 
     def _ask(self, request: Any) -> Any:
         if self._process is None:

@@ -9,22 +9,24 @@ This process opens nothing: it asks for bytes of the file, and answers in batche
     ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
     ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
 
-Messages go through a connection, and bytes through a `Tray`.
+Messages go through a connection, and bytes through a `Tray`. What comes from `serve` is MessagePack
+of these types and no pickle, which could run anything: the process may be taken over by what it
+decodes.
 """
 
 import contextlib
 import io
-import itertools
 import os
-import pickle  # nosec B403  # of what the other process has written, which is this program
 import resource
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 MOST_MEMORY = 1 << 30  # 1 GiB, beside what the process takes at its start
+_MEMORY_OF_STORED = 3  # more for a group of rows, times its bytes in the file
+_MOST_MORE_MEMORY = 4 << 30  # 4 GiB: a page has no more than 2 GiB
 MOST_CPU_S = 60  # for a batch, of which the largest page takes a few
 OUT_OF_MEMORY = 90  # exit status
 BATCH_ROWS = 1024
@@ -35,6 +37,8 @@ _KEPT_BYTES = 16 << 20  # of a tray
 _SHARED_BYTES = 32 << 20  # 32 MiB of a dictionary, compressed: pyarrow copies it for every batch
 _MOST_SCHEMA_BYTES = 32 << 20
 _DEEPEST = 64  # lists and structs within each other
+_MOST_MESSAGE_BYTES = 64 << 20  # 64 MiB, of a schema or numbers
+_MOST_ANSWER_BYTES = 2 << 30  # 2 GiB: a row, or an image of any `--max_file_bytes`
 _VALUE_BYTES = 40  # of a value in Python, beside its own bytes
 
 
@@ -50,7 +54,7 @@ class Tray:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def put(self, parts: Sequence[bytes | pickle.PickleBuffer]) -> None:
+    def put(self, parts: Iterable[bytes]) -> None:
         """Leaves bytes, one part after the other, in place of those that were there."""
         if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
             os.ftruncate(self._descriptor, 0)
@@ -66,21 +70,59 @@ class Tray:
         """Some of the bytes that are there."""
         return os.pread(self._descriptor, num_bytes, begin)
 
-    def send(self, connection: Connection, value: Any) -> None:
-        """Sends a value, whose `PickleBuffer`s are left here."""
-        buffers = list[pickle.PickleBuffer]()
-        message = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        self.put(buffers)
-        sizes = [buffer.raw().nbytes for buffer in buffers]
-        connection.send((sizes, message))
+    def send(self, connection: Connection, answer: "Answer | None") -> None:
+        """Sends an answer, whose images or stream are left here."""
+        from msgspec import msgpack
 
-    def recv(self, connection: Connection) -> Any:
-        """Receives what `send` has sent; each buffer is bytes."""
-        sizes, message = connection.recv()
-        begins = itertools.accumulate(sizes, initial=0)
-        buffers = map(self.take, begins, sizes)
-        # This program has made it, of values of the file that are no more than bytes.
-        return pickle.loads(message, buffers=buffers)  # noqa: S301  # nosec B301
+        parts: Sequence[bytes | None] = ()
+        if isinstance(answer, StoredImages):
+            parts = answer.values
+            answer = answer._replace(values=())
+        elif isinstance(answer, StoredRows):
+            parts = [answer.stream]
+            answer = answer._replace(stream=b"")
+        self.put(part for part in parts if part)
+        sizes = [None if part is None else len(part) for part in parts]
+        connection.send_bytes(msgpack.encode((type(answer).__name__, answer, sizes)))
+
+    def recv(self, connection: Connection) -> "Answer | None":
+        """Receives what `send` has sent, or anything.
+
+        Raises:
+            OSError, EOFError: there is nothing, or too much.
+            ValueError: it is no answer.
+        """
+        import msgspec
+
+        data = connection.recv_bytes(_MOST_MESSAGE_BYTES)
+        try:
+            kind, value, sizes = msgspec.msgpack.decode(
+                data, type=tuple[str, msgspec.Raw, list[int | None]]
+            )
+            answer: Answer | None = msgspec.msgpack.decode(value, type=_ANSWERS[kind])
+        except (msgspec.MsgspecError, LookupError) as error:
+            raise ValueError(str(error)) from error
+        parts = self._take_parts(sizes)
+        if isinstance(answer, StoredImages):
+            return answer._replace(values=parts)
+        if isinstance(answer, StoredRows):
+            return answer._replace(stream=b"".join(filter(None, parts)))
+        return answer
+
+    def _take_parts(self, sizes: Sequence[int | None]) -> list[bytes | None]:
+        """The bytes that were left, in parts of these sizes.
+
+        Raises:
+            ValueError: they are too much.
+        """
+        if sum(size or 0 for size in sizes) > _MOST_ANSWER_BYTES:
+            raise ValueError("an answer is too long")
+        parts = list[bytes | None]()
+        begin = 0
+        for size in sizes:
+            parts.append(None if size is None else self.take(begin, size))
+            begin += size or 0
+        return parts
 
 
 class Span(NamedTuple):
@@ -129,7 +171,14 @@ class ReadImages(NamedTuple):
 
 
 class NextBatch(NamedTuple):
-    """Asks for the next answer to `ReadRows` or `ReadImages`."""
+    """Asks for the next answer to `ReadRows` or `ReadImages`.
+
+    Attributes:
+        skip: the number of the first row that is wanted; earlier ones that are not decoded yet are
+            left out.
+    """
+
+    skip: int = 0
 
 
 class RowGroup(NamedTuple):
@@ -152,8 +201,15 @@ class OpenedFile(NamedTuple):
 
 
 class StoredRows(NamedTuple):
-    """Rows that follow each other, as a stream of Arrow's IPC format with one batch."""
+    """Rows that follow each other.
 
+    Attributes:
+        first: the number of the first one in its group.
+        num_rows: how many there are.
+        stream: their cells, as a stream of Arrow's IPC format with one batch.
+    """
+
+    first: int
     num_rows: int
     stream: bytes
 
@@ -162,12 +218,14 @@ class StoredImages(NamedTuple):
     """The images of rows that follow each other.
 
     Attributes:
+        first: the number of the first row in its group.
         values: images, each once; None for one that an earlier answer to the request has.
         positions: of the image of each row among them; -1 where there is none.
         numbers: for each of `values` a number, which images that are stored once have in common;
             empty where nothing is known of that.
     """
 
+    first: int
     values: Sequence[bytes | None]
     positions: Sequence[int]
     numbers: Sequence[int] = ()
@@ -183,6 +241,17 @@ class Failure(NamedTuple):
     problem: str
 
 
+Answer = Span | OpenedFile | StoredRows | StoredImages | Failure
+_ANSWERS: dict[str, Any] = {
+    "Span": Span,
+    "OpenedFile": OpenedFile,
+    "StoredRows": StoredRows,
+    "StoredImages": StoredImages,
+    "Failure": Failure,
+    "NoneType": None,
+}
+
+
 def serve(descriptor: int, tray_descriptor: int) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
     # The memory of a file goes back to the system with it.
@@ -191,15 +260,17 @@ def serve(descriptor: int, tray_descriptor: int) -> None:
 
     connection = Connection(descriptor)
     tray = Tray(tray_descriptor)
-    server = _Server(connection, tray)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    used_bytes = 0
     if sys.platform == "linux":
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[5])
-        _limit(resource.RLIMIT_DATA, pages * resource.getpagesize() + MOST_MEMORY)
+        used_bytes = pages * resource.getpagesize()
+    server = _Server(connection, tray, used_bytes)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    server.limit_memory(0)
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 2)
-    connection.send(None)
+    connection.send_bytes(b"ready")
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             request = connection.recv()
@@ -252,14 +323,40 @@ class _AskedFile(io.RawIOBase):
 
 
 class _Server:
-    """What a guarded process knows: the file that is open, and the batches that follow."""
+    """What a guarded process knows: the file that is open, and the batches that follow.
 
-    def __init__(self, connection: Connection, tray: Tray) -> None:
+    Args:
+        connection, tray: for the answers.
+        used_bytes: memory of the process at its start; 0 where it cannot be limited.
+    """
+
+    def __init__(self, connection: Connection, tray: Tray, used_bytes: int) -> None:
+        self._used_bytes = used_bytes
         self._connection = connection
         self._tray = tray
+        self._num_bytes = 0  # of the file
         self._source: Any = None
         self._file: Any = None
         self._batches: Iterator[Any] = iter(())
+        self._skip = 0  # number of the first row that is wanted
+
+    def limit_memory(self, stored_bytes: int) -> None:
+        """Limits what decoding takes, given the bytes of a group of rows in the file.
+
+        A page may be all of a group. It is in memory as it is stored and as it is decompressed, and
+        pyarrow takes as much again for the values in it.
+        """
+        more = min(_MEMORY_OF_STORED * stored_bytes, _MOST_MORE_MEMORY)
+        if self._used_bytes:
+            _limit(resource.RLIMIT_DATA, self._used_bytes + MOST_MEMORY + more)
+
+    def _allow_group(self, group: int) -> None:
+        """Allows the memory for a group of rows."""
+        about = self._file.metadata.row_group(group)
+        stored = sum(
+            about.column(number).total_compressed_size for number in range(about.num_columns)
+        )
+        self.limit_memory(min(max(0, stored), self._num_bytes))
 
     def answer(self, request: Any) -> Any:
         """Answers a request; ends the process if there is no memory."""
@@ -268,9 +365,15 @@ class _Server:
                 case OpenFile():
                     return self._open(request)
                 case ReadRows():
+                    self._allow_group(request.group)
+                    self._skip = request.skip
                     self._batches = self._read_rows(request)
                 case ReadImages():
+                    self._allow_group(request.group)
+                    self._skip = request.skip
                     self._batches = self._read_images(request)
+                case NextBatch():
+                    self._skip = max(self._skip, request.skip)
             return next(self._batches, None)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
@@ -280,6 +383,8 @@ class _Server:
     def _open(self, request: OpenFile) -> OpenedFile | Failure:
         self._batches = iter(())
         self._file = None
+        self._num_bytes = request.num_bytes
+        self.limit_memory(0)
         self._source = _AskedFile(self._connection, self._tray, request.num_bytes)
         self._file = self._open_with()
         metadata = self._file.metadata
@@ -302,11 +407,26 @@ class _Server:
 
     def _read_rows(self, request: ReadRows) -> Iterator[StoredRows]:
         rows = self._rows_at_once(request.group, careful=request.careful)
-        for batch in _iterate(self._file, rows, request.group, request.columns, request.skip):
-            for part in _divide(batch, _count_bytes):
+        for first, batch in self._iterate(self._file, rows, request.group, request.columns):
+            for begin, part in _divide(batch, _count_bytes):
                 if _count_bytes(part) > MOST_ROW_BYTES:
                     raise ValueError(f"a row takes more than {MOST_ROW_BYTES >> 20} MiB of memory")
-                yield StoredRows(len(part), _to_stream(part))
+                yield StoredRows(first + begin, len(part), _to_stream(part))
+
+    def _iterate(
+        self, file: Any, rows: int, group: int, columns: Sequence[str]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yields batches of a group of rows from the first that is wanted on.
+
+        With the number of the first row of each.
+        """
+        first = 0
+        batches = file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+        for batch in batches:
+            skip = max(0, self._skip - first)
+            if skip < len(batch):
+                yield first + skip, batch.slice(skip)
+            first += len(batch)
 
     def _rows_at_once(self, group: int, *, careful: bool) -> int:
         """How many rows to decode at a time."""
@@ -319,22 +439,22 @@ class _Server:
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
         """Yields images, those that are stored once as such for as long as it goes."""
         group = request.group
-        rows = request.skip
         careful = request.careful
         dictionary_bytes = self._dictionary_bytes(group, request.column)
         if dictionary_bytes > _SHARED_BYTES:
             careful = True
         if dictionary_bytes and not careful:
             rows = yield from self._read_shared_images(request)
-        if rows == self._file.metadata.row_group(group).num_rows:
-            return
+            if rows == self._file.metadata.row_group(group).num_rows:
+                return
+            self._skip = max(self._skip, rows)
         rows_at_once = self._rows_at_once(group, careful=careful)
-        batches = _iterate(self._file, rows_at_once, group, [request.column], rows)
-        for batch in _join_rows(batches):
-            for part in _divide(_bytes_column(batch), _size_of):
+        batches = self._iterate(self._file, rows_at_once, group, [request.column])
+        for first, batch in _join_rows(batches):
+            for begin, part in _divide(_bytes_column(batch), _size_of):
                 images = [_cut(image, request.max_bytes) for image in part.to_pylist()]
-                positions = [row if image.raw() else -1 for row, image in enumerate(images)]
-                yield StoredImages(images, positions)
+                positions = [row if image else -1 for row, image in enumerate(images)]
+                yield StoredImages(first + begin, images, positions)
 
     def _dictionary_bytes(self, group: int, column: str) -> int:
         """The stated size of the dictionary of a column, as it is stored; 0 if it has none."""
@@ -360,15 +480,14 @@ class _Server:
         rows = 0
         size = -1
         sent = set[int]()
-        for batch in _iterate(file, BATCH_ROWS, request.group, [request.column], 0):
+        for first, batch in self._iterate(file, BATCH_ROWS, request.group, [request.column]):
             images = _bytes_column(batch, decode=False)
             if size not in (-1, len(images.dictionary)):
                 break
             size = len(images.dictionary)
-            skip = max(0, request.skip - rows)
-            rows += len(batch)
-            yield from _share_images(images.slice(skip), request.max_bytes, sent)
-        return max(rows, request.skip)
+            rows = first + len(batch)
+            yield from _share_images(first, images, request.max_bytes, sent)
+        return rows
 
 
 def _nests_deeply(schema: Any) -> bool:
@@ -382,39 +501,39 @@ def _nests_deeply(schema: Any) -> bool:
     return False
 
 
-def _iterate(file: Any, rows: int, group: int, columns: Sequence[str], skip: int) -> Iterator[Any]:
-    """Yields batches of a group of rows, without its first rows."""
-    for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
-        if skip < len(batch):
-            yield batch.slice(skip)
-        skip = max(0, skip - len(batch))
+def _join_rows(batches: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yields batches of a row each together, up to `_BATCH_BYTES`; others as they are.
 
-
-def _join_rows(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yields batches of a row each together, up to `_BATCH_BYTES`; others as they are."""
+    Each with the number of its first row, as they come.
+    """
     import pyarrow as pa
 
-    waiting = []
+    waiting = list[Any]()
+    begin = 0
     num_bytes = 0
-    for batch in batches:
+    for first, batch in batches:
+        if not waiting:
+            begin = first
         waiting.append(batch)
         num_bytes += batch.nbytes
         if len(batch) > 1 or num_bytes >= _BATCH_BYTES or len(waiting) == BATCH_ROWS:
-            yield pa.concat_batches(waiting)
+            yield begin, pa.concat_batches(waiting)
             waiting.clear()
             num_bytes = 0
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield begin, pa.concat_batches(waiting)
 
 
-def _divide(rows: Any, count_bytes: Callable[[Any], int]) -> Iterator[Any]:
-    """Yields rows in parts of `_BATCH_BYTES`, or of one row."""
+def _divide(
+    rows: Any, count_bytes: Callable[[Any], int], begin: int = 0
+) -> Iterator[tuple[int, Any]]:
+    """Yields rows in parts of `_BATCH_BYTES`, or of one row, with where each begins."""
     if len(rows) <= 1 or count_bytes(rows) <= _BATCH_BYTES:
-        yield rows
+        yield begin, rows
         return
     half = len(rows) // 2
-    yield from _divide(rows.slice(0, half), count_bytes)
-    yield from _divide(rows.slice(half), count_bytes)
+    yield from _divide(rows.slice(0, half), count_bytes, begin)
+    yield from _divide(rows.slice(half), count_bytes, begin + half)
 
 
 def _size_of(array: Any) -> int:
@@ -440,7 +559,7 @@ def _count_array(array: Any) -> int:
     return num_bytes + int(array.nbytes)
 
 
-def _to_stream(rows: Any) -> Any:
+def _to_stream(rows: Any) -> bytes:
     """A stream of Arrow's IPC format with some rows, and no dictionary: it may be that of many."""
     import pyarrow as pa
     from pyarrow import ipc
@@ -450,7 +569,7 @@ def _to_stream(rows: Any) -> Any:
     sink = io.BytesIO()
     with ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
-    return pickle.PickleBuffer(sink.getvalue())
+    return sink.getvalue()
 
 
 def _decode_dictionary(array: Any) -> Any:
@@ -470,15 +589,18 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
     return _decode_dictionary(array) if decode else array
 
 
-def _cut(image: bytes | None, max_bytes: int) -> Any:
+def _cut(image: bytes | None, max_bytes: int) -> bytes:
     """An image, or of a longer one a byte more than is allowed; empty if there is none."""
-    return pickle.PickleBuffer((image or b"")[: max_bytes + 1])
+    return (image or b"")[: max_bytes + 1]
 
 
-def _share_images(images: Any, max_bytes: int, sent: set[int]) -> Iterator[StoredImages]:
+def _share_images(
+    first: int, images: Any, max_bytes: int, sent: set[int]
+) -> Iterator[StoredImages]:
     """Yields the images of a dictionary array, each value once.
 
     Args:
+        first: the number of its first row.
         images: the array.
         max_bytes: see `ReadImages`.
         sent: the numbers of values that were yielded before; those that are yielded are added.
@@ -493,16 +615,16 @@ def _share_images(images: Any, max_bytes: int, sent: set[int]) -> Iterator[Store
             return 0
         return int(compute.sum(sizes.take(new)).as_py() or 0)
 
-    for part in _divide(images, count_bytes):
+    for begin, part in _divide(images, count_bytes):
         numbers = _list_numbers(part)
-        values = [None] * len(numbers)
+        values: list[bytes | None] = [None] * len(numbers)
         for place, number in enumerate(numbers):
             if number not in sent:
                 values[place] = _cut(images.dictionary[number].as_py(), max_bytes)
         sent.update(numbers)
         places = {number: place for place, number in enumerate(numbers)}
         positions = [places.get(number, -1) for number in part.indices.to_pylist()]
-        yield StoredImages(values, positions, numbers)
+        yield StoredImages(first + begin, values, positions, numbers)
 
 
 def _list_numbers(images: Any) -> list[int]:

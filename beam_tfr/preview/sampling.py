@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import operator
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -21,6 +22,7 @@ from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import LIST_BATCH, match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
+from beam_tfr.inputs.parquet import end_sample
 from beam_tfr.inputs.patterns import compile_exclusion, read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
 from beam_tfr.inputs.skipped import GuessedNames, PackedLabels, RepeatedFolders, SkippedFiles
@@ -289,7 +291,7 @@ def convert_sample(
     shard = zlib.compressobj(level or 0)
     counts = Counts()
     sample = ConvertedSample()
-    refs = _up_to_bytes(refs, MAX_SAMPLE_BYTES)
+    refs = sorted(_up_to_bytes(refs, MAX_SAMPLE_BYTES), key=operator.attrgetter("key"))
     reading_since = time.perf_counter()
     for ref, content in read_refs(step.read.root, refs, step.read.ahead):
         sample.read_s += (time.perf_counter() - reading_since) / len(refs)
@@ -308,6 +310,7 @@ def convert_sample(
                 columns = parse_example(ref.columns or b"")
                 features.count(counts, parse_example(record.serialized), columns)
         reading_since = time.perf_counter()
+    end_sample()
     sample.num_bytes += len(shard.flush())
     if counts.box_numbers:
         sample.boxes = box_statistics(counts)
