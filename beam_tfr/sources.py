@@ -319,7 +319,8 @@ def early_warnings(source: Input) -> Iterator[str]:
         yield from source.origin.warnings
         yield from filter(None, [source.origin.missing])
     if storage.is_gcs(source.root) and not source.layout.longest:
-        yield from describe_lists(source)
+        with contextlib.suppress(UsageError):  # of a listing, which the run tells
+            yield from filter(None, [*describe_labels(source, {}), *describe_lists(source)])
         return  # the summary reports missed images
     exclude = compile_exclusion(source.exclude, source.root)
     skipped = SkippedFiles(source.input, exclude)
@@ -408,8 +409,7 @@ def describe_labels(
     if paths is None:
         paths = _list_first(source, UNCOUNTED).paths
     yield describe_annotations(annotations, stems_of(paths))
-    if not storage.is_gcs(source.root):
-        yield describe_labels_beside(source.root, paths)
+    yield describe_labels_beside(source.root, paths)
 
 
 def describe_strays(source: Input) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 import beam_tfr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.sources import early_warnings, open_source
+from tests.fake_gcs import FakeGcs
 
 FILES = {
     "Annotations/a.xml": ("<annotation><filename>a.jpg</filename></annotation>", "*.xml"),
@@ -88,3 +89,14 @@ def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) 
         about = [note for note in told if "`table=`" in note]
         assert len(about) == bool(message)
         assert all(message.format(tmp_path / "in") in note for note in about)
+
+
+def test_labels_beside_a_folder_on_gs_are_told(fake: FakeGcs, tmp_path: Path) -> None:
+    PIL.Image.new("RGB", (9, 9)).save(tmp_path / "a.jpg")
+    fake.put("in/images/train/a.jpg", (tmp_path / "a.jpg").read_bytes())
+    fake.put("in/labels/train/a.txt", YOLO.encode())
+    given = {"input": "gs://b/in/images/train", "layout": "*"}
+    options = from_values({**given, "output": tmp_path / "d"}, ConvertOptions)
+    notes = [*early_warnings(open_source(options))]
+    for told in (notes, beam_tfr.plan(**given, progress=False).warnings):
+        assert any("gs://b/in/labels/train/*.txt belong to" in note for note in told)

@@ -40,6 +40,7 @@ _LABEL_FOLDER = re.compile(
     r"(?i)(?:(?P<prefix>.*)[-_ ])?(?:labels?|annot(?:ation)?s?|anno?|ann|xmls?|txts?|jsons?|boxes"
     r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)(?:[-_]?[0-9a-z]{1,5})?"
 )
+_GCS_FOLDERS = ("labels", "annotations", "Annotations")
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", *_UNREAD)
 _CELLS = re.compile(rb"[,;\t]")
 _IMAGE_NAMES = re.compile(rf"[^\s/\\\"',;|]+\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
@@ -88,7 +89,7 @@ def _is_named_alike(path: str, stems: Set[str]) -> bool:
 def describe_labels_beside(root: str, paths: Sequence[str]) -> str:
     """Says which files beside the folder of an input are annotations of its images; may be empty.
 
-    On a disk, and if they name one of these images, or are named like one.
+    If they name one of these images, or are named like one.
 
     Args:
         root: the folder that all inputs share, with a trailing slash.
@@ -167,6 +168,25 @@ def stems_of(paths: Iterable[str]) -> set[str]:
 
 def _list_beside(folder: str) -> Iterator[str]:
     """Yields files beside a folder, and the first files in folders of labels beside it."""
+    if not storage.is_gcs(folder):
+        yield from _list_beside_on_disk(folder)
+        return
+    around, _, name = folder.rpartition("/")
+    if around.startswith(storage.GCS):
+        yield from _list_some(around, deep=False)
+        for label_folder in (*_GCS_FOLDERS, name.replace("image", "label")):  # not listed there
+            if label_folder != name:
+                yield from _list_some(f"{around}/{label_folder}")
+
+
+def _list_some(folder: str, *, deep: bool = True) -> Iterator[str]:
+    """Yields the first files in a folder; none if it cannot be listed."""
+    with contextlib.suppress(OSError):
+        files = storage.walk(folder, lambda _: deep, deep=deep)
+        yield from (file.path for file in itertools.islice(files, _MOST_BESIDE))
+
+
+def _list_beside_on_disk(folder: str) -> Iterator[str]:
     name = posixpath.basename(folder).lower()
     with contextlib.suppress(OSError), os.scandir(posixpath.dirname(folder)) as listed:
         for entry in itertools.islice(listed, _MOST_BESIDE):
@@ -176,8 +196,7 @@ def _list_beside(folder: str) -> Iterator[str]:
             elif entry.path != folder and label_folder:
                 prefix = label_folder["prefix"] or ""
                 if prefix.lower() in name:  # train_labels, beside train_images
-                    below = storage.walk(entry.path, lambda _: True)
-                    yield from (file.path for file in itertools.islice(below, _MOST_BESIDE))
+                    yield from _list_some(entry.path)
 
 
 def _find_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
