@@ -32,6 +32,7 @@ from beam_tfr.schema.errors import (
     UsageError,
     check_text,
     describe_os_error,
+    explain_starved,
     spell_as_flags,
 )
 from beam_tfr.schema.untrusted import quote
@@ -127,6 +128,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
         print_message(f"{program}: {spell_as_flags(str(error))}")
         return error.exit_code
+    except (MemoryError, RuntimeError) as error:
+        explanation = explain_starved(error)
+        if not explanation:
+            raise
+        print_message(f"{program}: {explanation}")
+        return 1
     except KeyboardInterrupt:
         print_message(f"{program}: {signals.ADVICE}")
         return signals.INTERRUPTED

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import beam_tfr
-from beam_tfr import cli, reader, storage
+from beam_tfr import api, cli, reader, storage
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.arguments import public
@@ -176,3 +176,22 @@ def test_a_locale_whose_names_are_not_utf8_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
     with pytest.raises(UsageError, match=r"names of files are read as ascii .*PYTHONUTF8=1"):
         storage.check_path("/a", option="output")
+
+
+STARVED = [RuntimeError("can't start new thread"), MemoryError()]
+
+
+@pytest.mark.parametrize("error", STARVED, ids=repr)
+def test_a_lack_of_threads_or_memory_is_told_with_the_cure(
+    error: Exception, beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("beam_tfr.launch.starting.prepare_run", fail)
+    run = beam_tfr("convert", "--input", tmp_path, "--output", tmp_path / "o")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.startswith("beam-tfr convert: out of memory, address space or threads (")
+    assert run.err.endswith("): raise the limits (ulimit -v, ulimit -u) or use fewer threads\n")
+    with pytest.raises(RunError, match=r"^out of memory, .*raise the limits"):
+        api.convert(input=str(tmp_path), output=str(tmp_path / "o"), progress=False)

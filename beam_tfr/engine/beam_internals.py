@@ -38,7 +38,7 @@ from google.protobuf import text_format
 
 from beam_tfr.engine import interrupt
 from beam_tfr.engine.processes import FORKS, ForkServer, StartedWorker, Worker
-from beam_tfr.schema.errors import EngineError, UsageError
+from beam_tfr.schema.errors import MORE_ROOM, EngineError, UsageError, tells_starved
 
 PROGRESS_REQUEST_S = 1.0
 END_S = 10.0
@@ -311,7 +311,8 @@ def _worker_error(worker: Worker, workers: int) -> EngineError | None:
     if status > 0:
         message = worker.last_message()[:500].rstrip(".")
         cause = f"a worker process ended with exit code {status}"
-        return EngineError(f"{cause}: {message}" if message else cause)
+        cure = MORE_ROOM if tells_starved(message) else ""
+        return EngineError(f"{cause}: {message}" if message else cause, cure=cure)
     if status < 0:
         return _killed_worker_error(-status, workers)
     return None

@@ -32,7 +32,6 @@ _CURES = {
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
 }
-_STARVED = re.compile(r"MemoryError|can't start new thread")
 # Prism may start the step after a failed one before it ends the run, and report its error.
 _WITHOUT_INPUT = "EmptySideInput"
 
@@ -52,7 +51,7 @@ UNPUBLISHED = Outcome()
 
 def is_starved(error: BaseException) -> bool:
     """True if memory or threads ran out."""
-    return bool(_STARVED.search(repr(error)))
+    return errors.tells_starved(repr(error))
 
 
 def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
@@ -99,9 +98,8 @@ def _explain(error: BaseException, text: str) -> EngineError:
     cure = _CURES.get(int(match[1])) if match else None
     if match and cure:
         return EngineError(match[2], cure=cure)
-    if _STARVED.search(cause):
-        limits = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
-        return EngineError(f"out of memory, address space or threads ({cause})", cure=limits)
+    if errors.tells_starved(cause):
+        return EngineError(errors.describe_starved(cause), cure=errors.MORE_ROOM)
     if _WITHOUT_INPUT in cause:
         return EngineError("a step failed, and the engine did not report its error")
     return EngineError(

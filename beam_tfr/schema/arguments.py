@@ -15,6 +15,7 @@ from beam_tfr.schema.errors import (
     UsageError,
     check_text,
     describe_os_error,
+    explain_starved,
     without_traceback,
 )
 
@@ -48,6 +49,11 @@ def public(function: Callable[_P, _R]) -> Callable[_P, _R]:
             raise
         except OSError as error:
             raise RunError(describe_os_error(error)) from error
+        except (MemoryError, RuntimeError) as error:
+            explanation = explain_starved(error)
+            if not explanation:
+                raise
+            raise RunError(explanation) from error
 
     return call
 

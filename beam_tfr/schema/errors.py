@@ -141,6 +141,26 @@ def describe_os_error(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}"
 
 
+_STARVED = re.compile(r"MemoryError|can't start new thread")
+MORE_ROOM = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
+
+
+def tells_starved(text: str) -> bool:
+    """True if the message of an error tells that memory or threads ran out."""
+    return bool(_STARVED.search(text))
+
+
+def describe_starved(cause: str) -> str:
+    """What ran out, by the last line of such an error."""
+    return f"out of memory, address space or threads ({cause})"
+
+
+def explain_starved(error: BaseException) -> str:
+    """What ran out, and what to do; empty if neither memory nor threads did."""
+    cause = f"{type(error).__name__}: {error}"
+    return f"{describe_starved(cause)}: {MORE_ROOM}" if tells_starved(cause) else ""
+
+
 def check_text(text: str) -> str:
     """Checks and returns a text that a user gives.
 
