@@ -171,6 +171,12 @@ def test_classes_named_like_splits_beside_others_are_told() -> None:
     text = describe_ignored_split(folders("train/1", "test/2", "extra/3"))  # as of SVHN
     assert "`layout='{split}/*'`" in text
     assert not describe_ignored_split(folders("test/1", "cat/2", "dog/3"))
+    # Masks are told otherwise.
+    assert not describe_ignored_split(folders("train/1", "trainannot/1", "test/2", "testannot/2"))
+    keys = folders("train_images/1", "test_images/2", "extra_images/3")
+    assert "`layout='{split}/*'`" in describe_ignored_split(keys)
+    assert not describe_last_folders(keys)
+    assert "classes are images, photos" in describe_last_folders(folders("images/1", "photos/2"))
 
 
 @pytest.mark.parametrize(

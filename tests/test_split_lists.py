@@ -184,6 +184,8 @@ def test_lists_of_other_sets_are_none(tmp_path: Path) -> None:
     """Those of a set beside this one, whose images have other paths."""
     write_tree(tmp_path / "food", TREES["Food-101"])
     write_tree(tmp_path / "cub", TREES["CUB-200-2011"])
+    same = {"train.txt": "cat/1.jpg\n"}
+    write_tree(tmp_path / "same", (["cat/1.jpg", "dog/2.jpg"], same, "", []))
     write_tree(tmp_path / "mine", (["cat/1.jpg", "dog/2.jpg"], {}, "", []))
     assert not describe_again(tmp_path / "mine")
 

@@ -700,12 +700,20 @@ def test_partitions_of_other_tables_are_named(tmp_path: Path) -> None:
 def test_a_bucket(tmp_path: Path, fake: FakeGcs) -> None:
     """Lists of VOC and folders named like tables are found on gs:// too."""
     voc_folder(tmp_path / "voc", 3, {"train": [0, 1], "test": [2]})
+    voc_folder(tmp_path / "paddle", 3, {})
+    for split, line in (
+        ("train", "JPEGImages/000000.jpg Annotations/000000.xml"),
+        ("val", "000002"),
+    ):
+        write(tmp_path / "paddle" / f"{split}.txt", f"{line}\n")
     write_coco_tree(tmp_path / "coco")
     for path in tmp_path.rglob("*"):
         if path.is_file():
             fake.put(str(path.relative_to(tmp_path)), path.read_bytes())
     voc = open_input(table="gs://b/voc/Annotations/*.xml")
     assert splits_by_number(voc) == {"train": [0, 1], "test": [2]}
+    paddle = open_input(table="gs://b/paddle/Annotations/*.xml")
+    assert splits_by_number(paddle) == {"train": [0], "unlisted": [1], "val": [2]}
     coco = open_input(table="gs://b/coco/annotations/*.json", image_root="gs://b/coco")
     keys = keys_by_split(coco)
     assert keys["val"] == [f"val2017/{number:012}.png" for number in range(2)]

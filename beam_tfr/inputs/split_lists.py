@@ -128,6 +128,8 @@ def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) ->
     most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
     for line in lines[:most]:
         for text in _list_paths(line):
+            if not is_near and _is_file(f"{folder}/{text}", extensions):
+                return False  # of a set of its own
             if any(_is_file(f"{base}/{text}", extensions) for base in bases):
                 return True
     return False

@@ -15,6 +15,7 @@ from beam_tfr.layouts.mask_folders import (
     IMAGES,
     NamesIn,
     describe_mask_folders,
+    find_mask_folders,
     list_nothing,
 )
 from beam_tfr.layouts.parsing import (
@@ -366,7 +367,7 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
         start = f"{parent}/" if parent else ""
         splits = sorted(find_split_folders(names))
         hold_folders = any(f"{start}{name}" in names_in for name in names)
-        if hold_folders or not _are_different(splits):
+        if hold_folders or not _are_different(splits) or find_mask_folders(folders, list_nothing):
             continue
         others = join_texts(sorted(names - {*splits}), most=3, separator=", ")
         layout = _spell_split(str(parse_layout("{split}/*").below(start.count("/"))), splits)
@@ -452,8 +453,13 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
     names = sorted(set().union(*names_in.values()))
     hold_images = all(map(IMAGES.fullmatch, names))
     if len(names_in) < 2:
-        if not hold_images or not names:
+        if not hold_images or not names or _are_different(find_split_folders(names)):
             return ""
+        if len(names) > 1:
+            return (
+                f"the classes are {join_texts(names, most=3, separator=', ')}, folders of images: "
+                "`layout='*'` converts them without classes"
+            )
         return (
             f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
             "without classes"
