@@ -58,12 +58,13 @@ class Hashes(NamedTuple):
         """The bits in which the images of each pair differ, mirrored if that is fewer."""
         staying = _count_differences(self.staying, left, right)
         turning = _count_differences(self.turning, left, right)
-        return staying + np.minimum(turning, HALF_BITS - turning)
+        return (staying + np.minimum(turning, HALF_BITS - turning)).astype(np.int64)
 
 
-def _count_differences(half: UInt64, left: Rows, right: Rows) -> Rows:
-    """The bits in which halves of hashes differ: int64 [pairs]."""
-    first = np.bitwise_count(half[left, 0] ^ half[right, 0])
-    second = np.bitwise_count(half[left, 1] ^ half[right, 1])
-    differences: Rows = first.astype(np.int64) + second
+def _count_differences(half: UInt64, left: Rows, right: Rows) -> npt.NDArray[np.uint8]:
+    """The bits in which halves of hashes differ: uint8 [pairs]."""
+    bits = np.take(half, left, axis=0)  # both words of an image at once: they are neighbors
+    bits ^= np.take(half, right, axis=0)
+    counts = np.bitwise_count(bits)
+    differences: npt.NDArray[np.uint8] = counts[:, 0] + counts[:, 1]
     return differences
