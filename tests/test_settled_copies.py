@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -57,16 +59,24 @@ def rejects_of(folder: Path) -> dict[str, dict[str, str]]:
     return {reject["key"]: reject for reject in map(json.loads, lines)}
 
 
-@pytest.mark.parametrize("settled", ["group", "drop"])
+@pytest.mark.parametrize(
+    ("settled", "options"),
+    [("group", SPLITS), ("drop", SPLITS), ("group", {**SPLITS, "stratify": True})],
+    ids=["group", "drop", "stratified"],
+)
 def test_a_new_dataset_equals_an_update_of_one_that_only_reports(
-    copies: Path, tmp_path: Path, settled: str, monkeypatch: pytest.MonkeyPatch
+    copies: Path,
+    tmp_path: Path,
+    settled: str,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reported = convert(tmp_path / "updated", input=copies, **SPLITS)
+    reported = convert(tmp_path / "updated", input=copies, **options)
     assert reported.manifest.duplicates["clusters"] == 9
     assert reported.manifest.duplicates["across_classes"] == 3
     before = clusters_of(tmp_path / "updated")
     assert any(cluster["across_splits"] for cluster in before)
-    new = convert(tmp_path / "new", input=copies, duplicates=settled, **SPLITS)
+    new = convert(tmp_path / "new", input=copies, duplicates=settled, **options)
     decoded = count_decoding(monkeypatch)
     updated = update(tmp_path / "updated", duplicates=settled)
     assert decoded == []
@@ -80,6 +90,10 @@ def test_a_new_dataset_equals_an_update_of_one_that_only_reports(
         assert {len(cluster["images"]) for cluster in after} == {2}
         assert not any(cluster["across_splits"] for cluster in after)
         assert new.counts["written"] == 21
+        if options.get("stratify"):
+            sizes = np.array([[*split.class_counts.values()] for split in new.splits.values()])
+            shares = np.array([[0.6], [0.4]])
+            assert np.abs(sizes - 7 * shares).max() < 2  # the size of a cluster
         return
     assert after == []
     rejects = rejects_of(tmp_path / "new")
@@ -138,6 +152,9 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     convert(tmp_path / "d", input=tmp_path / "photos", layout=layout, image_size=64)
     manifest = read_manifest(str(tmp_path / "d"))
     copied = CopiedImages.find(BaseDataset(manifest.folder, manifest.fields["manifest_digest"]))
+    assert [*copied.list_groups()] == []  # all are in one split
+    torn = copied.images._replace(splits=np.arange(copied.images.number))
+    copied = dataclasses.replace(copied, images=torn)
     pairs = [value.decode().split("\0") for value in copied.list_groups()]
     assert dict(pairs) == {
         **dict.fromkeys([f"hat/{name}.jpg" for name in names[:4]], "hat/x_1.jpg"),

@@ -94,6 +94,10 @@ def _describe_gaps(classes: Sequence[_ClassShares], options: Mapping[str, Any]) 
     reasons = ["rejects are missing", "an update moves no image without `resplit=`"]
     if options.get("group_column") or "{group}" in options.get("layout", ""):
         reasons.insert(0, "groups stay together")
+    if options.get("duplicates") == "group":
+        reasons.insert(0, "copies stay together")
+    if options.get("duplicates") == "drop":
+        reasons.insert(0, "copies are dropped")
     number = "1 class is" if len(classes) == 1 else f"{len(classes):,} classes are"
     images = counted(worst.numbers[split], "image")
     return (

@@ -46,7 +46,7 @@ class CopiedImages:
         return cls(dataset, images, clusters, keys)
 
     def list_groups(self) -> Iterator[bytes]:
-        """Yields images that share their split: key, NUL, name of the group.
+        """Yields images that have to share their split, and do not: key, NUL, name of the group.
 
         The name is the smallest key in it. Groups of the layout that share a copy are one.
         """
@@ -57,9 +57,11 @@ class CopiedImages:
         kept = [np.repeat(cluster.images[0], len(cluster.images) - 1) for cluster in self.clusters]
         components.link(np.concatenate(kept), np.concatenate(copies))
         self._link_groups(components)
-        sizes = np.bincount(components.first)
+        splits = self.images.splits
+        is_elsewhere = splits != splits[components.first]
+        first_of_torn = np.unique(components.first[is_elsewhere])
         members = dict[int, list[bytes]]()
-        for row in np.flatnonzero(sizes[components.first] > 1).tolist():
+        for row in np.flatnonzero(np.isin(components.first, first_of_torn)).tolist():
             members.setdefault(int(components.first[row]), []).append(self.keys[row])
         for keys in members.values():
             name = min(keys)
