@@ -107,7 +107,7 @@ class TableOptions(Checked):
     label_separator: str = _column(
         "",
         help="separator of classes in --label_column, such as '|'; a row can then have any number "
-        "of labels",
+        "of labels, and rows of an image with a class each are joined",
         metavar="TEXT",
         only_with={"table": (), "label_column": ()},
     )
