@@ -12,7 +12,9 @@ import pytest
 from PIL import Image
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables import repeats
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.repeats import RowKeys, merge_repeated
@@ -136,6 +138,33 @@ def test_an_image_of_two_files_of_coco_is_one_reject(beam_tfr: Command, tmp_path
     run = beam_tfr("convert", *call, "--json")
     assert (run.json["matched"], run.json["written"]) == (3, 2)
     assert "the splits train and val" in (tmp_path / "o" / "rejects.jsonl").read_text()
+
+
+def test_too_many_repeated_rows_end_the_run_with_what_joins_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "MOST_REPEATED", 1)
+    table = tmp_path / "t.csv"
+    table.write_bytes(as_csv(rows_of("ax", "bx", "ay", "by")))
+    tables = opened(table, **ROLES)
+    keys = RowKeys()
+    assert len([*keys.note_rows(tables.read(str(table)))]) == 4
+    repeated = keys.find_repeated()
+    with pytest.raises(DataError, match=r"2 files have several rows.*`label_separator='|'`"):
+        repeats.check_repeats(tables, repeated)
+    monkeypatch.setattr(repeats, "MOST_REPEATED", 2)
+    repeats.check_repeats(tables, repeated)
+
+
+def test_rows_that_are_records_are_one_or_a_reject_by_their_keys(
+    beam_tfr: Command, tmp_path: Path
+) -> None:
+    rows = [{"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 1}, {"id": "b", "n": 2}]
+    (tmp_path / "t.csv").write_bytes(as_csv(rows))
+    call = ["--table", tmp_path / "t.csv", "--key_column", "id", "--max_rejects", "1"]
+    run = beam_tfr("convert", *call, "--output", tmp_path / "o", "--json")
+    assert (run.json["matched"], run.json["written"]) == (2, 1)
+    assert "n is 1 and 2" in (tmp_path / "o" / "rejects.jsonl").read_text()
 
 
 CLASSES = [("a", "cat", 1), ("b", "cat", 1), ("a", "dog", 1), ("a", "cat", 1), ("b", "hat", 0)]

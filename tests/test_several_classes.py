@@ -109,6 +109,9 @@ def test_lists_that_cannot_be_read_are_told_with_a_separator_too(tmp_path: Path)
         (['[{"x": 5, "labels": ["cat"]}]'] * 2, "COCO"),
         ([[True, False], [False, True]], "`feature_columns=class:int64[]`"),
         ([[1, 0, 0], [0, 1, 0]], "`feature_columns=class:int64[]`"),
+        ([[0.25, 0.75], [1, 0]], "`feature_columns=class:float[]`"),
+        ([{"cat": 1, "dog": 0.5}], "names of the classes"),
+        ([[1.0, 2.0], [3.0, 2.0]], ""),
         ([[0, 1], [1, 0]], ""),
         ([[0, 1, 2], [1, 0]], ""),
         ([True, False], ""),
@@ -127,6 +130,11 @@ def test_cells_that_hold_no_classes_are_refused_with_what_to_do(
     with pytest.raises(UsageError) as error:
         opened(path)
     assert cure in str(error.value)
+    name, _, declaration = cure.strip("`").removeprefix("feature_columns=").partition(":")
+    if declaration:
+        options: Any = {"uri_column": "path", "feature_columns": {name: declaration}}
+        refs = open_tables(find_content(ConvertOptions(table=(path,), output="/o", **options)))
+        assert not any(ref.reason for ref in refs.read(str(path)))
 
 
 def test_bytes_of_parquet_that_are_text_are_classes(tmp_path: Path) -> None:

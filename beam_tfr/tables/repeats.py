@@ -89,11 +89,19 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
     others = ""
     if len(repeated) > 1:
         others = f"; {len(repeated):,} {what}s have several rows"
-    cure = tables.box_cure or "remove the others, or combine their values into lists"
+    cure = tables.box_cure or "remove the others"
+    if not tables.box_cure and _may_have_several_classes(tables):
+        cure += ", or, if each says a class of its file, `label_separator='|'` joins them"
     raise DataError(
         f"`table={name_row(tables.files[table], row)}`: its {column} is that of row {before} of "
         f"{tables.files[earlier]}{others}. Each {what} may have one row: {cure}"
     )
+
+
+def _may_have_several_classes(tables: Tables) -> bool:
+    """Whether an option would join rows of an image with a class each."""
+    options = tables.options
+    return bool(options.uri_column and options.label_column) and not tables.multi_label
 
 
 def _position_of_second(positions: tuple[KeyPosition, KeyPosition]) -> KeyPosition:
@@ -161,7 +169,7 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
     cure = "keep one of them"
     if tables.joins_rows:
         cure = "name a file in the same way in all of its rows, and have them in one table"
-    elif len(labels) > 1 and tables.options.uri_column and not tables.multi_label:
+    elif len(labels) > 1 and _may_have_several_classes(tables):
         cure = "if it has all of these, `label_separator='|'` joins the rows of an image"
     return f"{difference}; {cure}"
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.features.cells import parse_list
+from beam_tfr.features.cells import NUMBER, parse_list
 from beam_tfr.options import ConvertOptions
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.joining import FirstRows, NumberedRow, is_zero
@@ -84,6 +84,12 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
     lists = [*_split_cells(cells, options.label_separator)]
     members = [member for names in lists for member in names]
     if members and all(isinstance(member, dict) for member in members):
+        if all(isinstance(value, int | float) for value in members[0].values()):
+            raise table_error(
+                table,
+                f"column {column!r} holds a number for each class, such as {members[0]!r:.100}: "
+                "write the names of the classes that apply instead",
+            )
         field = _find_class_field(members[0])
         raise table_error(
             table,
@@ -97,12 +103,13 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
             "no classes: take the classes out of them, or export the boxes in COCO's format, "
             "which is a `table=`",
         )
-    if _are_one_hot(lists):
+    kind = _find_kind_of_numbers(lists)
+    if kind:
         raise table_error(
             table,
-            f"column {column!r} has {len(lists[0])} numbers, 0 or 1, in each row, such as "
+            f"column {column!r} has {len(lists[0])} numbers in each row, such as "
             f"{lists[0]!r:.100}, and not the names or ids of its classes: write these, or store "
-            f"the numbers by `feature_columns={column}:int64[]`",
+            f"the numbers by `feature_columns={column}:{kind}[]`",
         )
 
 
@@ -123,17 +130,21 @@ def _find_class_field(members: Mapping[str, Any]) -> str:
     return next(iter(members), "name")
 
 
-def _are_one_hot(lists: Sequence[Sequence[Any]]) -> bool:
-    """Whether lists have a number for each class, 1 for those of the image.
+def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
+    """What lists with a number for each class hold: int64, 0 or 1, or float; empty for others.
 
-    All have as many, and truth values, or one that repeats, show that these are no ids.
+    All have as many, and truth values, shares, or a number that repeats, show that they are no ids.
     """
     if not lists or len({len(members) for members in lists}) > 1 or len(lists[0]) < 2:
-        return False
-    if not all(str(member) in _FLAGS for members in lists for member in members):
-        return False
-    has_repeats = any(len({*members}) < len(members) for members in lists)
-    return has_repeats or isinstance(lists[0][0], bool)
+        return ""
+    members = [str(member) for names in lists for member in names]
+    if all(member in _FLAGS for member in members):
+        has_repeats = any(len({*names}) < len(names) for names in lists)
+        return "int64" if has_repeats or isinstance(lists[0][0], bool) else ""
+    if not all(map(NUMBER.fullmatch, members)):
+        return ""
+    has_shares = any("." in member and not float(member).is_integer() for member in members)
+    return "float" if has_shares else ""
 
 
 def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:
