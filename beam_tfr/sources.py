@@ -49,7 +49,7 @@ from beam_tfr.layouts.folders import (
     describe_ignored_split,
     describe_last_folders,
 )
-from beam_tfr.layouts.mask_folders import describe_mask_folders
+from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
@@ -428,13 +428,20 @@ def describe_strays(source: Input) -> Iterator[str]:
     refs = [ImageRef(key, 0, 0, NO_SPLIT) for key in keys]
     for companion in companions:
         files = {file_of(ref, root=source.root, companion=companion).path for ref in refs}
-        strays = sorted(set(_list_companions(source, companion)) - files)
-        if strays:
-            number = counted(len(strays), "file")
-            yield (
-                f"{number} left out, such as {strays[0]}: no image has that file as its "
-                f"{companion.key}"
-            )
+        listed = set(_list_companions(source, companion))
+        strays = sorted(listed - files)
+        if not strays:
+            continue
+        cure = ""
+        if files.isdisjoint(listed):
+            images = [*map(os.path.basename, keys)]
+            name = find_mask_name(images, [*map(os.path.basename, strays)])
+            cure = f"; {name} names it by its image" if name else ""
+        number = counted(len(strays), "file")
+        yield (
+            f"{number} left out, such as {strays[0]}: no image has that file as its "
+            f"{companion.key}{cure}"
+        )
 
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:

@@ -20,9 +20,11 @@ from beam_tfr import Records, cli
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.gray_png import gray_problems
 from beam_tfr.images import convert_image
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
+from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs
@@ -437,6 +439,11 @@ def test_masks_without_an_image_are_told(tmp_path: Path) -> None:
     (tmp_path / "photos/01.png").unlink()
     (text,) = [text for text in beam_tfr.plan(**given).warnings if "left out" in text]
     assert f"1 file left out, such as {tmp_path}/masks/01.png" in text
+    (tmp_path / "masks/00.png").rename(tmp_path / "masks/00_mask.png")
+    (tmp_path / "masks/01.png").unlink()
+    source = open_source(from_values(given, ConvertOptions))
+    (text,) = [text for text in early_warnings(source) if "left out" in text]
+    assert text.endswith("; {stem}_mask.png names it by its image")
 
 
 def test_masks_beside_the_folder_of_each_image(tmp_path: Path) -> None:

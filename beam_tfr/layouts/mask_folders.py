@@ -64,10 +64,14 @@ class MaskFolders(NamedTuple):
                 "column of type mask in a `table=` names the mask of each image"
             )
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
-        cure = self._describe_cure(f"{path}.png")
         form = ""
-        if extension.lower() != ".png":
+        if extension.lower() == ".png":
+            cure = self._describe_cure(path + extension)
+        else:
+            cure = self._describe_cure(f"{path}.png")
             form = ", once masks are PNGs"
+            if extension.lower() in _LIKE_PHOTOS:
+                form += " of what these JPEGs were made from, as JPEG changes values"
             if "`input=" not in cure:
                 form += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
         if in_archives:
