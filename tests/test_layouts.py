@@ -148,6 +148,13 @@ def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
     assert "`exclude='val/images/*'`" in str(caught.value)
 
 
+def test_folders_of_splits_within_others_are_no_classes() -> None:
+    keys = ["x_train/x_train/A/1", "x_train/x_train/B/2", "x_test/x_test/3"]
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders(*keys), None)
+    assert "`exclude='x_test/x_test/*'`" in str(caught.value)
+
+
 def test_splits_without_classes_beside_other_folders_are_told() -> None:
     keys = ["Train/0/1", "Train/1/2", "Test/3", "Meta/4"]  # as of GTSRB
     check_split_folders(folders(*keys), None)
@@ -164,7 +171,7 @@ def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
     with pytest.raises(UsageError) as caught:  # as of MVTec
         check_split_folders(folders(*keys), None)
     assert "are of the split ground_truth then" in str(caught.value)
-    assert "`exclude='nut/ground_truth/cut/*'`" in str(caught.value)
+    assert "`exclude='**/ground_truth/**'`" in str(caught.value)
 
 
 def test_classes_named_like_splits_beside_others_are_told() -> None:

@@ -215,12 +215,18 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
     others = [folder for folder, split in split_of.items() if split and split not in known]
     if others:
         folder = min(others)
+        name = next(part for part in folder.split("/") if split_of[folder] in part)
         return (
             f"; images in {folder} are of the split {split_of[folder]} then, and "
-            f"`exclude='{folder}/*'` leaves them out"
+            f"`exclude='**/{name}/**'` leaves them out"
         )
     label_of = {folder: (values or {}).get("label", "") for folder, values in values_of.items()}
-    without = [folder for folder, label in label_of.items() if IMAGES.fullmatch(label)]
+    split_names = find_split_folders({part for folder in folders for part in folder.split("/")})
+    without = [
+        folder
+        for folder, label in label_of.items()
+        if IMAGES.fullmatch(label) or label in split_names
+    ]
     if 0 < len(without) < len(label_of):
         folder = min(without)
         return (
