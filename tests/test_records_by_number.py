@@ -14,15 +14,20 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+import simplejpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
 import beam_tfr
+from beam_tfr.dataset.elements import ExampleDecoder
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from tests.conftest import few_at_once
@@ -68,6 +73,22 @@ def test_any_numbers_give_what_the_sequential_reader_gives(flags: str, data: st.
     step = bound.filter(lambda value: value != 0)
     first, second = (data.draw(st.builds(slice, bound, bound, step)) for _ in range(2))
     assert [*records[first][second]] == expected[first][second]
+
+
+def test_images_of_more_pixels_than_a_dataset_has_are_not_decoded() -> None:
+    """A record may be from elsewhere; 60,000 x 60,000 pixels of one color have some kilobytes."""
+    photo = simplejpeg.encode_jpeg(np.zeros((32, 32, 1), np.uint8), colorspace="GRAY")
+    start_of_frame = photo.index(b"\xff\xc0")
+    sides = (60_000).to_bytes(2, "big") * 2
+    jpeg = photo[: start_of_frame + 5] + sides + photo[start_of_frame + 9 :]
+    _, encoded = cv2.imencode(".png", np.zeros((32, 32), np.uint8))
+    png = encoded.tobytes()[:16] + (60_000).to_bytes(4, "big") * 2 + encoded.tobytes()[24:]
+    decoder = ExampleDecoder(read_manifest(str(converted_photos(STORED))), output="image")
+    for data, form in ((jpeg, "jpeg"), (png, "png")):
+        decoder._encoding = form
+        record = serialize({"image/encoded": ("bytes", [data])})
+        with pytest.raises(ValueError, match="has 3,600,000,000 pixels, more than the 100,000,000"):
+            decoder(record)
 
 
 def test_examples_are_those_of_the_streaming_reader() -> None:

@@ -5,8 +5,11 @@ They are used only with the file that they describe.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import os
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.output import sidecars
+from beam_tfr.planning import packing
+from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import ShardInfo
@@ -65,6 +70,38 @@ def test_a_sidecar_names_no_files_elsewhere(field: str, name: str, tmp_path: Pat
     elsewhere: Any = info.contents._replace(built=name) if field == "contents" else name
     sidecar(tmp_path).unlink()
     sidecars.write_sidecar(str(tmp_path), dataclasses.replace(info, **{field: elsewhere}), [])
+    assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is None
+
+
+BOMB = base64.b64encode(zlib.compress(bytes(1 << 26)))
+UNPACKED = base64.b64encode(zlib.compress(struct.pack("<2I", 1, 1000) + b"a"))
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (1, BOMB),
+        (1, b"no base64"),
+        (1, base64.b64encode(b"no zlib")),
+        (1, UNPACKED),
+        (1, base64.b64encode(packing.pack_values([b"no reference"]))),
+        (2, BOMB),
+        (2, base64.b64encode(packing.pack_values([b"x"]))),
+        (3, b"no JSON"),
+        (3, b'{"other": 1}'),
+        (3, b"[" * 50_000),
+    ],
+)
+def test_a_sidecar_whose_values_cannot_be_used_is_none(
+    line: int, text: bytes, tmp_path: Path
+) -> None:
+    """Although its checksum fits: its folder was copied from a stranger."""
+    info = finish_shard(tmp_path, begin(tmp_path))
+    path = sidecar(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[line] = text + b"\n"
+    body = b"".join(lines[:-1])
+    path.write_bytes(body + sha256_hex(body).encode() + b"\n")
     assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is None
 
 

@@ -54,6 +54,7 @@ class ExampleDecoder:
         self.channels = options.channels
         self.image_size = options.stored_size
         self._encoding = options.encoding
+        self._most_pixels = max(options.max_pixels, math.prod(options.image_size))
         self._transform = transform
         self._request = Request(output, boxes, one_hot, self.image_size)
         kinds = dataset.feature_kinds
@@ -123,6 +124,7 @@ class ExampleDecoder:
         form = self._encoding
         if form == "keep":
             form = example.value(FORMAT, "bytes").decode("latin-1")
+        _check_pixels(data, form, self._most_pixels)
         return decode_image(data, form, self.channels)
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
@@ -174,6 +176,9 @@ class ExampleDecoder:
         return values if len(values) > 1 else values[0]
 
 
+_PNG_SIDES = slice(16, 24)  # width and height in IHDR, of 4 bytes each
+
+
 def _raw_pixels(tensor: bytes) -> Pixels:
     """The content of a serialized TensorProto."""
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
@@ -204,6 +209,26 @@ def stack_images(images: list[Any]) -> Any:
     if isinstance(images[0], np.ndarray):
         return np.stack(images)
     return importlib.import_module("torch.utils.data").default_collate(images)
+
+
+def _check_pixels(data: bytes, form: str, most_pixels: int) -> None:
+    """Checks the pixels of a JPEG or PNG by its header: a record may be from elsewhere.
+
+    Raises:
+        ValueError: they are more than an image of the dataset can have.
+    """
+    pixels = 0
+    if form == "jpeg":
+        with contextlib.suppress(ValueError):  # decoding says what is wrong
+            height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
+            pixels = height * width
+    elif form == "png":
+        sides = data[_PNG_SIDES]
+        pixels = int.from_bytes(sides[:4]) * int.from_bytes(sides[4:])
+    if pixels > most_pixels:
+        raise ValueError(
+            f"the image has {pixels:,} pixels, more than the {most_pixels:,} of this dataset"
+        )
 
 
 def decode_image(data: bytes, form: str, channels: int) -> Pixels:

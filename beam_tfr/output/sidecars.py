@@ -24,10 +24,11 @@ from beam_tfr.dataset.base import PlannedShard
 from beam_tfr.planning import packing
 from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.items import Image
+from beam_tfr.schema.items import Image, ImageRef, Reject
 from beam_tfr.schema.naming import contents_name, is_plain_name, parse_file_name
 from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
+from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, work_path
 
 # In the names of files that are built.
@@ -37,6 +38,7 @@ CONTENTS = ".contents-"
 SHARD_FILE = re.compile(r"([^.]*).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
 _INFO_BYTES = 1 << 18  # of the first line of a sidecar, which has some kilobytes
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError)  # what checking it may raise
 _READERS = 32  # threads that read sidecars
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
@@ -62,7 +64,7 @@ class Sidecar:
 
         Of table rows, which hold the records, fingerprints.
         """
-        return packing.unpack_values(base64.b64decode(self.packed_refs))
+        return packing.unpack_untrusted(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
@@ -70,7 +72,7 @@ class Sidecar:
 
         Empty without statistics.
         """
-        return packing.unpack_values(base64.b64decode(self.packed_sums))
+        return packing.unpack_untrusted(base64.b64decode(self.packed_sums))
 
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
         """What `refs` would be, given the encoded references of a shard."""
@@ -160,12 +162,14 @@ def _parse_sidecar(data: bytes) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    with contextlib.suppress(ValueError, msgspec.MsgspecError):  # not a sidecar
+    with contextlib.suppress(*_DAMAGE, msgspec.MsgspecError):  # not a sidecar
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
         info = msgspec.json.decode(first, type=ShardInfo)
         _check_names(info)
         info.rejects_sha256 = sha256_hex(b"".join(lines))
-        return Sidecar(info, packed_refs, packed_sums, lines)
+        sidecar = Sidecar(info, packed_refs, packed_sums, lines)
+        _check_values(sidecar)
+        return sidecar
     return None
 
 
@@ -182,6 +186,22 @@ def _check_names(info: ShardInfo) -> None:
         raise ValueError("a file is built elsewhere")
     if info.file and parse_file_name(info.file) is None:
         raise ValueError("its file has another name than files of shards")
+
+
+def _check_values(sidecar: Sidecar) -> None:
+    """Checks that the values of a sidecar can be used: its folder may be from elsewhere.
+
+    Raises:
+        ValueError, TypeError, LookupError: they cannot.
+    """
+    for ref in sidecar.refs[:1]:
+        if len(ref) != _FINGERPRINT_BYTES:
+            ImageRef.decode(ref)
+    for numbers in sidecar.sums:
+        list(map(int, numbers.split()))
+    for line in sidecar.reject_lines:
+        Reject(**parse_json(line))
+    parse_json(sidecar.info.shard.codecs).items()
 
 
 def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:

@@ -12,6 +12,9 @@ from beam_tfr.schema.items import group_values
 
 PACK_REFS = 1000
 PACK_BYTES = 256 << 10  # 256 KiB
+# Of packed values from elsewhere: so many bytes unpacked, and so many for each that is packed.
+_FREE_BYTES = 16 << 20  # 16 MiB
+_MOST_RATIO = 100
 
 
 def pack_values(values: Sequence[bytes]) -> bytes:
@@ -29,6 +32,26 @@ def unpack_values(packed: bytes) -> list[bytes]:
     joined = zlib.decompress(packed)
     (number,) = struct.unpack_from("<I", joined)
     lengths = struct.unpack_from(f"<{number}I", joined, 4)
+    ends = itertools.accumulate(lengths, initial=4 + 4 * number)
+    return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
+def unpack_untrusted(packed: bytes) -> list[bytes]:
+    """The values that `pack_values` packed, if it did.
+
+    Raises:
+        ValueError: it did not, or they would take far more memory than they have bytes.
+    """
+    most_bytes = _FREE_BYTES + _MOST_RATIO * len(packed)
+    inflater = zlib.decompressobj()
+    try:
+        joined = inflater.decompress(packed, most_bytes)
+        (number,) = struct.unpack_from("<I", joined)
+        lengths = struct.unpack_from(f"<{number}I", joined, 4)
+    except (zlib.error, struct.error) as error:
+        raise ValueError(f"these are no packed values: {error}") from None
+    if not inflater.eof or 4 + 4 * number + sum(lengths) != len(joined):
+        raise ValueError("these are no packed values, or too many")
     ends = itertools.accumulate(lengths, initial=4 + 4 * number)
     return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
 
