@@ -661,6 +661,11 @@ def test_patterns_take_no_time_to_speak_of(pattern: str, path: str) -> None:
     assert not patterns.compile_pattern(f"/{pattern}").fullmatch(f"/{path}")
 
 
+def test_wildcards_are_bounded() -> None:
+    with pytest.raises(UsageError, match="has more than 500 wildcards"):
+        patterns.compile_pattern("/" + "*/" * 501 + "x")
+
+
 def test_wildcards_before_braces_are_few() -> None:
     patterns.compile_pattern("/{train,val}/**/*_{a,b}_*.{jpg,png}")
     with pytest.raises(UsageError, match="has more than 3 wildcards"):

@@ -24,7 +24,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.yolo import label_path
 from beam_tfr.sequence import Records
 from beam_tfr.tables import first_rows
-from beam_tfr.tables.annotations import read_annotations, yolo, yolo_files
+from beam_tfr.tables.annotations import read_annotations, yolo, yolo_files, yolo_images
 from beam_tfr.tables.annotations.yolo_lines import (
     ClassNames,
     LineForm,
@@ -620,3 +620,35 @@ def test_few_label_files_are_read_before_the_run(
     tables = open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))
     assert len(reads) <= 3
     assert len([*tables.read(str(path))]) == 8
+
+
+@pytest.mark.timeout(20)
+def test_a_place_that_is_named_many_times_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_set(tmp_path, LABEL, LABEL)
+    text = path.read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("train:"))
+    place = line.removeprefix("train:").strip()
+    once, _ = read(path)
+    path.write_text(text.replace(line, f"train: [{', '.join([place] * 20_000)}]"))
+    rows, said = read(path)
+    assert rows == once
+    assert any("train names images more than once" in note for note in said)
+    monkeypatch.setattr(yolo_images, "_MOST_REPEATS", 3)
+    spellings = ", ".join(f"{place}{'/.' * number}" for number in range(50))
+    path.write_text(text.replace(line, f"train: [{spellings}]"))
+    with pytest.raises(DataError, match="train names images more than once"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "lines", ["nc: " + "9" * 5000, "kpt_shape: [" + "9" * 5000 + ", 3]\nnames: [a]"]
+)
+def test_numbers_of_thousands_of_digits_are_none(lines: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.yaml"
+    path.write_text(f"train: images\n{lines}\n")
+    with pytest.raises(DataError, match=r"is not .*number") as caught:
+        read(path)
+    assert "set_int_max" not in str(caught.value)
+    assert len(str(caught.value)) < 500

@@ -40,6 +40,7 @@ _REGEXES = {
     "?": "[^/]",
 }
 _ANY_LENGTH = ("*", "**", "**/")
+_MOST_WILDCARDS = 500  # characters that begin one
 _MOST_LOOSE = 3  # wildcards that may each match in many ways, so that each multiplies the time
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
@@ -174,6 +175,8 @@ def _translate(pattern: str) -> str:
         ValueError: a [ or { is not closed, or the pattern may take too long.
     """
     tokens = _TOKEN.finditer(pattern)
+    if len(WILDCARD.findall(pattern)) > _MOST_WILDCARDS:
+        raise ValueError(f"has more than {_MOST_WILDCARDS} wildcards")
     joined = _join_parts(_read_parts(tokens, in_braces=False))
     if joined.loose > _MOST_LOOSE:
         raise ValueError(

@@ -45,6 +45,7 @@ from beam_tfr.tables.export_splits import read_export_splits
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
 _SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are looked at for that
 _MOST_CLASSES = 100_000
+_MOST_DIGITS = 20  # of a number
 _MOST_DEPTH = 50  # of lists and mappings in each other
 # It makes texts, lists and dicts of everything; that in C takes a fifth of the time.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -71,10 +72,10 @@ class _Yolo(msgspec.Struct):
         """
         if self.names is None:
             names = [f"class_{number}" for number in range(_read_count(self.nc))]
-            say(f"has no names: its {self.nc} classes are class_0 and so on")
+            say(f"has no names: its {self.nc:.60} classes are class_0 and so on")
             return ClassNames(enumerate(names))
         if self.nc not in ("", str(len(self.names))):
-            say(f"has {len(self.names)} names, but nc: {self.nc}")
+            say(f"has {len(self.names)} names, but nc: {self.nc:.60}")
         if isinstance(self.names, list):
             by_number = ClassNames(enumerate(self.names))
         else:
@@ -122,7 +123,7 @@ def _read_count(text: str) -> int:
     """
     if not text:
         raise ValueError("has no names of classes, such as `names: [cat, dog]`")
-    if not text.isdecimal() or int(text) > _MOST_CLASSES:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) > _MOST_CLASSES:
         raise ValueError(f"{text!r:.60} is not the number of a class, or of all classes (nc)")
     return int(text)
 
@@ -206,7 +207,12 @@ def _parse(text: str) -> _Yolo:
         for name, key in _OTHER_KEYS.items():
             if name in fields:
                 fields.setdefault(key, fields[name])
-    return msgspec.convert(fields, _Yolo)
+    data = msgspec.convert(fields, _Yolo)
+    if data.kpt_shape:
+        count, _ = data.kpt_shape
+        if not count.isdecimal() or len(count) > _MOST_DIGITS:
+            raise ValueError(f"kpt_shape: {count!r:.60} is not a number of keypoints")
+    return data
 
 
 def _check_depth(text: str) -> None:

@@ -5,6 +5,7 @@ pattern, an image, or a list of these, below `path`. See
 https://docs.ultralytics.com/datasets/detect.
 """
 
+import collections
 import contextlib
 import itertools
 import posixpath
@@ -26,6 +27,7 @@ from beam_tfr.tables.shared_images import SplitList, separate_lists
 
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _MOST_LINES = 2_000_000  # of a list of images
+_MOST_REPEATS = 1_000_000  # of images that places name more than once, beside one of each
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # for `str.splitlines`
 _MOST_FOLDERS = 100  # of images, beside which others are looked for
 _MOST_LISTED = 1_000  # files of such a folder
@@ -59,10 +61,7 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
     base = _choose_base(places, say)
     paths_of = dict[str, list[str]]()  # key -> its images
     for key, names in places.places.items():
-        paths = list[str]()
-        for name in names:
-            paths += _list_place(base, key, name, say)
-        paths_of[key] = _drop_repeats(key, paths, say)
+        paths_of[key] = _list_places(base, key, names, say)
     lists = [SplitList(_spell(places, key), dict.fromkeys(paths_of[key])) for key in paths_of]
     separated = separate_lists(lists)
     for note in separated.notes:
@@ -295,12 +294,26 @@ def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_Li
             yield _LineReading(root, separator, number)
 
 
-def _drop_repeats(key: str, paths: Sequence[str], say: Callable[[str], object]) -> list[str]:
-    """The images of a split, each once."""
-    once = list(dict.fromkeys(paths))
-    if len(once) < len(paths):
-        say(f"{key} names images more than once ({len(paths) - len(once)}): each is converted once")
-    return once
+def _list_places(
+    base: str, key: str, names: Sequence[str], say: Callable[[str], object]
+) -> list[str]:
+    """The images of a split, each once.
+
+    Raises:
+        ValueError: there are none in a place, or the places are about the same images all the time.
+    """
+    once = dict[str, None]()
+    repeats = 0
+    for name, number in collections.Counter(names).items():
+        paths = _list_place(base, key, name, say)
+        before = len(once)
+        once.update(dict.fromkeys(paths))
+        repeats += number * len(paths) - (len(once) - before)
+        if repeats > _MOST_REPEATS + len(once):
+            raise ValueError(f"{key} names images more than once ({repeats:,}): remove {name:.200}")
+    if repeats:
+        say(f"{key} names images more than once ({repeats}): each is converted once")
+    return [*once]
 
 
 def _spell(places: YoloPlaces, key: str) -> str:
