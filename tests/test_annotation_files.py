@@ -15,6 +15,9 @@ from tests.fake_gcs import FakeGcs
 FILES = {
     "Annotations/a.xml": ("<annotation><filename>a.jpg</filename></annotation>", "*.xml"),
     "anno/a.XML": ('<?xml version="1.0"?>\n<annotation verified="no">\n</annotation>', "*.XML"),
+    "Annotation/n02/a": ("<annotation><folder>02</folder></annotation>", "*"),
+    "LICENSE": ("You may look at them.", ""),
+    "bounding_boxes.txt": ("1 60.0 27.0 325.0 304.0\n2 139.0 30.0 153.0 264.0\n", ""),
     "instances.json": ('{"info": {}, "images": [], "annotations": []}', "instances.json"),
     "ml.json": ('[{"image": "a", "annotations": [{"coordinates": {}}]}]', "ml.json"),
     "a.json": ('{"version": "5", "flags": {}, "shapes": [], "imagePath": "a.jpg"}', "a.json"),
@@ -38,7 +41,7 @@ def test_annotations_among_skipped_files_are_told(name: str, tmp_path: Path) -> 
     images.mkdir(parents=True)
     PIL.Image.new("RGB", (9, 9)).save(images / "a.jpg")
     path = tmp_path / "in" / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(content)
     given = {"input": str(tmp_path / "in")}
     plan = beam_tfr.plan(**given, progress=False)
@@ -59,6 +62,7 @@ BESIDE = {
     "YOLO, flat": ("images", "labels/a.txt", YOLO, "{0}/labels/*.txt belong to a data.yaml"),
     "KITTI": ("image_2", "label_2/a.txt", KITTI, "{0}/label_2/*.txt are of KITTI"),
     "VOC": ("JPEGImages", "Annotations/a.xml", "<annotation>", "{0}/Annotations/*.xml are a"),
+    "VOC, without extension": ("Images", "Annotation/a", "<annotation>", "{0}/Annotation/* are of"),
     "COCO": ("train2017", "annotations/x.json", COCO, "{0}/annotations/x.json is a `table=`"),
     "CSV": ("train", "train.csv", "file,label\na.jpg,cat\n", "{0}/train.csv is a `table=`"),
     "CSV of ids": ("train", "y.csv", "id,breed\nbeagle_1,cat\n", "{0}/y.csv is a `table=`"),

@@ -835,6 +835,7 @@ TWICE = _twice()
             b"PK",
             "is no TFRecord, and the names of other tables must end in .csv, .tsv, .jsonl, ",
         ),
+        ("n02_1", b"<annotation><folder>02", "rename files of VOC so that their names end in .xml"),
         ("t.parquet.gz", b"", "is compressed as a whole: decompress it first"),
     ],
 )

@@ -22,7 +22,8 @@ _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coord
 _LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
-_YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+[0-9.eE+-]+){4,}\s*")
+_SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
+_YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
 _KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
 # A word in the first line of a table with classes.
@@ -31,7 +32,8 @@ _CLASS_COLUMN = re.compile(
 )
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _UNREAD = (".mat", ".npy", ".npz", ".pts", ".geojson")  # which no option reads
-_EXTENSIONS = (".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS, *_UNREAD)
+_NO_EXTENSION = ""
+_EXTENSIONS = (_NO_EXTENSION, ".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS, *_UNREAD)
 
 # Beside a folder of images.
 _MOST_BESIDE = 1_000  # files and folders that are listed
@@ -41,16 +43,16 @@ _LABEL_FOLDER = re.compile(
     r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)(?:[-_]?[0-9a-z]{1,5})?"
 )
 _GCS_FOLDERS = ("labels", "annotations", "Annotations")
-_OF_ONE_IMAGE = (".txt", ".xml", ".json", *_UNREAD)
+_OF_ONE_IMAGE = (".txt", ".xml", ".json", _NO_EXTENSION, *_UNREAD)
 _CELLS = re.compile(rb"[,;\t]")
 _IMAGE_NAMES = re.compile(rf"[^\s/\\\"',;|]+\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
 _LEAST_STEM = 4  # characters that are hardly in a table by chance
 
 
-def annotation_extension(path: str) -> str:
-    """The extension of a file that may hold annotations; empty if it has another."""
+def annotation_extension(path: str) -> str | None:
+    """The extension of a file that may hold annotations, empty if it has none; None for others."""
     extension = os.path.splitext(path)[1].lower()
-    return extension if extension in _EXTENSIONS else ""
+    return extension if extension in _EXTENSIONS else None
 
 
 def describe_annotations(candidates: Mapping[str, Sequence[str]], stems: Set[str]) -> str:
@@ -142,10 +144,10 @@ def _list_about(paths: Iterable[str], images: _Images) -> dict[str, list[str]]:
     read = collections.Counter[str]()
     for path in paths:
         extension = annotation_extension(path)
-        if not extension or len(found[extension]) == MOST_LOOKED_INTO:
+        if extension is None or len(found[extension]) == MOST_LOOKED_INTO:
             continue
         is_about = _is_named_alike(path, images.stems)
-        is_of_many = extension not in (".txt", ".xml", *_UNREAD)
+        is_of_many = extension not in (".txt", ".xml", _NO_EXTENSION, *_UNREAD)
         if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1
             is_about = images.are_named_in(_read_begin(path), extension)
@@ -228,6 +230,8 @@ def _name_table(extension: str, path: str) -> str:
     folder, name = posixpath.split(path)
     if extension == ".xml":  # of one image
         return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
+    if extension == _NO_EXTENSION:
+        return f"{folder}/* are of VOC, and with .xml behind their names a `table=`"
     if extension == ".txt":
         return f"{folder}/*.txt belong to a data.yaml of YOLO, which is a `table=`"
     return f"{path} is a `table=`"
@@ -239,7 +243,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
         return _have_lines(begin, _YOLO_LINE)
     if extension in _TEXTS:
         return _is_table(begin.splitlines()[:_FIRST_LINES])
-    if extension == ".xml":
+    if extension in (".xml", _NO_EXTENSION):
         return _VOC.search(begin) is not None
     if extension == ".json":
         is_labelme = len({*_LABELME_KEYS.findall(begin)}) > 2

@@ -156,7 +156,7 @@ class SkippedFiles:
     def _note_annotations(self, path: str) -> None:
         """Notes a file that may hold annotations, if it is one of the first."""
         extension = annotation_extension(path)
-        if not extension or path in self._paths:
+        if extension is None or path in self._paths:
             return
         with self._lock:
             if len(self.annotations[extension]) < MOST_LOOKED_INTO:

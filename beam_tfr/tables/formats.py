@@ -75,7 +75,7 @@ class Unnamed(TfRecord):
         if isinstance(file, gzip.GzipFile):
             raise _compressed_error(path)
         if first and not begins_record(first):
-            raise _name_error(path)
+            raise _name_error(path, first)
         return super().read_objects(path, file, selection)
 
 
@@ -108,13 +108,15 @@ def _compressed_error(path: str) -> UsageError:
     return table_error(path, f"is compressed as a whole{advice}")
 
 
-def _name_error(path: str) -> UsageError:
-    """The error for a table that is none, by its name and its content."""
+def _name_error(path: str, first: bytes) -> UsageError:
+    """The error for a table that is none, by its name and its first bytes."""
     advice = suggest_dataset(path.rpartition("/")[0])
     if path.lower().endswith(".data"):
         advice = advice or suggest_yaml(path)
     if path.lower().endswith(".zip") or has_image_name(path):
         advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
+    if first.startswith((b"<annotation", b"<?xml")):
+        advice = advice or "; rename files of VOC so that their names end in .xml"
     if not advice:
         suffix = os.path.splitext(path)[1].lower()
         advice = _ADVICE.get(suffix, "; the first four may be gzipped (.gz)")
