@@ -252,7 +252,7 @@ class Convert(beam.PTransform):
         stays = self.splits_of if is_open else None
         known_dataset = self.splits_of or self.base
         choosing = ChooseSplits(
-            self.options.shares if is_open else None,
+            self.options.shares if self.options.stratify else None,
             seed=self.options.seed,
             grouped=self.source.has_groups,
             known_splits=references.read_splits(begin, stays) if stays else None,

@@ -10,6 +10,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr import cli, reader
+from tests.portable_runners import PROCESSES, THREADS
 from tests.updates import convert, files_of, fresh, paint, update
 
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
@@ -111,6 +112,49 @@ def test_groups_stay_together_and_new_images_follow_them(tmp_path: pathlib.Path)
     after = keys_of(output)
     assert before.items() <= after.items()
     assert after["cat/p3/new.jpg"] == groups["p3"]
+
+
+def test_groups_larger_than_a_split_are_told(tmp_path: pathlib.Path) -> None:
+    photos = tmp_path / "photos"
+    for number in range(12):
+        paint(photos / f"p{number // 6}" / f"{number}.jpg", number)
+    options = {"layout": "{group}/*", "stratify": True, "image_size": 8}
+    with pytest.raises(beam_tfr.UsageError, match=r"groups stay together.*use fewer"):
+        convert(tmp_path / "d", input=photos, folds=3, **options)
+    result = convert(tmp_path / "d", input=photos, folds=2, **options)
+    assert {split.num_examples for split in result.splits.values()} == {6}
+
+
+@pytest.mark.parametrize(
+    "flags", [*THREADS.values(), pytest.param(PROCESSES, marks=pytest.mark.slow)]
+)
+def test_every_engine_divides_alike(tmp_path: pathlib.Path, flags: list[str]) -> None:
+    photos = tmp_path / "photos"
+    for number in range(60):
+        folder = photos / "abc"[number % 3] / f"p{number // 5}"
+        paint(folder / f"{number}.jpg", number)
+    options = {**SMALL, "layout": "{label}/{group}/*"}
+    expected = convert(tmp_path / "d", input=photos, **options).digest
+    assert convert(tmp_path / "e", input=photos, beam_flags=flags, **options).digest == expected
+
+
+def test_copies_are_groups(tmp_path: pathlib.Path, photos: pathlib.Path) -> None:
+    for number in range(12):
+        source = photos / "cat" / f"{number:03}.jpg"
+        (photos / "cat" / f"copy{number}.jpg").write_bytes(source.read_bytes())
+    output = tmp_path / "d"
+    convert(output, input=photos, **SMALL)
+    before = keys_of(output)
+    result = update(output, duplicates="group")
+    after = keys_of(output)
+    for number in range(12):
+        assert after[f"cat/{number:03}.jpg"] == after[f"cat/copy{number}.jpg"]
+    moved = sum(before[key] != split for key, split in after.items())
+    assert result.run["moved"] == moved > 0
+    assert all(before[key] == after[key] for key in before if not key.startswith("cat"))
+    assert abs(counts_of(output)["test"]["cat"] - 3.2) <= 3
+    fresh_files = fresh(tmp_path / "f", input=photos, duplicates="group", **SMALL)
+    assert files_of(output) == fresh_files
 
 
 def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> None:

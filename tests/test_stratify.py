@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.planning import dividing, packing
-from beam_tfr.planning.shares import ClassTally, fill_empty, round_shares, share_classes, share_out
+from beam_tfr.planning.shares import Divider, fill_empty, round_shares, share_out
 from beam_tfr.schema.dataset import NO_SPLIT, name_folds, shares_of
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.items import ImageRef
@@ -99,8 +99,9 @@ def test_a_class_with_as_many_images_as_splits_is_in_each() -> None:
 
 
 def test_rounding_in_many_classes_does_not_favor_a_split() -> None:
-    tallies = [ClassTally(f"{number:03}", 14, (0, 0, 0)) for number in range(1000)]
-    numbers = share_classes(tallies, THREE, fills_empty=True).values()
+    divider = Divider(THREE, fills_empty=True)
+    none = dict.fromkeys(THREE, 0)
+    numbers = [divider.divide(14, none, [*THREE]) for _ in range(1000)]
     assert [sum(column) for column in zip(*numbers, strict=True)] == [11_200, 1_400, 1_400]
 
 
@@ -201,6 +202,34 @@ def test_groups_of_which_images_are_in_splits_go_to_most_of_them() -> None:
     ]
     splits = choose(refs, THREE)
     assert splits == {"1": "test", "2": "test", "3": "test", "4": "test", "5": NO_SPLIT}
+
+
+def pair_up(refs: list[ImageRef], splits: tuple[str, str], pairs: int) -> list[ImageRef]:
+    """Makes groups of two images of a class that are in two splits, from those in none yet."""
+    single = [[ref for ref in refs if ref.split == split] for split in splits]
+    grouped = dict[str, ImageRef]()
+    for number, pair in zip(range(pairs), zip(*single, strict=False), strict=False):
+        for ref in pair:
+            name = f"{ref.split}?{'-'.join(splits)}{number}"
+            grouped[ref.key] = ref._replace(split=name)
+    return [grouped.get(ref.key, ref) for ref in refs]
+
+
+@given(st.integers(3, 400), st.integers(0, 60), st.integers(0, 60), st.integers(0, 3))
+def test_copies_in_two_splits_go_where_shares_are_short(
+    images: int, pairs: int, others: int, seed: int
+) -> None:
+    refs = list_refs({"a": images})
+    before = choose(refs, THREE, seed)
+    refs = [ref._replace(split=before[ref.key]) for ref in refs]
+    refs = pair_up(refs, ("train", "test"), pairs)
+    refs = pair_up(refs, ("train", "validation"), others)
+    after = choose(refs, THREE, seed)
+    assert all(after[ref.key] == ref.split for ref in refs if "?" not in ref.split)
+    assert all(after[ref.key] in ref.split.replace("?", "-") for ref in refs)
+    numbers = count(refs, after)["a"]
+    for split, ideal in ideals(images, THREE).items():
+        assert abs(numbers.get(split, 0) - ideal) <= 4
 
 
 def test_images_of_several_classes_count_as_one_of_the_rarest() -> None:

@@ -96,6 +96,8 @@ def _describe_gaps(classes: Sequence[_ClassShares], options: Mapping[str, Any]) 
         reasons.insert(0, "groups stay together")
     if options.get("duplicates") == "group":
         reasons.insert(0, "copies stay together")
+    if options.get("duplicates") == "group":
+        reasons.insert(0, "copies stay together")
     if options.get("duplicates") == "drop":
         reasons.insert(0, "copies are dropped")
     number = "1 class is" if len(classes) == 1 else f"{len(classes):,} classes are"

@@ -265,9 +265,9 @@ class Result(Printable):
         yield from self._describe_use()
         if self.changed:
             changes = [f"{number:,} {kind}" for kind, number in self.changed.items() if number]
-            text = ", ".join(changes) or "no image changed, but the dataset did"
             if self.run["moved"]:
-                text += f", {self.run['moved']:,} moved to another split"
+                changes.append(f"{self.run['moved']:,} moved to another split")
+            text = ", ".join(changes) or "no image changed, but the dataset did"
             yield f"update:  {text}"
 
     def _describe_counts(self) -> Iterator[str]:

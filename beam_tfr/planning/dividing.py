@@ -29,7 +29,6 @@ def choose_splits(
         seed: seed for the order in which a class is divided.
     """
     packs = [*packing.pack_batches(refs)]
-    counts = _count_classes(packs)
     gathered = dict[bytes, list[bytes]]()
     others = list[bytes]()
     for packed in packs:
@@ -42,7 +41,7 @@ def choose_splits(
                 rest.append(encoded)
         others += packing.pack_batches(rest)
     groups = [Group.gather(name, members) for name, members in gathered.items()]
-    others += _place_groups(groups, counts, shares, seed)
+    others += _place_groups(groups, others, shares, seed)
     yield from _place_images(others, shares, seed)
 
 
@@ -54,19 +53,25 @@ def _count_classes(packs: Iterable[bytes]) -> ClassCounts:
 
 
 def _place_groups(
-    groups: Sequence[Group], counts: ClassCounts, shares: Mapping[str, Fraction], seed: int
-) -> Iterator[bytes]:
+    groups: Sequence[Group], others: Sequence[bytes], shares: Mapping[str, Fraction], seed: int
+) -> list[bytes]:
+    counts = _count_classes(others)
+    for group in groups:
+        counts.add(group.encode_refs(group.find_split(shares, seed)))
 
     def list_units() -> Iterator[list[Unit]]:
         for group in groups:
-            if not group.splits:
+            if not group.find_split(shares, seed):
                 yield [group.make_unit(counts, seed)]
 
     cuts = _find_cuts(list_units, counts, shares, are_groups=True)
+    packs = list[bytes]()
     for group in groups:
-        split = group.find_split(seed) or cuts.choose_split(group.make_unit(counts, seed))
-        parsed = EncodedRef.parse_all(group.refs)
-        yield from packing.pack_batches(ref.encode_in(split.encode()) for ref in parsed)
+        split = group.find_split(shares, seed)
+        if not split:
+            split = cuts.choose_split(group.make_unit(counts, seed))
+        packs += packing.pack_batches(group.encode_refs(split))
+    return packs
 
 
 def _place_images(

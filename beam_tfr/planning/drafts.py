@@ -184,9 +184,16 @@ def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> Usag
     problem = (
         f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into {split}"
     )
+    if options.get("stratify") and _has_groups(options):
+        problem += "; groups stay together, and there are too few, or they are too large"
     if options.get("folds"):
         return UsageError(f"{problem}; use fewer", option="folds", value=options["folds"])
     return UsageError(f"{problem}; increase its share, or leave it out", option="splits")
+
+
+def _has_groups(options: Mapping[str, Any]) -> bool:
+    """Whether images are in groups that share their split."""
+    return bool(options.get("group_column")) or "{group}" in options.get("layout", "")
 
 
 def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:

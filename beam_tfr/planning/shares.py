@@ -4,9 +4,8 @@ Only what is short gets more: images that are in a split already stay there.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 
 def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) -> list[Fraction]:
@@ -84,43 +83,37 @@ def fill_empty(
     return filled
 
 
-class ClassTally(NamedTuple):
-    """The images of a class.
-
-    Attributes:
-        name: of the class.
-        images: how many there are to place.
-        placed: those that each split has already.
-    """
-
-    name: str
-    images: int
-    placed: Sequence[int]
-
-
-def share_classes(
-    tallies: Iterable[ClassTally], shares: Mapping[str, Fraction], *, fills_empty: bool
-) -> dict[str, list[int]]:
-    """How many images of each class go to each split: class -> numbers, in the order of `shares`.
+class Divider:
+    """Divides the images of one class after another among splits, by their shares.
 
     A class is within one image of its share in each split. What rounding gives to a split in one
     class it takes in the next, so the splits have their shares of all images too.
 
     Args:
-        tallies: of all classes, in an order that is always the same.
         shares: split -> share; they may add up to little more or less than 1.
         fills_empty: whether each split gets an image of a class that has as many as splits.
     """
-    total = sum(shares.values(), Fraction(0))
-    parts = [share / total for share in shares.values()]
-    owed = [Fraction(0)] * len(parts)
-    numbers_of = dict[str, list[int]]()
-    for tally in tallies:
-        wanted = share_out(tally.images, tally.placed, parts)
-        numbers = round_shares(wanted, owed)
-        if fills_empty:
-            numbers = fill_empty(numbers, tally.placed, parts)
-        for split, number in enumerate(numbers):
-            owed[split] += wanted[split] - number
-        numbers_of[tally.name] = numbers
-    return numbers_of
+
+    def __init__(self, shares: Mapping[str, Fraction], *, fills_empty: bool) -> None:
+        self._shares = shares
+        self._fills_empty = fills_empty
+        self._owed = dict.fromkeys(shares, Fraction(0))
+
+    def divide(self, images: int, placed: Mapping[str, int], splits: Sequence[str]) -> list[int]:
+        """How many images of the next class go to each of some splits.
+
+        Args:
+            images: how many there are to place.
+            placed: split -> images that are in it already.
+            splits: those in which they may be.
+        """
+        total = sum((self._shares[split] for split in splits), Fraction(0))
+        parts = [self._shares[split] / total for split in splits]
+        present = [placed[split] for split in splits]
+        wanted = share_out(images, present, parts)
+        numbers = round_shares(wanted, [self._owed[split] for split in splits])
+        if self._fills_empty:
+            numbers = fill_empty(numbers, present, parts)
+        for split, ideal, number in zip(splits, wanted, numbers, strict=True):
+            self._owed[split] += ideal - number
+        return numbers

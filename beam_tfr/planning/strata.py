@@ -6,30 +6,35 @@ buckets determine the exact cuts. So no worker ever holds all references, and ev
 computes the same.
 
 A unit is what goes to one split: an image, or a group of them. A group is as long in the order as
-it has images, and belongs to the split in which its middle is. A unit of several classes counts as
-one of its rarest, so the rarest are divided best. The iterative stratification of Sechidis,
-Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data", ECML PKDD 2011) also begins
-with the rarest class, but places one image after another, for which one worker needs all of them.
+it has images, and belongs to the split in which its middle is. If images of it are in splits
+already, it goes to that of most of them; where several have equally many, shares choose among
+these.
+
+A unit of several classes counts as one of its rarest, so the rarest are divided best. The iterative
+stratification of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data",
+ECML PKDD 2011) also begins with the rarest class, but places one image after another, for which one
+worker needs all of them.
 """
 
 import bisect
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.planning.shares import ClassTally, share_classes
+from beam_tfr.planning.shares import Divider
 from beam_tfr.planning.survey import ORDER_BYTES, Histogram, buckets_of, order_keys
-from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
 from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, split_labels
 
 REJECTED = "\n"  # stands for the class of images that are known to be rejects; no class is named so
 BUCKET_BITS = 12
 MOST_IN_ONE_PLACE = 64  # groups of a class, if each split shall have one
+_AMONG = "\t"  # before the splits in which a unit may be; no class is named so
 _WHOLE = -1  # stands for all buckets of such a class
 _ORDER = b"beam_tfr split"
 _SIZE_BYTES = 8
@@ -43,7 +48,8 @@ class Unit(NamedTuple):
     """Images that go to one split.
 
     Attributes:
-        name: the class that it counts as.
+        name: the class that it counts as; then a tab and the splits in which it may be, if these
+            are not all.
         order: its place in the order of that class.
         size: number of its images.
     """
@@ -144,26 +150,44 @@ class Group(NamedTuple):
                 splits[split] += 1
         return cls(name, ordered, splits)
 
-    def find_split(self, seed: int) -> str:
-        """The split that most of its images are in; empty if none is in any.
+    def list_splits(self) -> list[str]:
+        """The splits that most of its images are in, equally many in each; may be none."""
+        most = max(self.splits.values(), default=0)
+        return sort_splits(split for split, images in self.splits.items() if images == most)
 
-        Of splits that have equally many, a hash of the name of the group chooses one.
+    def find_split(self, shares: Collection[str], seed: int) -> str:
+        """The split that most of its images are in; empty if shares are to choose one.
+
+        Args:
+            shares: splits that have shares, which choose one of several; without them, a hash of
+                the name of the group does.
+            seed: seed for the hash.
         """
-        if not self.splits:
+        splits = self.list_splits()
+        if len(splits) == 1:
+            return splits[0]
+        if shares and {*splits} <= {*shares}:
             return ""
-        most = max(self.splits.values())
-        splits = sorted(split for split, images in self.splits.items() if images == most)
         order = order_keys(seed, [self.name], _ORDER)[0]
         return splits[int.from_bytes(order, "big") % len(splits)]
 
+    def encode_refs(self, split: str) -> list[bytes]:
+        """Its encoded references in a split; in none yet if that is empty."""
+        field = SplitField(split.encode(), b"" if split else self.name, is_final=bool(split))
+        return [ref.encode_in(field.encode()) for ref in EncodedRef.parse_all(self.refs)]
+
     def make_unit(self, counts: ClassCounts, seed: int) -> Unit:
-        """The unit of a group of which no image is in a split."""
+        """The unit of a group of which shares choose the split."""
         names = set[str]()
         for ref in EncodedRef.parse_all(self.refs):
             names.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
         usable = names - {REJECTED}
         order = order_keys(seed, [self.name], _ORDER)[0]
-        return Unit(counts.find_rarest(usable or names), order, len(self.refs))
+        name = counts.find_rarest(usable or names)
+        splits = self.list_splits()
+        if splits:
+            name += _AMONG + ",".join(splits)
+        return Unit(name, order, len(self.refs))
 
 
 @dataclasses.dataclass(slots=True)
@@ -220,13 +244,11 @@ class StrataDraft:
     """The buckets that contain the cuts.
 
     Attributes:
-        splits: names of the splits, in order.
-        names: the classes of the units.
+        splits: name of units -> the splits in which they may be, in order.
         cuts: bucket -> the cuts in it.
     """
 
-    splits: tuple[str, ...]
-    names: tuple[str, ...]
+    splits: dict[str, tuple[str, ...]]
     cuts: dict[Bucket, list[_Cut]]
 
     def find_candidates(self, units: Sequence[Unit]) -> Iterator[tuple[Bucket, bytes]]:
@@ -256,7 +278,7 @@ class StrataDraft:
 
     def finish(self, picked: Iterable[tuple[Bucket, Sequence[tuple[int, bytes]]]]) -> "StrataCuts":
         """The cuts, from those that were picked in each bucket."""
-        cuts = {name: [_END] * (len(self.splits) - 1) for name in self.names}
+        cuts = {name: [_END] * (len(splits) - 1) for name, splits in self.splits.items()}
         for (name, _), of_bucket in picked:
             for number, place in of_bucket:
                 cuts[name][number - 1] = place
@@ -290,16 +312,17 @@ class StrataCuts:
     """Where the splits begin in the order of each class.
 
     Attributes:
-        splits: names of the splits, in order.
-        cuts: class -> the places at which the second, third, … split begins.
+        splits: name of units -> the splits in which they may be, in order.
+        cuts: name of units -> the places at which the second, third, … split begins.
     """
 
-    splits: tuple[str, ...]
+    splits: dict[str, tuple[str, ...]]
     cuts: dict[str, list[bytes]]
 
     def choose_split(self, unit: Unit) -> str:
         """The split of a unit."""
-        return self.splits[bisect.bisect_right(self.cuts[unit.name], unit.order)]
+        number = bisect.bisect_right(self.cuts[unit.name], unit.order)
+        return self.splits[unit.name][number]
 
 
 def draft_strata(
@@ -318,25 +341,29 @@ def draft_strata(
         are_groups: whether the units are groups; single images, which are placed after them, then
             make up for what is missing.
     """
-    names = sorted(survey.images)
-    tallies = []
-    for name in names:
-        placed = [counts.placed[name, split] for split in shares]
-        tallies.append(ClassTally(name, survey.images[name], placed))
-    numbers_of = share_classes(tallies, shares, fills_empty=not are_groups)
+    divider = Divider(shares, fills_empty=not are_groups)
+    placed = counts.placed.copy()
+    splits_of = dict[str, tuple[str, ...]]()
     cuts = dict[Bucket, list[_Cut]]()
-    for tally in tallies:
-        ends = [*itertools.accumulate(numbers_of[tally.name])][:-1]
+    for name in sorted(survey.images):
+        class_name, _, among = name.partition(_AMONG)
+        splits = tuple(among.split(",")) if among else tuple(shares)
+        present = {split: placed[class_name, split] for split in splits}
+        numbers = divider.divide(survey.images[name], present, splits)
+        for split, number in zip(splits, numbers, strict=True):
+            placed[class_name, split] += number
+        splits_of[name] = splits
+        ends = [*itertools.accumulate(numbers)][:-1]
         needs_groups = (
             are_groups
-            and not any(tally.placed)
-            and counts.single[tally.name] < len(shares) <= survey.units[tally.name]
+            and not any(present.values())
+            and counts.single[class_name] < len(splits) <= survey.units[name]
         )
-        if needs_groups and survey.units[tally.name] <= MOST_IN_ONE_PLACE:
-            cuts[tally.name, _WHOLE] = [_Cut(number, end) for number, end in enumerate(ends, 1)]
+        if needs_groups and survey.units[name] <= MOST_IN_ONE_PLACE:
+            cuts[name, _WHOLE] = [_Cut(number, end) for number, end in enumerate(ends, 1)]
         else:
-            _locate_cuts(cuts, tally.name, survey.buckets[tally.name], ends)
-    return StrataDraft(tuple(shares), tuple(names), cuts)
+            _locate_cuts(cuts, name, survey.buckets[name], ends)
+    return StrataDraft(splits_of, cuts)
 
 
 def _locate_cuts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -57,7 +58,8 @@ class ChooseSplits(beam.PTransform):
         grouped: whether the references may name groups.
         known_splits: of images that stay where they are: packed (key, NUL, split).
         groups: of images that share their split, whatever the references say: packed (key, NUL,
-            group). If any of them is in a split, all go to that of most of them.
+            group). If any of them is in a split, all go to that of most of them; of several with
+            equally many, shares choose one.
         known_images: about how many there are, of those in `known_splits` and `groups`.
 
     Output: references, packed as they come.
@@ -99,15 +101,17 @@ class ChooseSplits(beam.PTransform):
         groups = gathered | "Gather" >> beam.MapTuple(_gather).with_output_types(Group)
         arguments = []
         if self.shares:
-            grouped_refs = groups | "PackGroups" >> beam.FlatMap(_pack_group).with_output_types(
-                bytes
-            )
+            packing_groups = beam.FlatMap(_pack_group, shares=tuple(self.shares), seed=self.seed)
+            grouped_refs = groups | "PackGroups" >> packing_groups.with_output_types(bytes)
             all_refs = (grouped_refs, parts.others) | "AllRefs" >> beam.Flatten()
             counts = all_refs | "CountBefore" >> beam.CombineGlobally(_CountClasses())
-            cuts = self._find_cuts("Groups", groups, counts, _list_group_units, are_groups=True)
+            list_units = functools.partial(_list_group_units, shares=tuple(self.shares))
+            cuts = self._find_cuts("Groups", groups, counts, list_units, are_groups=True)
             arguments = [AsSingleton(cuts), AsSingleton(counts)]
-        placing = beam.FlatMap(_place_group, *arguments, seed=self.seed).with_output_types(bytes)
-        placed = groups | "PlaceGroups" >> placing
+        placing = beam.FlatMap(
+            _place_group, *arguments, shares=tuple(self.shares or ()), seed=self.seed
+        )
+        placed = groups | "PlaceGroups" >> placing.with_output_types(bytes)
         return (parts.others, placed) | "AllPlaced" >> beam.Flatten()
 
     def _place_images(self, refs: PCollection[bytes]) -> PCollection[bytes]:
@@ -225,8 +229,8 @@ def _gather(name: bytes, packs: Iterable[bytes]) -> Group:
     return Group.gather(name, refs)
 
 
-def _pack_group(group: Group) -> Iterator[bytes]:
-    return packing.pack_batches(group.refs)
+def _pack_group(group: Group, shares: Sequence[str], seed: int) -> Iterator[bytes]:
+    return packing.pack_batches(group.encode_refs(group.find_split(shares, seed)))
 
 
 class _CountClasses(beam.CombineFn):
@@ -251,8 +255,11 @@ def _list_image_units(packed: bytes, counts: ClassCounts, seed: int) -> list[Uni
     return list_single_units(packing.unpack_values(packed), counts, seed)
 
 
-def _list_group_units(group: Group, counts: ClassCounts, seed: int) -> list[Unit | None]:
-    return [None if group.splits else group.make_unit(counts, seed)]
+def _list_group_units(
+    group: Group, counts: ClassCounts, seed: int, *, shares: Sequence[str]
+) -> list[Unit | None]:
+    is_settled = bool(group.find_split(shares, seed))
+    return [None if is_settled else group.make_unit(counts, seed)]
 
 
 class _SurveyUnits(beam.DoFn):
@@ -316,14 +323,18 @@ def _pick_cuts(
 
 
 def _place_group(
-    group: Group, cuts: StrataCuts | None = None, counts: ClassCounts | None = None, seed: int = 0
+    group: Group,
+    cuts: StrataCuts | None = None,
+    counts: ClassCounts | None = None,
+    *,
+    shares: Sequence[str],
+    seed: int,
 ) -> Iterator[bytes]:
     """Packs the references of a group with its split."""
-    split = group.find_split(seed)
+    split = group.find_split(shares, seed)
     if not split and cuts and counts:
         split = cuts.choose_split(group.make_unit(counts, seed))
-    refs = [ref.encode_in(split.encode()) for ref in EncodedRef.parse_all(group.refs)]
-    return packing.pack_batches(refs)
+    return packing.pack_batches(group.encode_refs(split))
 
 
 def _place_refs(packed: bytes, cuts: StrataCuts, counts: ClassCounts, seed: int) -> Iterator[bytes]:
