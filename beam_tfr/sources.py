@@ -343,17 +343,22 @@ def early_warnings(source: Input) -> Iterator[str]:
         masks.describe(in_archives=source.has_archives),
         *describe_folders(source, folders),
         *describe_strays(source),
-        *describe_lists(source),
+        *describe_lists(source, first_files.paths),
     )
     yield from filter(None, warnings)
 
 
-def describe_lists(source: Input) -> Iterator[str]:
-    """Yields a message about lists of splits in and beside the folders of the first images."""
+def describe_lists(source: Input, paths: Sequence[str] = ()) -> Iterator[str]:
+    """Yields messages about splits in names of images, and in lists beside their folders.
+
+    Args:
+        source: the input.
+        paths: those of the first files; none if they are not listed yet.
+    """
     labeler = source.origin
     if not isinstance(labeler, Labeler) or labeler.splits or "{split}" in str(labeler.layout):
         return
-    paths = _list_first(source, UNCOUNTED).paths
+    paths = paths or _list_first(source, UNCOUNTED).paths
     text = describe_split_names(map(os.path.basename, paths))
     if text:
         yield f"{text}: {_cure_split_names(source, paths)}"
