@@ -19,7 +19,7 @@ from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.repeats import RowKeys, merge_repeated
 from beam_tfr.tables.rows import Tables
-from tests.conftest import Run
+from tests.conftest import Run, files_of
 from tests.table_rows import as_csv, records_of
 
 Command = Callable[..., Run]
@@ -120,6 +120,19 @@ def test_plan_convert_and_update_agree_about_repeated_rows(
     update = beam_tfr("update", tmp_path / "o", "--table", table, "--max_rejects", "3", "--json")
     assert update.json["written"] == 3
     assert {key: record["image/class/text"] for key, record in records_of(tmp_path / "o").items()}
+
+
+@pytest.mark.slow
+def test_repeated_rows_give_the_same_bytes_on_another_engine(
+    beam_tfr: Command, tmp_path: Path, portable: list[str]
+) -> None:
+    write_images(tmp_path, "a.png", "b.png", "c.png")
+    for name, rows in (("1.csv", ("ax", "bx", "cx")), ("2.csv", ("ax", "cy"))):
+        (tmp_path / name).write_bytes(as_csv(rows_of(*rows)))
+    call = ["convert", "--table", tmp_path / "?.csv", *FLAGS, "--name", "photos"]
+    assert beam_tfr(*call, "--output", tmp_path / "here").code == 0
+    assert beam_tfr(*call, "--output", tmp_path / "there", *portable).code == 0
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
 
 
 def test_an_image_of_two_files_of_coco_is_one_reject(beam_tfr: Command, tmp_path: Path) -> None:
