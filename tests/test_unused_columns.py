@@ -167,3 +167,22 @@ def test_the_cure_for_an_object_with_the_sides_of_a_box_works(tmp_path: Path) ->
     )
     (ref,) = open_tables(find_content(options)).read(str(path))
     assert parse_example(ref.columns or b"")["image/object/bbox"] == [5, 6, 25, 21]
+
+
+def test_columns_that_only_a_later_table_has_are_told(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("path,class\n1.jpg,cat\n")
+    (tmp_path / "2.csv").write_text("class,path\ndog,2.jpg\n")
+    (tmp_path / "3.csv").write_text("path,class,xmin,age\n3.jpg,cat,1,2\n")
+    roles = {"uri_column": "path", "label_column": "class"}
+
+    def lines(*names: str, **others: Any) -> list[str]:
+        table = tuple(str(tmp_path / name) for name in names)
+        options = ConvertOptions(table=table, output="/o", **roles, **others)
+        warnings = open_tables(find_content(options)).warnings
+        return [line for line in warnings if "first table" in line]
+
+    (line,) = lines("1.csv", "2.csv", "3.csv")
+    assert line.startswith(f"{tmp_path}/3.csv has columns")
+    assert "xmin, age" in line
+    assert not lines("1.csv", "2.csv")
+    assert not lines("1.csv", "3.csv", feature_columns={})

@@ -23,6 +23,7 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES, VISIBLE
 from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.annotations.voc_fields import describe_other_fields
 from beam_tfr.tables.base import OtherColumn
 from tests.voc_files import SIZE, bndbox, named, voc, write_picture
 
@@ -376,3 +377,21 @@ def test_images_without_an_xml_file_are_told_of_several_folders(tmp_path: Path) 
     (warning,) = [text for text in plan.warnings if "left out" in text]
     assert warning.startswith("1 image ")
     assert f"{tmp_path}/2007/JPEGImages/2.png" in warning
+
+
+@pytest.mark.parametrize(
+    ("field", "named_fields"),
+    [
+        ("<pose>Left</pose><occluded>1</occluded>", "pose, occluded"),
+        ("<attributes><attribute><name>color</name></attribute></attributes>", "attributes"),
+        ("<pose>Unspecified</pose><occluded>0</occluded><truncated>1</truncated>", ""),
+    ],
+)
+def test_fields_of_objects_that_are_not_stored_are_told(
+    tmp_path: Path, field: str, named_fields: str
+) -> None:
+    path = tmp_path / "1.xml"
+    path.write_text(voc("1.png", more=field))
+    message = describe_other_fields([str(path), str(tmp_path / "none.xml")])
+    assert bool(message) == bool(named_fields)
+    assert f"fields {named_fields} of" in message or not named_fields

@@ -8,7 +8,7 @@ from typing import Any
 from beam_tfr.features.registry import parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.tables.annotations import describe_uncertainty
+from beam_tfr.tables.annotations import describe_doubts
 from beam_tfr.tables.box_columns import BOX, find_possible_boxes
 from beam_tfr.tables.content import (
     SPLIT,
@@ -56,7 +56,7 @@ from beam_tfr.tables.split_columns import (
     warn_of_splits,
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
-from beam_tfr.tables.unused_columns import warn_of_unused_columns
+from beam_tfr.tables.unused_columns import warn_of_other_tables, warn_of_unused_columns
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
 _MOST_IMAGES = 1_000  # whose folders are looked at
@@ -140,6 +140,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_unused_columns(content),
+            *warn_of_other_tables(content),
             *_warn_of_split_feature(content),
             *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),
@@ -238,6 +239,4 @@ def _warn_of_stand_ins(
 ) -> Iterator[str]:
     """Yields lines about columns that replace others, or about what would decide it."""
     yield from (stand_in.notice for stand_in in stand_ins)
-    uncertainty = describe_uncertainty(content.files[0], cells)
-    if uncertainty:
-        yield uncertainty
+    yield from describe_doubts(content.files, cells)

@@ -1,11 +1,14 @@
 """Warns of columns of tables of which nothing is stored: what they may hold, and what stores it."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from beam_tfr import storage
 from beam_tfr.features.registry import find_boxes, parse_columns
+from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import (
     BOXES,
     LABEL,
@@ -18,10 +21,12 @@ from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_columns import BOX, find_possible_boxes, find_size_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_places
-from beam_tfr.tables.formats import list_fields, read_rows
+from beam_tfr.tables.formats import list_fields, read_columns, read_rows
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.split_columns import is_named_like_splits
+from beam_tfr.tables.text_rows import Delimited, JsonLines
 
+_MOST_TABLES = 20  # whose columns are compared
 _FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 # Columns that say the same, as number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
@@ -72,6 +77,32 @@ def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
     if not options.label_column:
         cure = f"`label_column=` names that of classes, {cure}"
     yield f"nothing is stored of the columns {list_columns(others)}: {cure}"
+
+
+def warn_of_other_tables(content: TableContent) -> Iterator[str]:
+    """Yields a warning about a table with columns that the first one has not.
+
+    Looks at the first tables of text on a disk.
+    """
+    first = content.files[0]
+    is_text = isinstance(content.table_format, Delimited | JsonLines) and not storage.is_remote(
+        first
+    )
+    has_choice = content.options.feature_columns is not None and not content.implies_features
+    if not is_text or not content.options.uri_column or has_choice:
+        return
+    for path in content.files[1:_MOST_TABLES]:
+        columns = list[str]()
+        with contextlib.suppress(BeamTfrError):  # which reading its rows raises
+            columns = read_columns(path, _FIELD_ROWS)
+        others = [name for name in columns if name and name not in content.columns]
+        if others:
+            yield (
+                f"{path} has columns that the first table, {first}, has not, and nothing is "
+                f"stored of these: {list_columns(others)}; add them there, with empty cells, to "
+                "have them read"
+            )
+            return
 
 
 def _warn_beside_boxes(content: TableContent) -> Iterator[str]:

@@ -16,6 +16,7 @@ import yaml
 from beam_tfr.options.implied import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations.json_files import read_json
 from beam_tfr.tables.annotations.voc import describe_origin, read_voc
+from beam_tfr.tables.annotations.voc_fields import describe_other_fields
 from beam_tfr.tables.annotations.yolo import read_names, read_yolo
 from beam_tfr.tables.base import (
     ColumnSelection,
@@ -103,10 +104,18 @@ def _extension_of(path: str) -> str:
     return os.path.splitext(path)[1].lower()
 
 
-def describe_uncertainty(path: str, cells: Mapping[str, Sequence[Any]]) -> str:
-    """What is not certain of annotations, given the cells of their first rows; mostly nothing."""
-    is_voc = path.lower().endswith(".xml")
-    return describe_origin(cells) if is_voc and "box" in cells else ""
+def describe_doubts(files: Sequence[str], cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yields what is not certain of annotations, or not stored; mostly nothing.
+
+    Args:
+        files: all tables.
+        cells: those of their first rows.
+    """
+    if _extension_of(files[0]) != ".xml":
+        return
+    if "box" in cells:
+        yield from filter(None, [describe_origin(cells)])
+    yield from filter(None, [describe_other_fields(files)])
 
 
 def _unreadable(path: str, name: str, problem: str) -> DamagedTableError:

@@ -70,11 +70,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     Raises:
         ValueError, ElementTree.ParseError: it is not such a file.
     """
-    text = decode_xml(read_at_most(file))
-    rest = _DOCTYPE.sub("", text, count=1)
-    if "<!" in rest.replace("<!--", "").replace("<![CDATA[", ""):
-        raise ValueError("has a DOCTYPE with declarations, or an entity, which no such file needs")
-    root = ElementTree.fromstring(text)  # noqa: S314  # nosec B314
+    root = parse_voc(file)
     name = _text_of(root, "filename")
     if not name and root.tag == "annotations":
         raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
@@ -96,6 +92,19 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         "image/object/difficult": [_read_flag(obj, "difficult") for obj in objects],
         "image/object/truncated": [_read_flag(obj, "truncated") for obj in objects],
     }
+
+
+def parse_voc(file: IO[bytes]) -> ElementTree.Element:
+    """The root of a file.
+
+    Raises:
+        ValueError, ElementTree.ParseError: it is no XML, or declares entities.
+    """
+    text = decode_xml(read_at_most(file))
+    rest = _DOCTYPE.sub("", text, count=1)
+    if "<!" in rest.replace("<!--", "").replace("<![CDATA[", ""):
+        raise ValueError("has a DOCTYPE with declarations, or an entity, which no such file needs")
+    return ElementTree.fromstring(text)  # noqa: S314  # nosec B314
 
 
 def decode_xml(data: bytes) -> str:

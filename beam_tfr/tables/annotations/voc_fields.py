@@ -1,0 +1,43 @@
+"""Fields of the objects of Pascal VOC of which nothing is stored."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
+
+from beam_tfr import storage
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.tables.annotations.voc import parse_voc
+from beam_tfr.tables.base import open_table
+
+_KNOWN = {"name", "bndbox", "polygon", "robndbox", "difficult", "truncated"}
+_NO_VALUES = ("", "0", "unspecified")
+_FIRST_FILES = 20
+_FIRST_REMOTE = 2  # each of which takes a request
+
+
+def describe_other_fields(files: Sequence[str]) -> str:
+    """The message about fields of objects that are not read; empty if the first files have none."""
+    fields = dict[str, None]()
+    most = _FIRST_REMOTE if storage.is_remote(files[0]) else _FIRST_FILES
+    for path in files[:most]:
+        fields.update(dict.fromkeys(_list_other_fields(path)))
+    if not fields:
+        return ""
+    return (
+        f"nothing is stored of the fields {join_texts([*fields], separator=', ')} of objects: a "
+        "table with a row for each box, such as .csv, may have them as columns"
+    )
+
+
+def _list_other_fields(path: str) -> Iterator[str]:
+    """Yields the names of fields with a value that are not read."""
+    # Of a file that cannot be read, its row tells.
+    with contextlib.suppress(OSError, ValueError, BeamTfrError, ElementTree.ParseError):
+        with open_table(path) as file:
+            root = parse_voc(file)
+        for field in root.iterfind("object/*"):
+            text = (field.text or "").strip().lower()
+            has_value = len(field) > 0 or text not in _NO_VALUES
+            if field.tag not in _KNOWN and has_value:
+                yield field.tag
