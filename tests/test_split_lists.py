@@ -101,7 +101,12 @@ TREES: dict[str, Tree] = {
     ),
     "logs and notes": (
         ["cat/1.jpg", "dog/2.jpg"],
-        {"train_log.txt": "epoch 1 loss 0.5\n", "test.json": '{"images": []}', "latest.txt": "v2"},
+        {
+            "train_log.txt": "epoch 1 loss 0.5\n",
+            "test.json": '{"images": []}',
+            "latest.txt": "v2",
+            "latest.mat": "x",
+        },
         "",
         [],
     ),

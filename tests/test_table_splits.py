@@ -814,6 +814,12 @@ VOC_LISTS = {
         "ImageSets/Main/cat_trainval.txt": "000000  1\n000001 -1\n000002 1\n",
         "ImageSets/Main/dog_train.txt": "000001\n",
     },
+    "of classes, for all tasks": {
+        "ImageSets/Segmentation/train.txt": "000000\n",
+        "ImageSets/Main/cat_train.txt": "000000  1\n000001 -1\n",
+        "ImageSets/Main/cat_val.txt": "000002  1\n",
+        "train_log.txt": "epoch 1\n",
+    },
     "among the XML files": {
         "Annotations/train.txt": "000000\n000001",
         "Annotations/val.txt": "000002",

@@ -25,7 +25,8 @@ _MOST_FOLDERS = 50  # in a folder on a disk
 _MOST_AROUND = 3  # folders of images
 _MOST_FILES = 10_000  # of a folder
 _MOST_BELOW = 1_000  # of a folder in it
-_EXTENSIONS = (".txt", ".lst", ".list", ".json", ".mat")
+_UNREAD = ".mat"  # of MATLAB, which nothing here reads
+_EXTENSIONS = (".txt", ".lst", ".list", ".json", _UNREAD)
 _MOST_READ = 10  # of a folder, that are named like lists
 _MOST_LISTS = 4  # that a message names
 _BEGIN_BYTES = 64 << 10  # of a list that are looked at
@@ -106,8 +107,9 @@ def _is_named_so(name: str) -> bool:
     stem, extension = os.path.splitext(name)
     if extension.lower() not in _EXTENSIONS:
         return False
-    is_split = splits_of_file(stem) or seeming_split(stem) or _DIVISION.search(stem)
-    return bool(is_split) or name.lower() in _OTHER_NAMES
+    if splits_of_file(stem) or _DIVISION.search(stem) or name.lower() in _OTHER_NAMES:
+        return True
+    return extension.lower() != _UNREAD and bool(seeming_split(stem))  # such as latest.mat
 
 
 def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) -> bool:
@@ -120,7 +122,7 @@ def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) ->
     """
     folder, _, name = path.rpartition("/")
     is_near = folder in bases
-    if name.lower().endswith(".mat"):  # which nothing here reads
+    if name.lower().endswith(_UNREAD):
         return is_near or _OWN_FOLDER.fullmatch(os.path.basename(folder)) is not None
     lines = _read_lines(path)
     if is_near and _DIVISION.search(name) and all(map(_SPLIT_OF_LINE.fullmatch, lines)):

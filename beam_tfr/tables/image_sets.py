@@ -20,15 +20,13 @@ from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_lists
 
+# From paths of text files, with their names, the lists among them: path -> split.
+_Choose = Callable[[Mapping[str, str]], dict[str, str]]
 UNLISTED = "unlisted"  # the split of images that no list names
-# Folders of lists beside that of annotations, or beside the one around it.
-_FOLDERS = (
-    "ImageSets/Main",
-    "ImageSets",
-    "ImageSets/Segmentation",
-    "ImageSets/Layout",
-    "ImageSets/Action",
-)
+# Folders of lists beside that of annotations, or beside the one around it: for all images, and for
+# those of a task.
+_FOLDERS = ("ImageSets/Main", "ImageSets")
+_TASK_FOLDERS = ("ImageSets/Segmentation", "ImageSets/Layout", "ImageSets/Action")
 _FIRST_LIST = "train"  # without which there are no others among annotations
 _OTHER_LISTS = ("val", "valid", "validation", "test", "trainval")
 _BOTH = "trainval"  # the list of train and val together
@@ -132,34 +130,54 @@ def clear_caches() -> None:
 def _find_lists(annotations: str) -> dict[str, str]:
     """The lists of a folder of annotations that are named like splits: path -> split.
 
-    If there are no others, those of classes, such as `cat_train.txt`, are joined.
+    If there are no others, those of classes, such as `cat_train.txt`, are joined. The first folder
+    that has any is taken.
     """
     export_splits = read_export_splits(annotations)
-    ways: Sequence[Callable[[Mapping[str, str]], dict[str, str]]]
     if export_splits:
-        ways = [functools.partial(_choose_export_lists, export_splits=export_splits)]
-    else:
-        ways = [_choose_lists, _choose_longer_names]
-    for choose in ways:
-        for names in _list_candidates(annotations):
-            lists = choose(names)
+        for names in _list_image_sets(annotations, _FOLDERS):
+            lists = {path: name for path, name in names.items() if name in export_splits}
             if lists:
                 return lists
+        return {}
+    for choose, names in _list_candidates(annotations):
+        lists = choose(names)
+        if lists:
+            return lists
     return {}
 
 
-def _list_candidates(annotations: str) -> Iterator[Mapping[str, str]]:
-    """Yields what may be lists of a folder of annotations, one folder after another.
+def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, str]]]:
+    """Yields how lists are chosen in a folder, and its text files, the likeliest folder first.
 
-    Path -> name without its extension.
+    Text files are path -> name without its extension.
     """
+    for names in _list_image_sets(annotations, _FOLDERS):
+        yield _choose_lists, names
+    for names in _list_around(annotations):
+        yield _choose_lists, names
+    for names in _list_image_sets(annotations, _FOLDERS):
+        yield _choose_longer_names, names
+    for names in _list_image_sets(annotations, _TASK_FOLDERS):
+        yield _choose_lists, names
+    for names in _list_around(annotations):
+        yield _choose_longer_names, names
+
+
+def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Yields the text files in folders beside that of annotations, and beside the one around it."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     outer = beside.rpartition("/")[0]
-    for folder in _FOLDERS:
+    for folder in folders:
         yield _list_texts(storage.join(beside, folder))
     if outer.removeprefix(storage.GCS.rstrip("/")):
-        for folder in _FOLDERS:
+        for folder in folders:
             yield _list_texts(storage.join(outer, folder))
+
+
+def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
+    """Yields the text files in the folder around that of annotations, and lists among these."""
+    beside = annotations.rstrip("/").rpartition("/")[0]
     with contextlib.suppress(PermissionError):  # of a folder that need not be listed otherwise
         yield _list_texts(beside)
     yield _find_among(annotations)
@@ -182,13 +200,6 @@ def _find_among(annotations: str) -> dict[str, str]:
         elif name == _FIRST_LIST:
             break
     return names
-
-
-def _choose_export_lists(
-    names: Mapping[str, str], *, export_splits: Collection[str]
-) -> dict[str, str]:
-    """The lists of an export of ours: path -> split."""
-    return {path: name for path, name in names.items() if name in export_splits}
 
 
 def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
