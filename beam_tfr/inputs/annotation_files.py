@@ -25,6 +25,10 @@ _YOLO = re.compile(rb"(?m)^names\s*:")
 _SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
 _YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
 _KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
+# Of a list of images with their classes, such as 1.jpg 0.
+_LINE_ABOUT_IMAGE = re.compile(
+    rf"(?m)^[^\s,;]*\.(?i:{'|'.join(FORMAT_OF)})[ \t,;]+[^\s,;]".encode()
+)
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
 # A word in the first line of a table with classes.
 _CLASS_COLUMN = re.compile(
@@ -45,7 +49,11 @@ _LABEL_FOLDER = re.compile(
 _GCS_FOLDERS = ("labels", "annotations", "Annotations")
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", _NO_EXTENSION, *_UNREAD)
 _CELLS = re.compile(rb"[,;\t]")
-_IMAGE_NAMES = re.compile(rf"[^\s/\\\"',;|]+\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
+# From the first character of a word on, so that long words take no time.
+_IN_WORD = r"[^\s/\\\"',;|]"
+_IMAGE_NAMES = re.compile(
+    rf"(?<!{_IN_WORD}){_IN_WORD}{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})\b".encode()
+)
 _LEAST_STEM = 4  # characters that are hardly in a table by chance
 
 
@@ -147,7 +155,7 @@ def _list_about(paths: Iterable[str], images: _Images) -> dict[str, list[str]]:
         if extension is None or len(found[extension]) == MOST_LOOKED_INTO:
             continue
         is_about = _is_named_alike(path, images.stems)
-        is_of_many = extension not in (".txt", ".xml", _NO_EXTENSION, *_UNREAD)
+        is_of_many = extension not in (".xml", _NO_EXTENSION, *_UNREAD)
         if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1
             is_about = images.are_named_in(_read_begin(path), extension)
@@ -221,6 +229,11 @@ def _find_table(extension: str, paths: Sequence[str]) -> str:
             return (
                 f"{posixpath.dirname(path)}/*.txt are of KITTI, which no option reads; a CSV with "
                 "a row for each box is a `table=`"
+            )
+        if extension == ".txt" and len(_LINE_ABOUT_IMAGE.findall(begin)) > 1:
+            return (
+                f"{path} names images with values: saved as CSV with a first line such as "
+                "path,class it is a `table=`"
             )
     return ""
 
