@@ -293,7 +293,7 @@ def export(
         output: folder of the export, local or gs://, which must be empty.
         format: "folder", "yolo", "voc", "webdataset", "parquet", "tfds" or "dali-index": see
             docs/interoperability.md.
-        split: name of a split, or of several, "train+test"; None for all.
+        split: name of a split, or of several, "train+test" or "all-test"; None for all.
         where: exports only records with this value: "label=hat", or several that must all fit,
             {"label": "hat"}. The names are those of columns of the contents, and of features, of
             which the last part is enough.

@@ -51,7 +51,7 @@ from beam_tfr.storage import work_path
 from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import publishing, references, values, writing
-from beam_tfr.transforms.copies import open_groups, reject_copies
+from beam_tfr.transforms.copies import reject_copies
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages
@@ -242,14 +242,11 @@ class Convert(beam.PTransform):
 
     def _choose_splits(self, begin: PBegin, refs: PCollection[bytes]) -> PCollection[bytes]:
         """Chooses the splits of references that have none yet."""
-        groups = begin | "Groups" >> self.groups if self.groups else None
-        if self.options.stratify and groups is not None:  # of a dataset whose images stay
-            choosing = ChooseSplits(self.options.shares, seed=self.options.seed, grouped=True)
-            return open_groups(refs, groups) | "ChooseSplits" >> choosing
         is_open = self.options.stratify and not isinstance(self.source.origin, BaseDataset)
-        if not is_open and groups is None:
+        if not is_open and self.groups is None:
             return refs
-        stays = self.splits_of if is_open else None
+        groups = begin | "Groups" >> self.groups if self.groups else None
+        stays = self.splits_of if self.options.stratify else None
         known_dataset = self.splits_of or self.base
         choosing = ChooseSplits(
             self.options.shares if self.options.stratify else None,

@@ -54,8 +54,8 @@ class Records(Sequence[Any]):
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for
-            `beam_tfr.reader.load`.
+        split: name of a split; several, "train+validation"; all but some, "all-fold4"; or slices,
+            "train[:80%]", as for `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
             features by the manifest's names, with the pixels as `image`, masks as `mask` (int32
             [height, width]), and the images of pairs by their names (the same) instead of the
@@ -225,7 +225,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; None for all.
+        split: name of a split, or of several, "all-fold4"; None for all.
 
     Raises:
         UsageError: there is no such split.

@@ -155,6 +155,14 @@ def test_copies_are_groups(tmp_path: pathlib.Path, photos: pathlib.Path) -> None
     assert abs(counts_of(output)["test"]["cat"] - 3.2) <= 3
     fresh_files = fresh(tmp_path / "f", input=photos, duplicates="group", **SMALL)
     assert files_of(output) == fresh_files
+    for number in range(12, 20):  # copies that come later follow the image that is there
+        source = photos / "cat" / f"{number:03}.jpg"
+        (photos / "cat" / f"copy{number}.jpg").write_bytes(source.read_bytes())
+    update(output, input=photos)
+    now = keys_of(output)
+    assert after.items() <= now.items()
+    for number in range(12, 20):
+        assert now[f"cat/copy{number}.jpg"] == now[f"cat/{number:03}.jpg"]
 
 
 def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> None:

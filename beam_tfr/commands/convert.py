@@ -8,6 +8,9 @@ examples:
   beam-tfr convert --input photos --output /data/photos --layout '{label}_*' \
       --splits train=0.9,test=0.1
       photos/cat_1.jpg belongs to class cat
+  beam-tfr convert --input photos --output /data/photos \
+      --splits train=0.8,validation=0.1,test=0.1 --stratify
+      each class has its share in each split; --folds 5 makes splits for cross-validation
   beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset \
       --layout '{split}/{label}/*'
       gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train

@@ -54,6 +54,7 @@ def convert_and_settle(
     open_input: Callable[[ConvertOptions], Input] = open_source,
     choose_step: Callable[[ConvertOptions, Input], StepBuilder] = choose_convert,
     update: Update | None = None,
+    splits_of: BaseDataset | None = None,
     outcome: Outcome = UNPUBLISHED,
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
@@ -64,6 +65,7 @@ def convert_and_settle(
         options: checked options, with `duplicates`.
         choose_step: chooses the first step, given its options and the opened source.
         update: what the history records about an update, if it is one.
+        splits_of: the dataset in whose splits images stay, with `stratify`; copies follow them.
         beam_flags, open_input, outcome, progress, say: see `run_step`.
 
     Raises as `run_step`.
@@ -88,7 +90,9 @@ def convert_and_settle(
         run_first()
     dataset = read_manifest(first.output)
     open_first = functools.partial(_open_first, dataset=dataset)
-    choose_second = functools.partial(_choose_second, dataset=dataset, update=update)
+    choose_second = functools.partial(
+        _choose_second, dataset=dataset, update=update, splits_of=splits_of
+    )
     second = copy.copy(options)
     # What was rejected was accepted in the first step, and copies are rejected on purpose.
     second.set_option("max_rejects", 1.0)
@@ -150,14 +154,19 @@ def _open_first(options: ConvertOptions, *, dataset: Manifest) -> Input:
 
 
 def _choose_second(
-    options: ConvertOptions, source: Input, *, dataset: Manifest, update: Update | None
+    options: ConvertOptions,
+    source: Input,
+    *,
+    dataset: Manifest,
+    update: Update | None,
+    splits_of: BaseDataset | None,
 ) -> StepBuilder:
     """Chooses the second step, which copies all records of the first."""
     base, _ = choose_base(dataset, source, UpdateOptions(codecs="keep"), lambda _: None)
     if base is None:
         raise UsageError(f"{dataset.folder} was changed by another program; remove the folder")
     settling = steps_that_settle(options.duplicates, base)
-    arguments: dict[str, Any] = {"base": base, "update": update, **settling}
+    arguments: dict[str, Any] = {"base": base, "update": update, "splits_of": splits_of, **settling}
     return functools.partial(Convert, options, source, **arguments)
 
 

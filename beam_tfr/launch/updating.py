@@ -95,6 +95,7 @@ def update(
             open_input=open_input,
             choose_step=choose_step,
             update=Update(command, counted=False),
+            splits_of=_find_splits_of(options, dataset, update_options),
             outcome=_OUTCOME,
             progress=progress,
             say=say,
@@ -302,8 +303,7 @@ def _choose_splits_of(
             raise UsageError(NEEDS_IMAGES, option="resplit", value=True)
         if not options.stratify:
             raise UsageError("`resplit=` has no effect without `stratify=`")
-        return None
-    if not options.stratify:
+    if update_options.resplit or not options.stratify:
         return None
     gone = [name for name in dataset.split_names if name not in options.shares]
     if gone and not isinstance(source.origin, BaseDataset):
@@ -312,4 +312,13 @@ def _choose_splits_of(
             f"({', '.join(options.shares)}): `resplit=` divides all images anew",
             option=options.shares_option,
         )
+    return _find_splits_of(options, dataset, update_options)
+
+
+def _find_splits_of(
+    options: ConvertOptions, dataset: Manifest, update_options: UpdateOptions
+) -> BaseDataset | None:
+    """The dataset if its images stay in their splits, else None."""
+    if update_options.resplit or not options.stratify:
+        return None
     return BaseDataset(dataset.folder, dataset.fields["manifest_digest"])

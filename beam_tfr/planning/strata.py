@@ -385,7 +385,8 @@ def update_splits(
     """Yields encoded references with what is known of their splits and groups.
 
     Args:
-        refs: encoded references.
+        refs: encoded references. Of groups, images that are in a split without being known to stay
+            there go where the others of their group are.
         splits: key -> the split that the image is in, and stays in.
         groups: key -> group, which replaces another.
     """
@@ -395,7 +396,8 @@ def update_splits(
         if field.name == _NO_SPLIT:
             yield encoded
             continue
-        name = field.name or splits.get(ref.key, b"")
         group = groups.get(ref.key, field.group)
+        known = splits.get(ref.key, b"")
+        name = known if group and splits else field.name or known
         is_final = bool(name) and not group
         yield ref.encode_in(SplitField(name, group, is_final).encode())

@@ -64,9 +64,9 @@ def load(
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; or slices by examples in the order on
-            disk, which is random: "train[:80%]", "train[1000:]", "train[-50:]". Percentages are
-            rounded down.
+        split: name of a split; several, "train+validation"; all but some, "all-fold4"; or slices
+            by examples in the order on disk, which is random: "train[:80%]", "train[1000:]",
+            "train[-50:]". Percentages are rounded down.
         batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; each
             host gets `batch_size / num_hosts`. None yields single examples.
         remainder: what to do with the examples that do not fill the last batch of an epoch. "keep"

@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.planning import packing
-from beam_tfr.schema.encoded_ref import EncodedRef, SplitField
+from beam_tfr.schema.encoded_ref import EncodedRef
 from beam_tfr.transforms.counting import FunctionDoFn
 
 _REASON = b"duplicate"
@@ -56,18 +56,6 @@ def reject_copies(refs: PCollection[bytes], copies: PCollection[bytes]) -> PColl
     return refs | "RejectCopies" >> rejecting.with_output_types(bytes)
 
 
-def open_groups(refs: PCollection[bytes], groups: PCollection[bytes]) -> PCollection[bytes]:
-    """Takes images of groups out of their splits, so that shares decide where each group goes.
-
-    Args:
-        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
-            returned.
-        groups: the output of `FindCopies`. Each worker holds all of them.
-    """
-    opening = beam.ParDo(FunctionDoFn(_open_refs), _collect(groups))
-    return refs | "OpenGroups" >> opening.with_output_types(bytes)
-
-
 def _collect(packs: PCollection[bytes]) -> AsSingleton:
     """The side input of packed (key, NUL, value): key -> value."""
     joined = packs | "AllCopies" >> beam.combiners.ToList()
@@ -81,17 +69,6 @@ def _parse_values(packs: Sequence[bytes]) -> dict[bytes, bytes]:
             key, _, value = pair.partition(b"\0")
             values[key] = value
     return values
-
-
-def _open_refs(packed: bytes, groups: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    refs = list[bytes]()
-    for encoded in packing.unpack_values(packed):
-        ref = EncodedRef.parse(encoded)
-        group = groups.get(ref.key)
-        if group is not None:
-            encoded = ref.encode_in(SplitField(b"", group, is_final=False).encode())
-        refs.append(encoded)
-    return packing.pack_batches(refs)
 
 
 def _reject_refs(packed: bytes, details: Mapping[bytes, bytes]) -> Iterator[bytes]:
