@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from PIL import Image as PillowImage
 
+from beam_tfr.images import convert_image
+from beam_tfr.images.formats import png
 from beam_tfr.schema.dataset import REJECT_REASONS
-from tests.fixtures import hostile
+from beam_tfr.schema.errors import RejectError
+from tests.fixtures import all_fixtures, hostile, save, smooth
 from tests.hostile_images import LONGEST_S, in_another_process
 
 MOST_MEMORY = 200_000_000  # bytes above that of an ordinary photo
@@ -85,3 +88,32 @@ def test_fuzz() -> None:
     images = said.count("image")
     assert images + len(rejects) == VARIANTS
     assert VARIANTS // 20 < images < VARIANTS * 19 // 20  # neither all broken nor all whole
+
+
+def test_a_png_that_goes_on_behind_its_pixels_is_not_inflated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """62 MB of compressed zeros behind 8x8 pixels took libpng more than a minute."""
+    monkeypatch.setattr(png, "_FREE_STREAM_BYTES", 1 << 16)
+    data = hostile.png(8, 8, hostile.zeros(1 << 28))
+    with pytest.raises(RejectError, match="damaged-image: PNG: its pixels go on behind those"):
+        convert_image(data)
+
+
+def test_sound_pngs_do_not_go_on_behind_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = {name: one.data for name, one in all_fixtures().items() if "png" in name.lower()}
+    del every["hostile/png-pixels-of-2-GiB"]
+    files = [*every.values()]
+    files += [save(smooth(height, width), "PNG") for height, width in ((1, 1), (1, 300), (300, 1))]
+    expected = [outcome(data) for data in files]
+    assert sum(isinstance(one, bytes) for one in expected) > 20
+    monkeypatch.setattr(png, "_FREE_STREAM_BYTES", -1)
+    assert [outcome(data) for data in files] == expected
+
+
+def outcome(data: bytes) -> bytes | str:
+    """The converted image, or the reason of its reject."""
+    try:
+        return convert_image(data, image_size=(20, 20)).encoded
+    except RejectError as error:
+        return error.reason

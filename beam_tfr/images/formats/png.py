@@ -31,6 +31,11 @@ _XMP_TEXT = b"XML:com.adobe.xmp"
 _MAX_PROFILE_CHUNK = MAX_PROFILE_BYTES + (1 << 16)  # bytes of one that is not even compressed
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _HEADER = struct.Struct(">IIBB3x")
+_FREE_STREAM_BYTES = 8 << 20  # 8 MiB of compressed pixels, which inflate in 8 s at most
+_INFLATED_BYTES = 1 << 20  # 1 MiB at a time
+_FREE_BYTES_BEHIND = 64 << 20  # 64 MiB, inflated, behind the pixels
+_MOST_BYTES_BESIDE = 16  # of a row, in its filters
+_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # color type -> samples of a pixel
 _GRAY = 0
 _GRAY_AND_ALPHA = 4  # color types
 # Instead of ALPHA_BYTES: may become colors, and is copied out of four channels.
@@ -135,6 +140,7 @@ def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
 
 
 def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
+    _check_length(header, chunks)
     parts: list[bytes | memoryview] = [PNG_SIGNATURE, *chunks.needed, _END]
     with _name_xcode(chunks):
         samples = by_opencv.decode_samples(parts, "PNG", header.height, header.width)
@@ -148,6 +154,34 @@ def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
     if alpha is not None:
         decoded.alpha = alpha
     return decoded
+
+
+def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
+    """Checks that a large file has no more pixels than its header states.
+
+    libpng inflates what follows the pixels, which may be a thousand times its bytes.
+
+    Raises:
+        RejectError: `damaged-image`: there are more.
+    """
+    stored = [chunk[8:-4] for chunk in chunks.needed if bytes(chunk[4:8]) == b"IDAT"]
+    if sum(map(len, stored)) <= _FREE_STREAM_BYTES:
+        return
+    pixel_bits = _SAMPLES[header.color_type] * header.bits if header.color_type in _SAMPLES else 64
+    row_bytes = -(-header.width * pixel_bits // 8)
+    # A byte for the filter of each row, of which interlaced files have twice as many, cut anywhere.
+    room = header.height * (row_bytes + _MOST_BYTES_BESIDE) + _FREE_BYTES_BEHIND
+    inflater = zlib.decompressobj()
+    with contextlib.suppress(zlib.error):  # decoding says what is damaged
+        for part in stored:
+            waiting: bytes | memoryview = part
+            while waiting and not inflater.eof:
+                room -= len(inflater.decompress(waiting, _INFLATED_BYTES))
+                if room < 0:
+                    raise RejectError(
+                        "damaged-image", "PNG: its pixels go on behind those that its header states"
+                    )
+                waiting = inflater.unconsumed_tail
 
 
 @contextlib.contextmanager
