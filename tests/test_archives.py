@@ -145,12 +145,13 @@ def test_names_in_zips_without_a_declared_encoding_are_utf8_if_all_can_be(
 def test_labels_of_images_in_archives_are_told(tmp_path: Path, form: str) -> None:
     files = dict.fromkeys(["a/1.jpg", "a/1.CLS", "b/1.seg.png", "b/1.json", "a/._1.txt"], JPEG)
     files |= dict.fromkeys(["b/2.cls", "readme.txt", "labels/1.txt", "train.csv"], b"1")
+    files["meta/train.txt"] = b"a/1\n"
     make = {"zip": zipped, "tar": tarred}[form]
     (tmp_path / f"a.{form}").write_bytes(make(files))
     patterns = [f"{tmp_path}/a.{form}"]
     skipped = SkippedFiles(patterns, compile_exclusion((), "/"))
     assert len([*match_files(order_patterns(patterns), skipped=skipped)]) == 2
-    assert skipped.packed_labels.number == 4
+    assert skipped.packed_labels.number == 5
     assert f"{tmp_path}/a/a/1.CLS" in skipped.packed_labels.describe()
 
 

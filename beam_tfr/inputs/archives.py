@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.layouts.split_names import splits_of_file
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.extensions import is_junk
 
@@ -275,13 +276,14 @@ def _find_cure(file: storage.Entry) -> str:
 def _find_labels(names: Sequence[str], images: Iterable[str]) -> Iterator[str]:
     """Those of some names in an archive that may hold labels of its images.
 
-    They are those of tables, and those of an image, beside it or elsewhere.
+    They are those of tables, those of an image, beside it or elsewhere, and lists of splits.
     """
     stems = {*map(_stem_of, images)} if names else frozenset[str]()
     for name in names:
         is_of_image = name.lower().endswith(_OF_ONE_IMAGE) and _stem_of(name) in stems
         is_table = not name.lower().endswith((".cls", ".txt", ".xml"))
-        if (is_of_image or is_table) and not is_junk(name):
+        is_list = name.lower().endswith(".txt") and splits_of_file(name.rpartition("/")[2])
+        if (is_of_image or is_table or is_list) and not is_junk(name):
             yield name
 
 

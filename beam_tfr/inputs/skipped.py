@@ -76,8 +76,8 @@ class PackedLabels(CountedPaths):
         if not self.number:
             return ""
         return (
-            f"files in archives that may hold labels are skipped ({self.number:,}), such as "
-            f"{self.example}: {PACKED_LABELS_CURE}"
+            f"files in archives that may hold labels or splits are skipped ({self.number:,}), such "
+            f"as {self.example}: {PACKED_LABELS_CURE}"
         )
 
 

@@ -102,7 +102,8 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "{links} skipped that lead to folders listed by other paths: each is listed once"
     ),
     "packed_labels": (
-        f"files in archives that may hold labels are skipped ({{number:,}}): {PACKED_LABELS_CURE}"
+        f"files in archives that may hold labels or splits are skipped ({{number:,}}): "
+        f"{PACKED_LABELS_CURE}"
     ),
     "guessed_names": (
         "{images} in zips with names that are not UTF-8, which are read in code page 437: see "
