@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from beam_tfr.dataset.manifest import read_manifest
 from tests.conftest import SAMPLE, Run
 from tests.dataflow_fixtures import job_served
 from tests.fake_dataflow import FakeDataflow
+from tests.worker_env import make_shelf
 
 Command = Callable[..., Run]
 LAYOUT = ["--layout", "{label}/*", "--num_shards", "3", "--name", "d"]
@@ -44,3 +46,29 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     assert written.dataset_digest == read_manifest(str(tmp_path / "here")).dataset_digest
     for path in (tmp_path / "here").glob("d-*"):
         assert service.get(f"out/{path.name}") == path.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_beam_builds_an_image_from_what_would_be_staged(
+    service: FakeDataflow, beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in make_shelf(tmp_path / "shelf").items():
+        monkeypatch.setenv(name, value)
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\necho "$@" >>"$0.log"\n[ "$1" = push ] || ls >>"$0.log"\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    there = ["--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", "--no_wait"]
+    built = ["--prebuild_sdk_container_engine=local_docker", "--docker_registry_push_url=r/images"]
+    run = beam_tfr("convert", *there, *LAYOUT, *service.flags, *built)
+    assert run.code == 0, run.err
+    noted = (tmp_path / "docker.log").read_text().split()
+    assert noted[:3] == ["build", ".", "-t"]
+    (image,) = {word for word in noted if word.startswith("r/images/")}
+    assert "requirements.txt" in noted
+    for name in ("beam_tfr", "cykooz_resizer", "simplejpeg"):
+        assert any(word.startswith(f"{name}-") and word.endswith(".whl") for word in noted), name
+    (environment,) = service.pipeline().components.environments.values()
+    assert image.encode() in environment.payload
+    assert not environment.dependencies  # nothing is staged for each worker
