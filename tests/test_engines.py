@@ -380,6 +380,26 @@ def test_so_does_one_that_ends_amid_its_work() -> None:
         runs.follow_run(run, None, UNPUBLISHED)
 
 
+class NeverEnds(beam.DoFn):
+    """Lets its process go on when it is asked to end."""
+
+    def teardown(self) -> None:
+        threading.Event().wait()
+
+    def process(self, number: int) -> Iterator[int]:
+        yield number
+
+
+@pytest.mark.slow
+def test_a_worker_process_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beam_tfr.engine.beam_internals.END_S", 1.0)
+    options = parse_beam_flags(PROCESSES)
+    runner = choose_runner(options, PROCESSES)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    pipeline | beam.Create(range(10)) | beam.Reshuffle() | beam.ParDo(NeverEnds())
+    assert runs.follow_run(runs.LocalRun(pipeline, runner), None, UNPUBLISHED) == {}
+
+
 @pytest.mark.slow
 def test_workers_are_not_forked_from_a_process_with_another_thread(
     beam_tfr: Command,

@@ -248,10 +248,14 @@ class LocalRunner(FnApiRunner):
         else:
             worker = StartedWorker(environment)
         self._workers.append(worker)
-        handler.worker_thread = threading.Thread(
-            target=self._follow_worker, args=(worker, handler.control_conn), daemon=True
-        )
+        follow = functools.partial(self._follow_worker, worker, handler.control_conn)
+        handler.worker_thread = _Follower(follow, functools.partial(self._end_worker, worker))
         handler.worker_thread.start()
+
+    def _end_worker(self, worker: Worker) -> None:
+        """Ends a worker whose work is over; that it is killed is no failure."""
+        self._workers.remove(worker)
+        worker.kill()
 
     def _follow_worker(self, worker: Worker, connection: Any) -> None:
         """Waits for the end of a worker, and lets what is asked of a failed one fail."""
@@ -303,6 +307,27 @@ class LocalRunner(FnApiRunner):
             worker.kill()
         if self._fork_server:
             self._fork_server.close()
+
+
+class _Follower(threading.Thread):
+    """Waits for the end of a worker process, which Beam asks for and then waits for, too.
+
+    A worker that lost one of its threads might not end.
+
+    Args:
+        follow: waits for it.
+        end: ends it.
+    """
+
+    def __init__(self, follow: Callable[[], None], end: Callable[[], None]) -> None:
+        super().__init__(target=follow, daemon=True)
+        self._end = end
+
+    def join(self, timeout: float | None = None) -> None:
+        super().join(END_S)
+        if self.is_alive():
+            self._end()
+        super().join(timeout)
 
 
 def _worker_error(worker: Worker, workers: int) -> EngineError | None:
