@@ -79,7 +79,8 @@ def _link_near(images: ComparedImages, components: Components, distance: int) ->
     numbers = _number_equal(images.hashes[compared])
     components.link_equal(numbers, compared)
     # One image for each hash is enough from here on.
-    _, first = np.unique(numbers, return_index=True)
+    first = np.zeros(numbers.max(initial=-1) + 1, np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     different = compared[first]
     linked = link_near(Hashes.from_bytes(images.hashes[different]), distance)
     components.link(different, different[linked])

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_tfr.copies.components import Components
 from beam_tfr.copies.hashes import HALF_BITS, Hashes, Rows, UInt64
@@ -125,28 +126,42 @@ def _link_part(
     keys = _sort_part(band, image_bits, number_of_parts, part)
     images = (keys & np.uint64((1 << image_bits) - 1)).astype(np.int64)
     keys >>= np.uint64(image_bits)
-
-    def link(places: Rows, step: int) -> None:
-        for begin in range(0, len(places), _COMPARED_PAIRS):
-            some = places[begin : begin + _COMPARED_PAIRS]
-            left = images[some]
-            right = images[some + step]
-            apart = components.first[left] != components.first[right]
-            left = left[apart]
-            right = right[apart]
-            near = hashes.are_near(left, right, distance)
-            if near.any():
-                components.link(left[near], right[near])
-
-    step = 1
+    comparison = _Comparison(hashes, components, distance)
     places = np.flatnonzero(keys[1:] == keys[:-1])
-    link(places, step)
-    places = _drop_linked(keys, images, places, components)
-    while len(places):
-        step += 1
-        places = places[places + step < len(keys)]
-        places = places[keys[places] == keys[places + step]]
-        link(places, step)
+    comparison.link(images, places, places + 1)
+    single, mixed = _sort_out_buckets(keys, images, places, components)
+    _link_each(comparison, keys, images, single)
+    is_mixed = np.zeros(len(keys), bool)
+    is_mixed[mixed] = True
+    is_mixed[mixed + 1] = True
+    _link_blocks(comparison, keys[is_mixed], images[is_mixed])
+
+
+class _Comparison(NamedTuple):
+    """Compares images, and links those that are near.
+
+    Attributes:
+        hashes: of the images.
+        components: of the images.
+        distance: bits that two near hashes may differ by.
+    """
+
+    hashes: Hashes
+    components: Components
+    distance: int
+
+    def link(self, images: Rows, left: Rows, right: Rows) -> None:
+        """Links the images of each pair of places if they are near and not linked yet."""
+        for begin in range(0, len(left), _COMPARED_PAIRS):
+            pairs = slice(begin, begin + _COMPARED_PAIRS)
+            one = images[left[pairs]]
+            other = images[right[pairs]]
+            are_apart = self.components.first[one] != self.components.first[other]
+            one = one[are_apart]
+            other = other[are_apart]
+            near = self.hashes.are_near(one, other, self.distance)
+            if near.any():
+                self.components.link(one[near], other[near])
 
 
 def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) -> UInt64:
@@ -165,22 +180,83 @@ def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) ->
     return joined
 
 
-def _drop_linked(keys: UInt64, images: Rows, places: Rows, components: Components) -> Rows:
-    """Drops the places in buckets of which all images are linked already.
+def _sort_out_buckets(
+    keys: UInt64, images: Rows, places: Rows, components: Components
+) -> tuple[Rows, Rows]:
+    """Sorts out the buckets of which not all images are linked.
 
     Args:
         keys: the bucket at each place, sorted.
         images: the image at each place.
         places: those at which a bucket goes on.
         components: of the images.
+
+    Returns:
+        The places in buckets of which no neighbors are linked, and those in the others.
     """
     if not len(places):
-        return places
+        return places, places
     first = components.first
-    is_same = first[images[places]] == first[images[places + 1]]
+    is_linked = first[images[places]] == first[images[places + 1]]
     ends = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
     begins = np.concatenate([[0], ends])
-    are_same = np.logical_and.reduceat(is_same, begins)
     lengths = np.diff(np.concatenate([begins, [len(places)]]))
-    kept: Rows = places[~np.repeat(are_same, lengths)]
-    return kept
+    are_all_linked = np.repeat(np.logical_and.reduceat(is_linked, begins), lengths)
+    are_any_linked = np.repeat(np.logical_or.reduceat(is_linked, begins), lengths)
+    return places[~are_any_linked], places[are_any_linked & ~are_all_linked]
+
+
+def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows) -> None:
+    """Compares each image of a bucket with all others but its neighbors, in several steps.
+
+    Args:
+        comparison: of the images.
+        keys: the bucket at each place, sorted.
+        images: the image at each place.
+        places: those to compare with what follows.
+    """
+    step = 1
+    while len(places):
+        step += 1
+        places = places[places + step < len(keys)]
+        places = places[keys[places] == keys[places + step]]
+        comparison.link(images, places, places + step)
+
+
+def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
+    """Compares each image of a bucket with all that are not linked to it yet, in several steps.
+
+    Linked images are put beside each other, so that hundreds of copies in a bucket are not compared
+    among themselves.
+
+    Args:
+        comparison: of the images.
+        keys: the bucket at each place.
+        images: the image at each place.
+    """
+    first = comparison.components.first[images]
+    order = np.lexsort((first, keys))
+    keys = keys[order]
+    images = images[order]
+    first = first[order]
+    is_other_bucket = keys[1:] != keys[:-1]
+    bucket_ends = _find_ends(is_other_bucket)
+    following = _find_ends(is_other_bucket | (first[1:] != first[:-1]))
+    places = np.flatnonzero(following < bucket_ends)
+    following = following[places]
+    bucket_ends = bucket_ends[places]
+    while len(places):
+        comparison.link(images, places, following)
+        following = following + 1
+        goes_on = following < bucket_ends
+        places = places[goes_on]
+        following = following[goes_on]
+        bucket_ends = bucket_ends[goes_on]
+
+
+def _find_ends(changes: npt.NDArray[np.bool_]) -> Rows:
+    """Where the stretch of each place ends, given whether the next place is in another one."""
+    ends = np.concatenate([np.flatnonzero(changes) + 1, [len(changes) + 1]])
+    lengths = np.diff(np.concatenate([[0], ends]))
+    repeated: Rows = np.repeat(ends, lengths)
+    return repeated
