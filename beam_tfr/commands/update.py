@@ -12,6 +12,8 @@ examples:
       gives a class another name; it keeps its id
   beam-tfr update /data/photos --target_shard_bytes 200MiB
       needs no input: the records are copied into other shards
+  beam-tfr update /data/photos --duplicates group
+      needs no input: photos that are copies of each other get into one split
   beam-tfr update /data/photos --input photos --max_pixels 500000000
       reads what was rejected again, and no other image
 
