@@ -200,7 +200,8 @@ def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> Non
         ({"folds": 3, "splits": SHARES}, "cannot be combined"),
         ({"folds": 1}, "2"),
         ({"folds": 3, "layout": "{split}/*"}, "cannot be combined"),
-        ({"splits": {"a": 0.5, "b": 0.4}}, "add up to 1"),
+        ({"splits": {"a": 0.5, "b": 0.4}}, "add up to 1, not 0.9; with b=0.5 they do"),
+        ({"splits": {"a": 1.5, "b": 0.4}}, "add up to 1, not 1.9"),
         ({"folds": 50, "stratify": True}, "use fewer"),
     ],
 )

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import apache_beam as beam
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.planning import dividing, packing
@@ -105,6 +105,7 @@ def test_rounding_in_many_classes_does_not_favor_a_split() -> None:
     assert [sum(column) for column in zip(*numbers, strict=True)] == [11_200, 1_400, 1_400]
 
 
+@settings(max_examples=50)
 @given(CLASS_SIZES, SHARES, st.integers(0, 3))
 def test_each_class_has_its_share_in_each_split(
     sizes: dict[str, int], shares: Mapping[str, Fraction], seed: int
@@ -133,6 +134,7 @@ def test_large_classes_are_divided_exactly() -> None:
     assert sorted(numbers["few"].values()) in ([1, 1, 9], [1, 2, 8])
 
 
+@settings(max_examples=50)
 @given(
     CLASS_SIZES,
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 60), min_size=1),
@@ -165,6 +167,7 @@ def test_images_stay_and_new_ones_go_where_shares_are_short(
             assert added <= 1 or (number - 1) * total / shares[split] <= level
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), min_size=1, max_size=60),
     st.dictionaries(st.sampled_from("abc"), st.integers(1, 60)),

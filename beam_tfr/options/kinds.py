@@ -244,8 +244,19 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
     shares = {name: _parse_share(share) for name, share in value.items()}
     total = sum(shares.values(), Fraction())
     if abs(total - 1) > _ROUNDING:
-        raise ValueError(f"the shares must add up to 1, not {float(total):g}")
+        raise ValueError(
+            f"the shares must add up to 1, not {float(total):g}{_suggest_share(shares)}"
+        )
     return {name: shares[name] for name in sort_splits(shares)}  # a manifest keeps no order
+
+
+def _suggest_share(shares: Mapping[str, Fraction]) -> str:
+    """What the last share would have to be; empty if nothing is left for it."""
+    if not shares:
+        return ""
+    name, share = list(shares.items())[-1]
+    rest = 1 - sum(shares.values(), Fraction()) + share
+    return f"; with {name}={float(rest):g} they do" if rest > 0 else ""
 
 
 def _parse_share(value: object) -> Fraction:
