@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Mapping
 
 from beam_tfr.engine.processes import START
+from beam_tfr.schema.errors import tells_starved
 
 # What workers import, at the latest for the first image.
 _NEEDED = (
@@ -41,6 +42,7 @@ _LOOK_S = 0.2  # whether standard input has ended
 
 def run() -> None:
     """Runs Beam's worker until it or standard input ends."""
+    threading.excepthook = _end_if_starved
     threading.Thread(target=_end_with_input, daemon=True).start()
     from apache_beam.runners.worker import sdk_worker_main
 
@@ -54,6 +56,16 @@ def _end_with_input(timeout_s: float | None = None) -> None:
     standard_input.register(0, 0)  # for its end: what it holds is for `fork_workers`
     timeout_ms = None if timeout_s is None else timeout_s * 1000
     if standard_input.poll(timeout_ms):
+        os._exit(1)
+
+
+def _end_if_starved(args: threading.ExceptHookArgs) -> None:
+    """Ends this process if a thread of it has ended for lack of memory or threads.
+
+    The run would wait forever for what it was to do.
+    """
+    threading.__excepthook__(args)
+    if tells_starved(repr(args.exc_value)):
         os._exit(1)
 
 

@@ -380,6 +380,28 @@ def test_so_does_one_that_ends_amid_its_work() -> None:
         runs.follow_run(run, None, UNPUBLISHED)
 
 
+class LosesThread(beam.DoFn):
+    """Waits for a thread that fails to start another one."""
+
+    def process(self, number: int) -> None:
+        threading.Thread(target=self._start_thread).start()
+        threading.Event().wait()
+
+    def _start_thread(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.slow
+def test_so_does_one_that_lacks_threads() -> None:
+    options = parse_beam_flags(PROCESSES)
+    runner = choose_runner(options, PROCESSES)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    pipeline | beam.Create(range(10)) | beam.Reshuffle() | beam.ParDo(LosesThread())
+    told = r"^a worker process ended with exit code 1: .*can't start new thread.*raise the limits"
+    with pytest.raises(RunError, match=told):
+        runs.follow_run(runs.LocalRun(pipeline, runner), None, UNPUBLISHED)
+
+
 class NeverEnds(beam.DoFn):
     """Lets its process go on when it is asked to end."""
 
