@@ -18,7 +18,7 @@ import beam_tfr as package
 from beam_tfr.dataset.manifest import manifest_digest, read_manifest
 from beam_tfr.images import convert_image
 from beam_tfr.inputs.reading import read_image
-from beam_tfr.launch import start
+from beam_tfr.launch.starting import run_step
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.records import examples
 from beam_tfr.records.examples import parse_example
@@ -492,7 +492,7 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_read(tmp_path: Path) -> Non
             read_image(file, read_embedded=datasets.read_embedded)
         datasets._lookup.cache_clear()
     with pytest.raises(BeamTfrError, match="replaced"):
-        start(options, open_input=lambda _: source)
+        run_step(options, open_input=lambda _: source)
     assert not (tmp_path / "small/manifest.json").exists()
 
 

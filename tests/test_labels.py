@@ -135,8 +135,10 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
         "20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} "
     )
     plain = dataclasses.replace(options, layout="{label}/*")
+    fake.set(page_size=1_000)
     fake.take_log()
-    assert ([*early_warnings(open_source(plain))], fake.take_log()) == ([], [])
+    assert [*early_warnings(open_source(plain))] == []
+    assert len(fake.take_log()) < 20
 
 
 @pytest.mark.parametrize(
