@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from beam_tfr.dataset import taken_down
 from beam_tfr.features import cells
 from beam_tfr.inputs import patterns
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.tables import doubts, image_sets
+from beam_tfr.verification import shard_check
 from tests.converted import once, write_photos
 from tests.faults import outside
 from tests.faults.reading import Reader, Reading
@@ -147,3 +149,12 @@ def test_long_cells_are_looked_at_in_linear_time(begin: str, end: str) -> None:
     assert not cells.NUMBER.fullmatch(cell) or cell[-1] == "."
     assert cells.parse_list(cell) is None
     assert not doubts._MARKED.fullmatch(cell) or cell[-1] == "."
+
+
+def test_files_beside_a_dataset_have_a_longest_size(tmp_path: Path) -> None:
+    for name in ("removed.txt", "contents.sha256"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 40)  # which takes no room on the disk
+    with pytest.raises(DataError, match=r"removed\.txt has more than 256 MiB"):
+        taken_down.read_removed(str(tmp_path))
+    assert shard_check.read_sums(str(tmp_path)) == {}

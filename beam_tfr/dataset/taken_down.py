@@ -13,6 +13,8 @@ from beam_tfr import storage
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import DataError
 
+_MOST_BYTES = 256 << 20  # 256 MiB, of some million images
+
 
 class Removed(NamedTuple):
     """Hashes of what was taken down, in hex: of keys, and of source files."""
@@ -47,7 +49,17 @@ def read_removed(folder: str) -> Removed:
 
 
 def _read_lines(path: str) -> list[str]:
-    """The lines of a file; none if there is no such file."""
+    """The lines of a file; none if there is no such file.
+
+    Raises:
+        DataError: it is too long.
+    """
+    data = b""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return storage.read_bytes(path).decode("utf-8", "replace").splitlines()
-    return []
+        data = storage.read_bytes(path, max_bytes=_MOST_BYTES)
+    if len(data) > _MOST_BYTES:
+        raise DataError(
+            f"{path} has more than {_MOST_BYTES >> 20} MiB; restore the file, or images may come "
+            "back"
+        )
+    return data.decode("utf-8", "replace").splitlines()

@@ -28,6 +28,7 @@ from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, Verif
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
+_MOST_SUMS_BYTES = 64 << 20  # 64 MiB, of half a million files
 _ROWS = 1024  # of contents, that are Python objects at a time
 _SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.encode())
 
@@ -38,8 +39,8 @@ def read_sums(folder: str) -> dict[str, str]:
     Raises:
         OSError: it cannot be read.
     """
-    data = storage.read_bytes(storage.join(folder, SUMS_FILE))
-    if _SUM.sub(b"", data):
+    data = storage.read_bytes(storage.join(folder, SUMS_FILE), max_bytes=_MOST_SUMS_BYTES)
+    if len(data) > _MOST_SUMS_BYTES or _SUM.sub(b"", data):
         return {}
     return {name.decode(errors="replace"): sha256.decode() for sha256, name in _SUM.findall(data)}
 
