@@ -8,7 +8,7 @@
     python -m tests.faults --kind unwritten --trials 20
     python -m tests.faults --kind rivals --trials 1000
     python -m tests.faults --kind tables archives --trials 4000
-    python -m tests.faults --kind hurting-tables hurting-archives --trials 2
+    python -m tests.faults --kind hurting-tables hurting-archives hurting-masks --trials 3
 
 Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or
 comes from the cache of `tests.portable_runners`. Full disks need the right to mount.
@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import finalize, hostile, large, mutations, outside, rivals, unwritten
+from tests.faults import finalize, hostile, large, masks, mutations, outside, rivals, unwritten
 from tests.faults.outcome import Outcome
 from tests.faults.places import write_photos
 from tests.faults.trials import KINDS, Scene, run_trial
@@ -41,6 +41,7 @@ PARTS = {  # in this process
     "archives": outside.changed_archives,
     "hurting-tables": outside.hurting_tables,
     "hurting-archives": outside.hurting_archives,
+    "hurting-masks": masks.trials,
 }
 Row = tuple[str, str]  # engine, kind
 
