@@ -8,7 +8,7 @@
 `near` finds pairs without comparing all, `components` joins pairs, `clusters` says which images are
 copies, `summary` what a manifest holds of that, and `search` shows them.
 
-100,000 images take 1 s of CPU time, 1,000,000 take 50 s, of two threads, and 1 GB.
+100,000 images take 1 s of CPU time, 1,000,000 take 50 s, of two threads, and 1.2 GB.
 """
 
 from beam_tfr.copies.search import Duplicates, duplicates
