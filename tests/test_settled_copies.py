@@ -21,6 +21,7 @@ from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.schema.errors import DataError, RunError
 from tests.conftest import Run
 from tests.converted import SAMPLE
+from tests.fake_gcs import FakeGcs
 from tests.living_photos import files_of
 from tests.updates import convert, count_decoding, update
 
@@ -239,3 +240,21 @@ def test_plan_looks_at_its_sample(copies: Path) -> None:
     notes = [note for note in preview.warnings if "9 clusters" in note]
     assert len(notes) == 1
     assert "3 across classes" in notes[0]
+
+
+def test_copies_are_settled_on_gcs_and_nothing_is_left_over(
+    fake: FakeGcs, copies: Path, tmp_path: Path
+) -> None:
+    for settled in ("group", "drop"):
+        on_gcs = package.convert(
+            input=copies,
+            output=f"gs://b/{settled}",
+            name="d",
+            duplicates=settled,
+            progress=False,
+            **SPLITS,
+        )
+        here = convert(tmp_path / settled, input=copies, duplicates=settled, **SPLITS)
+        assert on_gcs.digest == here.digest
+        assert on_gcs.manifest.fields == here.manifest.fields
+    assert not any("/.beam_tfr/" in name for name in fake.names())
