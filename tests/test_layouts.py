@@ -575,6 +575,8 @@ def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_pa
             "--input DIR/a/leftImg8bit --pair mask='../gtFine/{path}.png' --layout '{split}/*/*'",
         ),
         (["images/cat", "masks/cat"], "--pair mask='../masks/{path}.png' --layout '{label}/*'"),
+        (["images/cat/a", "masks/cat/a"], "'../masks/{path}.png' --layout '{label}/*'"),
+        (["JPEGImages", "SegmentationClassContext"], "'../SegmentationClassContext/{stem}.png'"),
         (["train", "train_masks"], "--pair mask='{folder}_masks/{stem}.png' --layout '{split}/*'"),
         (["a/x", "a/xannot"], "--pair mask='{folder}annot/{stem}.png' --layout '*'"),
         (["train/images", "test/masks"], ""),
@@ -591,6 +593,15 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
 @pytest.mark.parametrize(
     ("files", "cure"),
     [
+        (
+            {"a/images/cat": ["1.jpg"], "gts/segmentations/cat": ["1.png"]},
+            "--input DIR/a/images --pair mask='../../gts/segmentations/{path}.png' "
+            "--layout '{label}/*'",
+        ),
+        (
+            {"a/x/cat": ["1.jpg"], "a/masks/x/cat": ["mask_1.png"]},
+            "--input DIR/a --pair mask='masks/{folder}/mask_{stem}.png' --layout '{label}/*'",
+        ),
         ({"x": ["1.jpg"], "groundtruth": ["1.png"]}, "'../groundtruth/{stem}.png'"),
         ({"images": ["1.jpg"], "anno/trimap": ["1.png"]}, "'../anno/trimap/{stem}.png'"),
         ({"a/data/x": ["1.jpg"], "a/gt": ["1_m.png"]}, "'../../gt/{stem}_m.png'"),
@@ -604,7 +615,7 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
     ],
 )
 def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure: str) -> None:
-    text = describe_mask_folders(files, lambda folder: files[folder])
+    text = spell_as_flags(describe_mask_folders(files, lambda folder: files[folder]))
     assert cure in text
     assert bool(text) == bool(cure)
 

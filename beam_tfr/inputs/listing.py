@@ -30,7 +30,7 @@ from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_archives
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
-from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.extensions import has_image_name, is_junk
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
@@ -360,12 +360,13 @@ def suggest_dataset(folder: str) -> str:
 
 
 def list_names(root: str, folder: str) -> list[str]:
-    """The names of the first images in a folder; none if it cannot be listed."""
+    """The names of the first images in a folder, but hidden ones; maybe none."""
     with contextlib.suppress(OSError):
         first = itertools.islice(
             storage.walk(root + folder, lambda _: False, deep=False), LIST_BATCH
         )
-        return [entry.name for entry in first if has_image_name(entry.name)]
+        names = [entry.name for entry in first]
+        return [name for name in names if has_image_name(name) and not is_junk(name)]
     return []
 
 

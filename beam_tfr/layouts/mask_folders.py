@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.pair_paths import fill_path
 
@@ -16,7 +17,7 @@ IMAGES = re.compile(
     r"|stillsraw(?:_full)?)(?:[-_ ]?[0-9]+)?"
 )
 _MASK_WORDS = (
-    r"(?:(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)(?:aug|raw)?"
+    r"(?:(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
     r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:png)?"
     r"|(?P<other>alpha|matte|depth|disp|disparity|normals?|thermal|infrared)s?)"
 )
@@ -92,7 +93,7 @@ class MaskFolders(NamedTuple):
             name: that of the mask of an image.
         """
         pair = self._name_pair()
-        if not self.images:
+        if not self.images and not self.below:
             return f"`pair={pair}='{{folder}}/{self.masks}/{name}'` `layout='*'`"
         if self.masks.startswith(self.images) and not self.below:
             path = f"{{folder}}{self.masks.removeprefix(self.images)}/{name}"
@@ -105,9 +106,10 @@ class MaskFolders(NamedTuple):
         layout = "*"
         if self.below:
             layout = self._choose_layout()
-            name = f"{{folder}}/{name}" if "#" in name else name.replace("{stem", "{path")
+            has_stem_first = name.startswith("{stem") and "#" not in name
+            name = name.replace("{stem", "{path") if has_stem_first else f"{{folder}}/{name}"
         folder = "/".join(filter(None, ["DIR", self.parent, self.images]))
-        above = "../" * (self.images.count("/") + 1)
+        above = "../" * len(self.images.split("/")) if self.images else ""
         return f"`input={folder}` `pair={pair}='{above}{self.masks}/{name}'` `layout='{layout}'`"
 
     def _name_pair(self) -> str:
@@ -123,7 +125,7 @@ class MaskFolders(NamedTuple):
         first, *others = self.below.split("/")
         if split_of_folder(first):
             return "{split}/" + "*/" * len(others) + "*"
-        return "*" if others else "{label}/*"
+        return DEFAULT_LAYOUT
 
 
 def list_nothing(_: str) -> Sequence[str]:
@@ -186,14 +188,33 @@ def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFo
         known_masks = frozenset(names[mask_folder])
         number = sum(fill_path(path, image) in known_masks for image in names[image_folder])
         if number > len(names[image_folder]) // 2:
-            parent = _common_folder(image_folder, mask_folder)
-            start = len(parent) + 1 if parent else 0
-            yield MaskFolders(parent, image_folder[start:], mask_folder[start:], "")
+            yield _divide_paths(image_folder, mask_folder)
 
 
-def _common_folder(folder: str, other: str) -> str:
-    parts = [path.split("/") for path in (folder, other)]
-    return "/".join(os.path.commonprefix(parts))  # noqa: RUF071  # of names, not of characters
+def _divide_paths(images: str, masks: str) -> MaskFolders:
+    """The parts of paths of folders of images and of masks: what they share, and what they do not.
+
+    They share folders around, and those of classes below: images/cat and gt/cat.
+    """
+    image_parts = images.split("/") if images else []
+    mask_parts = masks.split("/")
+    parent = _common_start_of([image_parts, mask_parts])
+    image_parts = image_parts[len(parent) :]
+    mask_parts = mask_parts[len(parent) :]
+    below = _common_start_of([image_parts[::-1], mask_parts[::-1]])[::-1]
+    image_parts = image_parts[: len(image_parts) - len(below)]
+    mask_parts = mask_parts[: len(mask_parts) - len(below)]
+    return MaskFolders(
+        parent="/".join(parent),
+        images="/".join(image_parts),
+        masks="/".join(mask_parts),
+        below="/".join(below),
+    )
+
+
+def _common_start_of(paths: Sequence[list[str]]) -> list[str]:
+    """The folders that all paths begin with."""
+    return [*os.path.commonprefix(paths)]  # noqa: RUF071  # of names, not of characters
 
 
 def describe_mask_folders(
