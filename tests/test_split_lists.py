@@ -81,6 +81,12 @@ TREES: dict[str, Tree] = {
         "",
         ["Partitions/Training_01.txt"],
     ),
+    "Pascal Context": (
+        ["JPEGImages/2008_001.jpg", "SegmentationClassContext/2008_001.png"],
+        {"ImageSets/SegmentationContext/val.txt": "2008_001\n"},
+        "",
+        ["ImageSets/SegmentationContext/val.txt"],
+    ),
     "ImageNet": (
         ["val/n01/ILSVRC2012_val_00000001.JPEG"],
         {"meta/val.txt": "ILSVRC2012_val_00000001.JPEG 65\n"},

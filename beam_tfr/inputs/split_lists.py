@@ -19,8 +19,16 @@ _CURE = (
     "image; `splits=train=1` says that there is only one"
 )
 # Folders in which lists are looked for on gs://; on a disk, in all of the first.
-_REMOTE_FOLDERS = ("", "meta", "splits", "ImageSets/Main", "annotations")
-_LOCAL_FOLDERS = ("", "ImageSets/Main")
+_REMOTE_FOLDERS = (
+    "",
+    "meta",
+    "splits",
+    "ImageSets/Main",
+    "ImageSets/Segmentation",
+    "ImageSets/SegmentationContext",
+    "annotations",
+)
+_VOC_LISTS = "ImageSets"  # whose folders hold lists
 _MOST_FOLDERS = 50  # in a folder on a disk
 _MOST_AROUND = 3  # folders of images
 _MOST_FILES = 10_000  # of a folder
@@ -75,8 +83,8 @@ def _list_candidates(folder: str) -> Iterator[str]:
     if storage.is_remote(folder):
         inner = [storage.join(folder, name).rstrip("/") for name in _REMOTE_FOLDERS]
     else:
-        inner = [storage.join(folder, name).rstrip("/") for name in _LOCAL_FOLDERS]
-        inner += _list_folders(folder)
+        lists_folder = storage.join(folder, _VOC_LISTS)
+        inner = [folder, *_list_folders(lists_folder), *_list_folders(folder)]
     for path in inner:
         most = _MOST_FILES if path == folder else _MOST_BELOW
         with contextlib.suppress(OSError):
