@@ -15,6 +15,7 @@ from beam_tfr.schema.errors import DataError, spell_as_flags
 from beam_tfr.sources import open_source
 from beam_tfr.tables.lost_images import describe_lost
 from beam_tfr.tables.rows import Tables
+from tests.voc_files import voc
 
 OPTIONS = {"uri_column": "path", "label_column": "label"}
 
@@ -53,7 +54,30 @@ def test_several_folders_are_named(tmp_path: Path) -> None:
     assert f"{tmp_path}/part_1/, {tmp_path}/part_2/" in text
     assert "image_root" not in text
     write_images(tmp_path, "part_2/1.jpg")  # so each may be meant
-    assert "in several folders" in describe_lost(["1.jpg"], f"{tmp_path}/")
+    text = describe_lost(["1.jpg", "2.jpg"], f"{tmp_path}/")
+    assert "in several folders" in text
+    assert f"`image_root={tmp_path}/part_2`" in text  # which has all of them
+
+
+def test_the_file_that_is_shown_is_there(tmp_path: Path) -> None:
+    write_images(tmp_path, "a/1.png", "b/1.jpg")
+    assert f"there is {tmp_path}/a/1.png," in describe_lost(["1"], f"{tmp_path}/")
+
+
+def test_folders_of_images_mirror_those_of_annotations(tmp_path: Path) -> None:
+    """As of ImageNet: a class has a folder of XML files, and one of images."""
+    for name in ("train/n01/n01_1", "train/n02/n02_1", "val/v_1"):
+        write_images(tmp_path, f"sets/Data/CLS/{name}.JPEG")
+        table = tmp_path / "sets" / "Annotations" / "CLS" / f"{name}.xml"
+        table.parent.mkdir(parents=True, exist_ok=True)
+        table.write_text(voc(name.rpartition("/")[2]))
+    table_glob = f"{tmp_path}/sets/Annotations/CLS/**/*.xml"
+    root = f"{tmp_path}/sets/Data/CLS"
+    assert open_input(table=table_glob).missing.endswith(f"`image_root={root}`")
+    tables = open_input(table=table_glob, image_root=root)
+    assert not tables.missing
+    keys = [ref.key for file in tables.files for ref in tables.read(file)]
+    assert keys == ["train/n01/n01_1.JPEG", "train/n02/n02_1.JPEG", "val/v_1.JPEG"]
 
 
 def test_the_cure_is_told_and_works(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Either in folders that are named like their tables, as of COCO: paths in
 `annotations/instances_train2017.json` start from `train2017`, not from the folder around it. Or
 beside the folder of the tables, as of Pascal VOC: `Annotations`, `JPEGImages`; if tables are in
-several folders, beside each of these.
+several folders, beside each of these. Or in folders that mirror those of the tables, as of
+ImageNet: `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
 """
 
 import collections
@@ -29,7 +30,8 @@ _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of th
 class ImageFolder(NamedTuple):
     """A folder with the images of some tables, which is named like them or beside theirs.
 
-    Both have a trailing slash.
+    Both have a trailing slash. One that begins at the folder of all tables holds their images in
+    folders that mirror theirs.
 
     Attributes:
         base: the folder that paths of the tables would start from.
@@ -63,6 +65,8 @@ def find_image_folders(
             if _holds_images(image_folder, uris):
                 image_folders.add(image_folder)
     image_folders.update(_find_siblings(tables, folder=folder, base=base, read_uris=read_uris))
+    if _is_mirrored(tables, folder=folder, base=base, read_uris=read_uris):
+        image_folders.add(ImageFolder(folder, base))
     return frozenset(image_folders)
 
 
@@ -107,6 +111,25 @@ def describe_second_files(
                     f"paths, or give `image_root={image_folder.path.rstrip('/')}`"
                 )
     return ""
+
+
+def _is_mirrored(
+    tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
+) -> bool:
+    """Whether the files of tables are in folders below the base that are called as those of these.
+
+    For the arguments see `find_image_folders`.
+    """
+    for table in tables[:_FIRST_ROWS]:
+        mirror = _mirror_folder(table, folder=folder, base=base)
+        if mirror != base and _holds_images(ImageFolder(base, mirror), read_uris(table)):
+            return True
+    return False
+
+
+def _mirror_folder(table: str, *, folder: str, base: str) -> str:
+    """The folder of a table, with the base in place of the folder of all tables."""
+    return base + folder_of(table)[len(folder) :] if base else base
 
 
 def _find_siblings(
@@ -196,6 +219,8 @@ def choose_base(
         for image_folder in _list_candidates(table, folder=folder, base=base):
             if image_folder in image_folders:
                 return image_folder.path
+    if ImageFolder(folder, base) in image_folders:
+        return _mirror_folder(table, folder=folder, base=base)
     return base or folder_of(table)
 
 
@@ -239,8 +264,8 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
     if not paths:
         return ""
     return (
-        "the files that tables name are in folders that are named like them, or in or beside "
-        "theirs; from these their paths start: "
+        "the files that tables name are in folders that are named like them or theirs, or in or "
+        "beside theirs; from these their paths start: "
         f"{join_texts(paths, most=5, separator=', ')}"
     )
 

@@ -28,7 +28,7 @@ from beam_tfr.tables.image_folders import (
     list_roots,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
-from beam_tfr.tables.lost_images import describe_lost
+from beam_tfr.tables.lost_images import describe_lost, find_only_root
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
@@ -111,9 +111,51 @@ def find_image_roots(
         image_folders=places.image_folders,
         prefix=places.prefix,
         ignores_case=survey.ignores_case,
-        missing=_add_cure(survey.missing, paths, places.base or folder),
+        missing=_describe_missing(content, survey.missing, paths, places.base or folder),
         warnings=warnings,
     )
+
+
+def _describe_missing(
+    content: TableContent, missing: str, paths: Sequence[NumberedUri], base: str
+) -> str:
+    """The message about first images of which none is there, with the cure, if one is found.
+
+    Args:
+        content: what the tables say.
+        missing: the message so far; empty if one is there.
+        paths: the first cells with images.
+        base: the folder in which they are looked for.
+    """
+    if not missing:
+        return ""
+    root = _find_mirror_root(content.files, paths)
+    if root:
+        return f"{missing}; they are in folders called as those of the tables: `image_root={root}`"
+    return _add_cure(missing, paths, base)
+
+
+def _find_mirror_root(tables: Sequence[str], paths: Sequence[NumberedUri]) -> str:
+    """The folder below which images lie as their tables below theirs; empty if there is none.
+
+    Args:
+        tables: all tables.
+        paths: the first cells with images.
+    """
+    folder = _common_folder(tables, "tables")
+    mirrored = [
+        f"{folder_of(tables[number])[len(folder) :]}{path}"
+        for number, path in paths
+        if isinstance(path, str) and folder_of(tables[number]) != folder
+    ]
+    if not mirrored:
+        return ""
+    outer = folder_of(folder[:-1])
+    for around in (outer, folder_of(outer[:-1])):
+        root = find_only_root(mirrored, around) if around.rstrip("/") else ""
+        if root:
+            return root
+    return ""
 
 
 def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str) -> str:

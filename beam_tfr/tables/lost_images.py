@@ -25,40 +25,62 @@ def describe_lost(paths: Iterable[str], folder: str) -> str:
         folder: where they are looked for, with a trailing slash.
     """
     written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
-    roots_of = _find_roots(written, folder)
-    roots = sorted(set[str]().union(*roots_of.values()))
+    files_of = _find_files(written, folder)
+    roots = sorted(set[str]().union(*files_of.values()))
     if not roots or roots == [folder]:
         return ""
-    path = next(path for path in written if path in roots_of)
-    example = f"{min(roots_of[path])}{path}"
+    path = next(path for path in written if path in files_of)
+    example = files_of[path][min(files_of[path])]
     if len(roots) == 1:
         return f"there is {example}: give `image_root={roots[0].rstrip('/') or '/'}`"
     shown = join_texts(roots, _MOST_SHOWN, ", ")
-    return (
-        f"there is {example}, but such files are in several folders ({shown}): write the folder of "
-        "each image into its path"
-    )
+    start = f"there is {example}, but such files are in several folders ({shown}):"
+    complete = [root for root in roots if _holds_all(root, written, files_of)]
+    if complete:
+        root = complete[0].rstrip("/") or "/"
+        return f"{start} give that of this table, such as `image_root={root}`"
+    return f"{start} write the folder of each image into its path"
+
+
+def find_only_root(paths: Iterable[str], folder: str) -> str:
+    """The only folder below which all of some images are; empty if there is none.
+
+    For the arguments see `describe_lost`.
+    """
+    written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
+    files_of = _find_files(written, folder)
+    roots = set[str]().union(*files_of.values())
+    complete = [root for root in roots if _holds_all(root, written, files_of)]
+    return complete[0].rstrip("/") if len(complete) == 1 else ""
 
 
 def _normalize(path: str) -> str:
     return os.path.normpath(change_slashes(path)).lstrip("/")
 
 
-def _find_roots(paths: Sequence[str], folder: str) -> dict[str, set[str]]:
-    """The folders, with a trailing slash, below which a file is at each path, if there are any."""
+def _holds_all(root: str, paths: Iterable[str], files_of: "_FilesOf") -> bool:
+    return all(root in files_of.get(path, ()) for path in paths)
+
+
+# Path -> the folders, with a trailing slash, below which a file is at it -> this file.
+_FilesOf = dict[str, dict[str, str]]
+
+
+def _find_files(paths: Sequence[str], folder: str) -> _FilesOf:
+    """The files at paths below any folder, if there are some."""
     by_name = {os.path.basename(path): path for path in paths}
     most = _MOST_REMOTE if storage.is_remote(folder) else _MOST_FILES
-    roots_of = collections.defaultdict[str, set[str]](set)
+    files_of = collections.defaultdict[str, dict[str, str]](dict)
     with contextlib.suppress(OSError):
         files = storage.walk(folder.rstrip("/"), lambda inner: not is_junk(inner))
         for file in itertools.islice(files, most):
             path = by_name.get(file.name) or by_name.get(_stem_of(file.name))
             if path is None:
                 continue
-            found = file.path if file.path.endswith(path) else _stem_of(file.path)
-            if found.endswith(f"/{path}"):
-                roots_of[path].add(found[: -len(path)])
-    return dict(roots_of)
+            written = file.path if file.path.endswith(path) else _stem_of(file.path)
+            if written.endswith(f"/{path}"):
+                files_of[path][written[: -len(path)]] = file.path
+    return dict(files_of)
 
 
 def _stem_of(name: str) -> str:
