@@ -93,6 +93,10 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["train.sea/old/1", "test.sea/old/1"], "{split}.sea/{label}/*"),
         (["train/n0/images/1", "train/n1/images/2", "val/images/3"], "{split}/{label}/**"),
         (["training/image_2/1", "testing/image_2/1"], "{split}/**"),
+        (["i_Training_In/1", "i_Test_In/1"], "i_{split}_In/*"),
+        (["i_train_x/cat/1", "i_val_x/cat/1"], "i_{split}_x/{label}/*"),
+        (["a_train_x/1", "a_test_x/1", "b_train_x/1", "b_test_x/1"], "{label}_{split}_x/*"),
+        (["a_train_x/1", "a_test_y/1", "b_train_y/1"], ""),
         (["test_tube/1", "train_station/1"], ""),  # classes
         (["bullet_train/1", "steam_train/1"], ""),  # classes
         (["cat/train/1", "cat/val/1", "dog/train/1", "dog/val/1", "bird/1"], "{label}/{split}/*"),
@@ -542,6 +546,20 @@ def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) 
 def test_one_split_above_images_is_told(keys: Sequence[str], layout: str) -> None:
     text = describe_ignored_split(folders(*keys))
     assert (f"`layout='{layout}'`" in text) if layout else not text
+
+
+@pytest.mark.parametrize(
+    ("names", "pair"),
+    [
+        (["train", "trainannot", "val", "valannot"], "mask='{folder}annot/{stem}.png'"),
+        (["train", "trainmasks", "Test", "Testmasks"], "mask='{folder}masks/{stem}.png'"),
+        (["d/train", "d/traindepth", "d/val", "d/valdepth"], "depth='{folder}depth/{stem}.png'"),
+    ],
+)
+def test_folders_of_masks_beside_splits_are_none(names: Sequence[str], pair: str) -> None:
+    with pytest.raises(UsageError, match="names of splits") as error:
+        check_split_folders(folders(*(f"{name}/1" for name in names)), "")
+    assert f"--pair {pair} --layout '{{split}}/*'" in spell_as_flags(str(error.value))
 
 
 def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from beam_tfr.layouts.mask_folders import (
     describe_mask_folders,
     find_mask_folders,
     list_nothing,
+    without_mask_folders,
 )
 from beam_tfr.layouts.parsing import (
     DEFAULT_LAYOUT,
@@ -62,7 +63,8 @@ def check_split_folders(
         UsageError: folders of one level are named like two or more splits; suggests a layout that
             reads them.
     """
-    levels = [level for level in _count_split_names(folders) if _are_different(level[1])]
+    images_of = without_mask_folders(folders)
+    levels = [level for level in _count_split_names(images_of) if _are_different(level[1])]
     if not levels:
         return
     # One that takes a folder of a split for that of a class is not meant.

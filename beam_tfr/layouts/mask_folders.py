@@ -4,7 +4,7 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
@@ -171,6 +171,23 @@ def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
     if images and masks:
         return images[0], mask_names[0]
     return None
+
+
+def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
+    """Folders of images without those whose name says that they hold the masks of another's.
+
+    Such as trainannot beside train.
+
+    Args:
+        folders: folder of images -> number of images.
+    """
+    images = {}
+    for folder, number in folders.items():
+        parent, slash, name = folder.rpartition("/")
+        mask = _OF_IMAGES.fullmatch(name)
+        if not mask or f"{parent}{slash}{mask['images']}" not in folders:
+            images[folder] = number
+    return images
 
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:

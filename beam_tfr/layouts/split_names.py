@@ -17,6 +17,8 @@ _FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.I
 _LONGER_FOLDER = re.compile(rf"(.+[-_ .]){_FOLDER.pattern}", re.IGNORECASE | re.DOTALL)
 # One that begins so: train_cat.
 _LONGER_BEHIND = re.compile(rf"{_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
+# One with a word in its middle: ISIC_Training_Input.
+_LONGER_AROUND = re.compile(rf"(.+[-_ .]){_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile("(?<=[-_ .])")
 # A word of a name, with a year such as that of val2017, between characters that are no letters.
 _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
@@ -64,7 +66,7 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
 
     A split at the end of a longer name counts if another folder has another split behind the same
     prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does one at
-    its beginning: train_cat beside test_cat.
+    its beginning, or in its middle: train_cat beside test_cat, a_train_b beside a_test_b.
 
     Returns:
         Name -> its parts.
@@ -76,7 +78,10 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
 
 
 def _find_shared(names: Iterable[str]) -> set[str]:
-    """What several names have before or behind different splits, in lower case."""
+    """What several names have before, behind or around different splits, in lower case.
+
+    Around means both, with a slash between them, which no name has.
+    """
     splits_around = collections.defaultdict[str, set[str]](set)
     for name in names:
         last = _LONGER_FOLDER.fullmatch(name)
@@ -85,6 +90,9 @@ def _find_shared(names: Iterable[str]) -> set[str]:
         first = _LONGER_BEHIND.fullmatch(name)
         if first:
             splits_around[first[2].lower()].add(first[1].lower())
+        middle = _LONGER_AROUND.fullmatch(name)
+        if middle:
+            splits_around[_name_around(middle)].add(middle[2].lower())
     return {around for around, splits in splits_around.items() if len(splits) > 1}
 
 
@@ -100,7 +108,15 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
     first = _LONGER_BEHIND.fullmatch(name)
     if first and first[2].lower() in shared:
         return SplitFolder("", first[1], first[2], is_shared=True)
+    middle = _LONGER_AROUND.fullmatch(name)
+    if middle and _name_around(middle) in shared:
+        return SplitFolder(middle[1], middle[2], middle[3], is_shared=True)
     return None
+
+
+def _name_around(middle: re.Match[str]) -> str:
+    """What a name has around its split, with a slash in the place of it."""
+    return f"{middle[1]}/{middle[3]}".lower()
 
 
 def _divide_name(name: str) -> SplitFolder:
