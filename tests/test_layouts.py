@@ -152,6 +152,23 @@ def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
     assert "`exclude='val/images/*'`" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "excluded"),
+    [
+        (["train/n0/1", "train/n1/2", "val/3", "test/4"], "'test/*' 'val/*'"),  # as of ImageNet
+        (
+            ["t/train/n0/images/1", "t/val/images/3", "t/test/images/4"],
+            "'t/test/images/*' 't/val/images/*'",
+        ),
+        (["train/n0/1", "val/images/3", "test/4"], "'test/*' 'val/images/*'"),
+    ],
+)
+def test_all_splits_without_classes_can_be_left_out(keys: Sequence[str], excluded: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders(*keys), None)
+    assert f"--exclude {excluded} leaves" in spell_as_flags(str(caught.value))
+
+
 def test_folders_of_splits_within_others_are_no_classes() -> None:
     keys = ["x_train/x_train/A/1", "x_train/x_train/B/2", "x_test/x_test/3"]
     with pytest.raises(UsageError) as caught:

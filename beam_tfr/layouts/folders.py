@@ -204,38 +204,66 @@ def _describe_misnamed(folders: Iterable[str], layout: str) -> str:
 def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
     """What becomes of images in folders that a layout does not read; empty without any."""
     parsed_layout = parse_layout(layout)
-    values_of = {folder: parsed_layout.parse_key(f"{folder}/1") for folder in folders}
+    values_of = {folder: parsed_layout.parse_key(f"{folder}/1") for folder in sorted(folders)}
     unfit = [folder for folder, values in values_of.items() if values is None]
+    fit = {folder: values for folder, values in values_of.items() if values is not None}
+    other_splits = _find_other_splits(fit)
+    no_classes = _find_no_classes(fit)
+    texts = []
+    patterns = [f"{folder}/*" for folder in unfit]
     if unfit:
-        folder = min(unfit)
-        return (
-            f"; images in {folder} are in no folder of a class, so that layout rejects them, and "
-            f"`exclude='{folder}/*'` leaves them out"
+        texts.append(
+            f"images in {_join_folders(unfit)} are in no folder of a class, so that layout rejects "
+            "them"
         )
-    split_of = {folder: (values or {}).get("split", "") for folder, values in values_of.items()}
-    known = find_split_folders({*split_of.values()})
-    others = [folder for folder, split in split_of.items() if split and split not in known]
-    if others:
-        folder = min(others)
-        name = next(part for part in folder.split("/") if split_of[folder] in part)
-        return (
-            f"; images in {folder} are of the split {split_of[folder]} then, and "
-            f"`exclude='**/{name}/**'` leaves them out"
+    for name, split in other_splits.items():
+        texts.append(f"images in folders called {name} are of the split {split} then")
+        patterns.append(f"**/{name}/**")
+    if no_classes:
+        labels = sorted({fit[folder]["label"] for folder in no_classes})
+        texts.append(
+            f"the class of images in {_join_folders(no_classes)} is {_join_folders(labels)} then"
         )
-    label_of = {folder: (values or {}).get("label", "") for folder, values in values_of.items()}
-    split_names = find_split_folders({part for folder in folders for part in folder.split("/")})
-    without = [
-        folder
-        for folder, label in label_of.items()
-        if IMAGES.fullmatch(label) or label in split_names
-    ]
-    if 0 < len(without) < len(label_of):
-        folder = min(without)
-        return (
-            f"; the class of images in {folder} is {label_of[folder]} then, and "
-            f"`exclude='{folder}/*'` leaves them out"
-        )
-    return ""
+        patterns += [f"{folder}/*" for folder in no_classes]
+    if not texts:
+        return ""
+    excluded = " ".join(f"'{pattern}'" for pattern in patterns)
+    return f"; {', and '.join(texts)}: `exclude={excluded}` leaves them out"
+
+
+def _join_folders(names: Sequence[str]) -> str:
+    return join_texts(names, most=_MOST_EXCLUDED, separator=", ")
+
+
+def _find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Name of a folder that a layout takes for a split, but is not named like one -> that split.
+
+    Args:
+        values_of: folder -> what the layout reads of it.
+    """
+    split_of = {folder: values.get("split", "") for folder, values in values_of.items()}
+    known_splits = find_split_folders({*split_of.values()})
+    others = {}
+    for folder, split in split_of.items():
+        if split and split not in known_splits:
+            name = next(part for part in folder.split("/") if split in part)
+            others[name] = split
+    return others
+
+
+def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Folders whose class, as a layout reads it, is the name of images or splits; some have one.
+
+    Args:
+        values_of: folder -> what the layout reads of it.
+    """
+    split_names = find_split_folders({part for folder in values_of for part in folder.split("/")})
+    no_classes = []
+    for folder, values in values_of.items():
+        label = values.get("label", "")
+        if IMAGES.fullmatch(label) or label in split_names:
+            no_classes.append(folder)
+    return no_classes if len(no_classes) < len(values_of) else []
 
 
 def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
