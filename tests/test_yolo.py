@@ -440,6 +440,39 @@ def test_folders_of_splits_that_the_file_does_not_name_are_told(tmp_path: Path) 
     write_picture(tmp_path / "in/images/test/1.png", 2)
     (note,) = read(table)[1]
     assert f"{tmp_path}/in/images/test are left out" in note
+    assert note.endswith("`test: images/test`")
+
+
+def test_the_folder_of_a_split_that_is_told_is_the_one_that_is_there(tmp_path: Path) -> None:
+    write_picture(tmp_path / "train/images/1.png", 1)
+    write_picture(tmp_path / "valid/images/1.png", 2)
+    (tmp_path / "data.yaml").write_text("train: train/images\nnames: [cat]\n")
+    images = [yolo_images.YoloImage(f"{tmp_path}/train/images/1.png", "train")]
+    assert yolo_images.describe_unnamed(images, str(tmp_path)).endswith("`val: valid/images`")
+
+
+@pytest.mark.parametrize("begin", ["/content/set-1/", "set-1/", "path: /content\n set-1/"])
+def test_places_of_another_machine_are_read_beside_the_file_and_said(
+    tmp_path: Path, begin: str
+) -> None:
+    path, _, begin = begin.rpartition(" ")
+    yaml = f"{path}train: {begin}images/train\nval: {begin}images/val\n"
+    table = write_set(tmp_path / "in", LABEL, yaml=yaml)
+    with pytest.raises(DataError, match=r"no such file or folder: .*images/val"):
+        read(table)
+    write_picture(tmp_path / "in/images/val/2.png", 2)
+    (tmp_path / "in/labels/val").mkdir()
+    (tmp_path / "in/labels/val/2.txt").write_text(LABEL)
+    assert splits(table) == {"train": ["images/train/1.png"], "validation": ["images/val/2.png"]}
+    notes = [note for note in read(table)[1] if "is read as" in note]
+    for split, note in zip(["train", "val"], notes, strict=True):
+        assert note.endswith(f"{tmp_path}/in/images/{split}")
+
+
+def test_images_that_the_file_names_are_in_one_place(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL, yaml="train: images/train\n")
+    tables = open_tables(find_content(ConvertOptions(table=(str(table),), output="/o")))
+    assert not any("may be" in line for line in tables.warnings)
 
 
 def test_splits_of_the_same_images_are_one(tmp_path: Path) -> None:

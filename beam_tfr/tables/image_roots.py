@@ -231,12 +231,18 @@ def _find_places(
     if guessed or image_folders:
         warnings = (describe_image_root(guessed, folder), describe_image_folders(image_folders))
         return _Places(base, image_folders, "", warnings)
-    second_files = _describe_second_files(content, folder, base, read)
+    is_relative = not any(_is_whole_path(uri) for uri in uris)
+    second_files = _describe_second_files(content, folder, base, read) if is_relative else ""
     roots = [base] if base else list_roots(folder)
     foreign = find_foreign_paths(uris, base or folder, roots)
     if foreign is None:
         return _Places(base, image_folders, "", (second_files,))
     return _Places(foreign.root, image_folders, foreign.prefix, (describe_foreign_paths(foreign),))
+
+
+def _is_whole_path(uri: Any) -> bool:
+    """Whether a cell is a path that starts from no folder of its table."""
+    return isinstance(uri, str) and is_absolute(uri)
 
 
 def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:

@@ -161,7 +161,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
         say_of_file(note)
     doubts = (
         describe_imageless(images),
-        describe_unnamed(images),
+        describe_unnamed(images, base),
         describe_shared(images),
         describe_unread_lists(images, places),
     )

@@ -32,6 +32,7 @@ _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # for `str.splitlines`
 _MOST_FOLDERS = 100  # of images, beside which others are looked for
 _MOST_LISTED = 1_000  # files of such a folder
 _SPLIT_FOLDERS = ("train", "val", "valid", "validation", "test")
+_SPLIT_KEYS = ("train", "val", "test")  # each of which one of these begins with
 _TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
 _is_image_name = re.compile(IMAGE_NAME).fullmatch
 
@@ -72,10 +73,14 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
     return base, images
 
 
-def describe_unnamed(images: Sequence[YoloImage]) -> str:
+def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
     """The message about folders of other splits beside those of the images; empty without any.
 
     Such as images/test beside images/train, where the file names the images of the latter only.
+
+    Args:
+        images: those that it names.
+        base: the folder that its places are relative to.
     """
     folders = {posixpath.dirname(image.path) for image in images}
     candidates = set[str]()
@@ -84,9 +89,11 @@ def describe_unnamed(images: Sequence[YoloImage]) -> str:
     unnamed = [folder for folder in sorted(candidates - folders) if _holds_images(folder)]
     if not unnamed:
         return ""
+    place = unnamed[0].removeprefix(f"{base.rstrip('/')}/")
+    key = next(key for key in _SPLIT_KEYS if key in posixpath.dirname(f"{place}/"))
     return (
         f"images in {', '.join(unnamed)} are left out: it does not name that folder; to convert "
-        "them, add it, such as `test: images/test`"
+        f"them, add it, such as `{key}: {place}`"
     )
 
 
@@ -138,6 +145,8 @@ def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
             f"{first} is beside the file"
         )
         return places.folder
+    if _find_end(places.folder, first):
+        return places.folder
     raise ValueError(
         f"there is no such file or folder: {_join(named, first)}; nor {_join(places.folder, first)}"
         ": correct path, or remove path if the images are beside the file"
@@ -165,6 +174,22 @@ def _candidates(base: str, place: str) -> Iterator[str]:
             yield _join(base, name.removeprefix("../"))
 
 
+def _find_end(base: str, place: str) -> str:
+    """The path below a folder at which the longest end of a place is; empty if there is none.
+
+    As of /content/set/train/images, where train/images is beside the file. No end is without the
+    folder of a split.
+    """
+    parts = [part for part in place.replace("\\", "/").split("/") if part not in ("", ".", "..")]
+    for number in range(1, len(parts)):
+        if split_of_folder(parts[number - 1]):
+            return ""
+        path = _join(base, "/".join(parts[number:]))
+        if _exists(path):
+            return path
+    return ""
+
+
 def _exists(path: str) -> bool:
     """Whether there is a file or a folder, or anything before the wildcards of a pattern."""
     if storage.find(path):
@@ -185,6 +210,11 @@ def _list_place(base: str, key: str, place: str, say: Callable[[str], object]) -
         if images:
             return images
     path = _join(base, place)
+    end = "" if _exists(path) else _find_end(base, place)
+    images = _list_images(end, base, say) if end else []
+    if images:
+        say(f"{key} names images elsewhere: {place} is read as {end}")
+        return images
     if _exists(path):
         raise ValueError(f"there are no images in {path}; name folders of images, or lists of them")
     raise ValueError(
