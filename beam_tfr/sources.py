@@ -46,8 +46,10 @@ from beam_tfr.inputs.patterns import (
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.folders import (
+    describe_deep_folders,
     describe_ignored_split,
     describe_last_folders,
+    find_deep_folders,
 )
 from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
 from beam_tfr.layouts.mask_names import MaskNames
@@ -341,6 +343,7 @@ def early_warnings(source: Input) -> Iterator[str]:
         source.layout.describe_ambiguity(keys),
         *describe_labels(source, skipped.annotations, first_files.paths),
         masks.describe(in_archives=source.has_archives),
+        describe_deep_folders(find_deep_folders(folders, source.layout), source.layout),
         *describe_folders(source, folders),
         *describe_strays(source),
         *describe_lists(source, first_files.paths),

@@ -380,8 +380,19 @@ def test_images_in_a_class_within_a_class_are_reported(
         f", such as dog/{inner}: class 'puppies', not 'dog'; --layout '{{label}}/**' takes 'dog'"
     )
     assert f"warning:   {what}{details}" in beam_tfr("plan", *call).out
-    note = f"note:    {what}: their class is the inner folder's; --layout '{{label}}/**' takes"
-    assert note in beam_tfr("convert", *call).out
+    run = beam_tfr("convert", *call)
+    assert f"note:    {what}: their class is the inner folder's" in run.out
+    assert what + details in run.err
+
+
+def test_deep_folders_of_one_name_are_told_with_the_depth_of_classes() -> None:
+    images = folders("all/a/abbey/1", "all/b/bar/indoor/1", "all/c/church/indoor/1")  # SUN397
+    layout = parse_layout("{label}/*")
+    text = describe_deep_folders(find_deep_folders(images, layout), layout)
+    assert "`layout='*/*/{label}/**'` takes 'bar'" in text
+    assert "all/b/bar/indoor and all/c/church/indoor, are one class" in text
+    images = folders("all/a/abbey/1", "all/b/bar/indoor/1", "all/b/bar/door/1")
+    assert "one class" not in describe_deep_folders(find_deep_folders(images, layout), layout)
 
 
 @pytest.mark.parametrize(

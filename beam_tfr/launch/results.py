@@ -65,11 +65,11 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
         "{images} in deeper folders than those of other classes: their class is the inner "
-        "folder's; `layout='{deep_layout}'` takes the first folder's, see `beam-tfr plan`"
+        "folder's; `beam-tfr plan` names the layout that takes the outer folder's"
     ),
     "last_folders": (
         "classes are folders with the same names below each of several others, or those of all "
-        "images: `layout='{deep_layout}'` takes the first folders, see `beam-tfr plan`"
+        "images: `beam-tfr plan` names the layout that takes other folders, or none"
     ),
     "ignored_split": (
         "images are in folders called like a split, which the layout does not take for it: see "
@@ -327,12 +327,11 @@ class Result(Printable):
         numbers_as_text = describe_numbered_classes(self.class_names)
         if numbers_as_text:
             yield f"note:    {numbers_as_text}"
-        deep_layout = f"{self.manifest.options.get('layout', '').removesuffix('*')}**"
         for name, note in _NOTES.items():
             number = self.run[name]
             if number:
                 counts = {f"{noun}s": counted(number, noun) for noun in _COUNTED}
-                yield f"note:    {note.format(number=number, deep_layout=deep_layout, **counts)}"
+                yield f"note:    {note.format(number=number, **counts)}"
         for note in self.unused:
             yield f"note:    {note}"
 

@@ -512,8 +512,9 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
     layout = parse_layout("{label}/**").below(level)
     return (
         f"the classes are {join_texts(names, most=3, separator=', ')}: folders below each of "
-        f"{len(names_in):,} others, such as {first} and {second}; if these are the classes, "
-        f"`layout='{layout}'` takes them, else give `layout='{DEFAULT_LAYOUT}'`"
+        f"{len(names_in):,} others, such as {first} and {second}; if the classes are "
+        f"{join_texts(sorted(outer_names), most=3, separator=', ')} instead, `layout='{layout}'` "
+        f"takes them, else give `layout='{DEFAULT_LAYOUT}'`"
     )
 
 
@@ -595,8 +596,21 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
         f"{counted(images, 'image')} in deeper folders than those of other classes, such as "
         f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
         f"`layout='{deep_layout}'` takes {takes}; or move them, leave them out with `exclude=`, "
-        "or give classes in a `table=`"
+        f"or give classes in a `table=`{_describe_merged(deep_folders)}"
     )
+
+
+def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
+    """Which deep folders of one name are one class, such as bar/indoor and church/indoor."""
+    paths_of = collections.defaultdict[str, dict[str, str]](dict)  # class -> outer folder -> path
+    for folder in deep_folders:
+        paths_of[folder.path.rpartition("/")[2]].setdefault(folder.outer, folder.path)
+    merged = {label: paths for label, paths in paths_of.items() if len(paths) > 1}
+    if not merged:
+        return ""
+    label = min(merged)
+    first, second, *_ = sorted(merged[label].values())
+    return f"; folders of one name, such as {first} and {second}, are one class"
 
 
 def describe_numbered_classes(classes: Sequence[str]) -> str:
