@@ -95,6 +95,21 @@ def test_a_class_that_is_made_up_of_others_is_told(names: Sequence[Any], separat
     assert all(f"`label_separator={separator!r}`" in warning for warning in warnings)
 
 
+@pytest.mark.parametrize(
+    ("names", "is_told"),
+    [
+        (["n01 5 6 25 21 ", "n01 5 6 25 21 n02 7 8 9 10"], True),
+        (["1.0 5 6.5 25 21", "14 0.9 0 0 1 1"], True),
+        (["n01 5 6 25 21", "cat"], False),
+        (["cat 1 2 3", "dog"], False),
+        (["1 2 3"], False),
+    ],
+)
+def test_boxes_beside_classes_are_told(names: Sequence[str], is_told: bool) -> None:
+    warnings = [*warn_of_several_classes(OPTIONS, names)]
+    assert any("numbers of a box" in warning for warning in warnings) == is_told
+
+
 def test_lists_that_cannot_be_read_are_told_with_a_separator_too(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("path,class\n0.jpg,\"('cat', 'dog')\"\n1.jpg,\"['cat', nan]\"\n")

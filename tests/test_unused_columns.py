@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from beam_tfr.options import ConvertOptions
@@ -186,3 +187,42 @@ def test_columns_that_only_a_later_table_has_are_told(tmp_path: Path) -> None:
     assert "xmin, age" in line
     assert not lines("1.csv", "2.csv")
     assert not lines("1.csv", "3.csv", feature_columns={})
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes"),
+    [
+        ("1,0,0", "cat"),
+        ("0.0,1.0,0.0", "dog"),
+        ("1,0,1", "cat|hat"),
+    ],
+)
+def test_a_column_for_each_class_has_a_cure_that_works(
+    tmp_path: Path, rows: str, classes: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"path,cat,dog,hat,age\n1.jpg,{rows},7\n")
+    line, others = unused_lines(path, uri_column="path")
+    assert "age" in others
+    assert not unused_lines(path, uri_column="path", label_column="age")[0].startswith(line[:40])
+    cure = line.partition("with pandas: ")[2]
+    assert cure in unused_lines(path, uri_column="path", label_column="cat")[0]
+    table = pandas.read_csv(path)
+    exec(cure, {"table": table})
+    assert [*table["class"]] == [classes]
+    assert ("label_separator='|'" in line) == ("|" in classes)
+
+
+def test_ids_of_images_in_a_folder_beside_the_table_are_told(tmp_path: Path) -> None:
+    """As of CIFAR-10: trainLabels.csv beside train/1.png."""
+    path = tmp_path / "trainLabels.csv"
+    path.write_text("id,label\n1,cat\n2,dog\n")
+    write = {"train": "12", "test": "1"}
+    for folder, stems in write.items():
+        (tmp_path / folder).mkdir()
+        for stem in stems:
+            (tmp_path / folder / f"{stem}.png").write_bytes(b"")
+    (line,) = open_tables(find_content(ConvertOptions(table=(str(path),), output="/o"))).warnings
+    assert f"`uri_column=id` with `image_root={tmp_path}/train`" in line
+    options = ConvertOptions(table=(str(path),), output="/o", uri_column="id", label_column="label")
+    assert f"such as `image_root={tmp_path}/train`" in open_tables(find_content(options)).missing

@@ -170,8 +170,11 @@ def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:
     reserved = _reserved_names(options)
     for name in names:
         if name in reserved:
+            cure = "rename the column"
+            if not options.uri_column:
+                cure += f", or, if it names images, give `uri_column={name}`"
             raise UsageError(
-                "records or readers have a feature of this name; rename the column",
+                f"records or readers have a feature of this name; {cure}",
                 option="feature_columns",
                 value=name,
             )

@@ -29,6 +29,7 @@ _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
+_MOST_FOLDERS = 20  # beside a table, in which images are looked for
 
 
 def warn_of_numbers_as_classes(
@@ -80,13 +81,34 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
     folder = folder_of(content.files[0])
     for column, column_cells in cells.items():
         names = [cell for cell in column_cells if cell not in (None, "")][:_FIRST_CELLS]
-        if names and _name_images(names, folder):
+        root = _find_folder(names, folder) if names else ""
+        if root:
+            cure = f"`uri_column={column}`"
+            if root != folder:
+                cure += f" with `image_root={root}`"
             yield (
                 f"column {column!r} names images, such as {names[0]:.100}, but each row is a "
-                f"record without its image: `uri_column={column}` reads them, and `encoding=row` "
-                "keeps it so"
+                f"record without its image: {cure} reads them, and `encoding=row` keeps it so"
             )
             return
+
+
+def _find_folder(names: Sequence[Any], folder: str) -> str:
+    """The folder of images that all of some cells name; empty if they name none.
+
+    It is that of the table or, for names of which each is another one, a folder in it.
+    """
+    if _name_images(names, folder):
+        return folder
+    if len({*map(str, names)}) < len(names) or storage.is_remote(folder):
+        return ""
+    inner = list[str]()
+    with contextlib.suppress(OSError):
+        inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
+    for path in inner[:_MOST_FOLDERS]:
+        if _name_images(names, f"{path}/"):
+            return path
+    return ""
 
 
 def _name_images(cells: Iterable[Any], folder: str) -> bool:

@@ -11,7 +11,7 @@ from beam_tfr.inputs.spellings import change_slashes
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import FORMAT_OF, is_junk
 
-_MOST_PATHS = 8  # that are looked for
+_MOST_PATHS = 1_000  # that are looked for
 _MOST_FILES = 200_000  # among which they are looked for
 _MOST_REMOTE = 10_000  # with 1,000 in each request
 _MOST_SHOWN = 3  # folders
@@ -59,7 +59,8 @@ def _normalize(path: str) -> str:
 
 
 def _holds_all(root: str, paths: Iterable[str], files_of: "_FilesOf") -> bool:
-    return all(root in files_of.get(path, ()) for path in paths)
+    """Whether all images that are anywhere are below a folder."""
+    return all(root in files_of[path] for path in paths if path in files_of)
 
 
 # Path -> the folders, with a trailing slash, below which a file is at it -> this file.

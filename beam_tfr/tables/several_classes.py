@@ -26,6 +26,9 @@ _PRESENCE = ("confidence", "presence", "present", "ispresent")
 _CLASS_FIELDS = ("name", "class", "label", "category", "text", "displayName")
 _FLAGS = frozenset({"0", "1", "0.0", "1.0", "True", "False"})
 
+# Of a class with the four numbers of a box, and maybe a confidence.
+_BOX_WORDS = (5, 6)
+
 _Parts = frozenset[str]
 
 
@@ -159,6 +162,13 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
     if lists:
         yield _describe_list(options, min(lists))
         return
+    if texts and all(map(_looks_like_boxes, texts)):
+        yield (
+            f"column {options.label_column!r}: {texts[0]!r:.100} is one class, but looks like a "
+            "class with the four numbers of a box, once or several times: write a row for each "
+            f"box, with the columns {options.uri_column},class,xmin,ymin,xmax,ymax"
+        )
+        return
     if options.label_separator or options.classes:
         return
     for separator in _SEPARATORS:
@@ -170,6 +180,16 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
                 "several"
             )
             return
+
+
+def _looks_like_boxes(text: str) -> bool:
+    """Whether a text is a class with the numbers of a box, once or several times."""
+    words = text.split()
+    for number in _BOX_WORDS:
+        numbers = [word for place, word in enumerate(words) if place % number]
+        if words and len(words) % number == 0 and all(map(NUMBER.fullmatch, numbers)):
+            return True
+    return False
 
 
 def _describe_list(options: ConvertOptions, text: str) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -44,6 +45,11 @@ _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)(
 _MASKS = re.compile(
     r"(?i)(.*[_. ])?(masks?|seg|segmentation)([_. ]?(files?|images?|paths?|names?))?"
 )
+
+
+# Cells of columns that say for a class whether an image has it; -1 for none, or not sure.
+_FLAGS = frozenset({"", "-1", "0", "1", "-1.0", "0.0", "1.0", "False", "True"})
+_TRUE_FLAGS = frozenset({"1", "1.0", "True"})
 
 
 class _Suggestion(NamedTuple):
@@ -195,6 +201,68 @@ def _find_run_lengths(_: TableContent, columns: Sequence[str]) -> _Suggestion | 
     return _Suggestion(masks, message)
 
 
+def _find_classes(content: TableContent, columns: Sequence[str]) -> _Suggestion | None:
+    """Columns of 0 and 1, each of which may be that of a class."""
+    label = content.options.label_column
+    wanted = {*columns, label}
+    flags = _list_flags(content, [name for name in content.columns if name in wanted])
+    if len(flags.columns) < 2 or (label and label not in flags.columns):
+        return None
+    names = json.dumps(flags.columns, ensure_ascii=False)
+    classes = "idxmax(axis=1)"
+    option = "`label_column=class`"
+    if not flags.is_one_each:
+        classes = 'eq(1).apply(lambda row: "|".join(row.index[row]), axis=1)'
+        option = "`label_column=class` with `label_separator='|'`"
+    unused = [name for name in flags.columns if name != label]
+    message = (
+        f"nothing is stored of {list_columns(unused)}, which have 0 or 1 in each row: if "
+        "each is a class, write the classes of each row into one column, for "
+        f'{option}; with pandas: table["class"] = table[{names}].{classes}'
+    )
+    return _Suggestion(flags.columns, message)
+
+
+class _Flags(NamedTuple):
+    """Columns of 0 and 1.
+
+    Attributes:
+        columns: the columns.
+        is_one_each: whether each row has one 1.
+    """
+
+    columns: Sequence[str]
+    is_one_each: bool
+
+
+def _list_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
+    """Those of some columns that have 0 and 1 in the first rows."""
+    may_have = isinstance(content.table_format, Delimited | JsonLines) and not content.read_rows
+    flags = list[str]()
+    numbers = list[int]()  # of classes, in each of the first rows
+    texts_of = _read_texts(content, columns) if may_have and len(columns) > 1 else {}
+    for name, cells in texts_of.items():
+        if {*cells} <= _FLAGS and any(cells):
+            flags.append(name)
+            numbers = numbers or [0] * len(cells)
+            numbers = [
+                number + (cell in _TRUE_FLAGS) for number, cell in zip(numbers, cells, strict=True)
+            ]
+    if not any(numbers):
+        return _Flags((), is_one_each=False)
+    return _Flags(flags, is_one_each={*numbers} == {1})
+
+
+def _read_texts(content: TableContent, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Column -> the texts of its cells in the first rows."""
+    texts_of: dict[str, list[str]] = {name: [] for name in columns}
+    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
+        for _, cells in itertools.islice(read_rows(content.files[0], columns), _FIELD_ROWS):
+            for name, cell in zip(columns, cells, strict=True):
+                texts_of[name].append("" if cell is None else str(cell))
+    return texts_of
+
+
 def _find_masks(_: TableContent, columns: Sequence[str]) -> _Suggestion | None:
     """Columns that may hold the paths of masks."""
     masks = [*filter(_MASKS.fullmatch, columns)]
@@ -271,4 +339,5 @@ _FINDERS: tuple[Callable[[TableContent, Sequence[str]], _Suggestion | None], ...
     _find_run_lengths,
     _find_masks,
     _find_objects,
+    _find_classes,
 )
