@@ -89,28 +89,30 @@ class Pair(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_photos(parser)
+    parser.add_argument("--resize", default="crop", help="as of convert; default: crop")
     parser.add_argument("--most", type=int, default=MOST_PHOTOS, help="photos to copy")
     parser.add_argument("--pictures", type=pathlib.Path, help="folder for pictures of pairs")
 
 
-def hash_photo(image: Image.Image) -> NDArray[np.uint8]:
+def hash_photo(image: Image.Image, resize: str) -> NDArray[np.uint8]:
     """The perceptual hash that the contents would have: uint8 [32]."""
     data = io.BytesIO()
     image.save(data, "PNG", compress_level=0)
-    appearance = convert_image(data.getvalue()).appearance
+    appearance = convert_image(data.getvalue(), resize=resize).appearance
     return np.frombuffer(appearance.phash, np.uint8)
 
 
-def hash_copies(path: pathlib.Path) -> NDArray[np.uint8]:
+def hash_copies(path: pathlib.Path, resize: str) -> NDArray[np.uint8]:
     """The hashes of a photo and of its copies, in the order of `COPIES`: uint8 [1 + copies, 32]."""
     with Image.open(path) as opened:
         image = opened.convert("RGB")
-    return np.array([hash_photo(image), *(hash_photo(make(image)) for make in COPIES.values())])
+    images = [image, *(make(image) for make in COPIES.values())]
+    return np.array([hash_photo(image, resize) for image in images])
 
 
-def hash_original(path: pathlib.Path) -> NDArray[np.uint8]:
+def hash_original(path: pathlib.Path, resize: str) -> NDArray[np.uint8]:
     with Image.open(path) as opened:
-        return hash_photo(opened.convert("RGB"))
+        return hash_photo(opened.convert("RGB"), resize)
 
 
 def find_near_pairs(hashes: Hashes, most: int) -> list[Pair]:
@@ -132,8 +134,10 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     with photos(arguments) as paths:
         copied = paths[:: max(1, len(paths) // arguments.most)][: arguments.most]
         with ThreadPoolExecutor(2) as pool:
-            hashes = np.array([*pool.map(hash_copies, copied)])  # [photos, 1 + copies, 32]
-            originals = Hashes.from_bytes(np.array([*pool.map(hash_original, paths)]))
+            with_copies = pool.map(hash_copies, copied, itertools.repeat(arguments.resize))
+            hashes = np.array([*with_copies])  # [photos, 1 + copies, 32]
+            alone = pool.map(hash_original, paths, itertools.repeat(arguments.resize))
+            originals = Hashes.from_bytes(np.array([*alone]))
         yield measure_recall(hashes, copied, arguments.pictures)
         pairs = find_near_pairs(originals, _FARTHEST)
         rows = [[str(most), sum(pair.distance <= most for pair in pairs)] for most in _PAIRS_WITHIN]

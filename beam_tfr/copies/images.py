@@ -17,7 +17,7 @@ from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, W
 from beam_tfr.schema.items import Appearance
 
 # The hash of an image says little if it has less contrast, in values from 0 to 255, or if nearly
-# all bits are equal: those of photos have 90 to 170 of 256.
+# all bits are equal: those of photos have 90 to 170 of 256, and tiny images none.
 _LEAST_CONTRAST = 4.0
 _FEWEST_BITS = 64
 NO_LABEL = -1  # of an image without a class
@@ -44,7 +44,7 @@ class ComparedImages(NamedTuple):
         has_source: whether that is known: bool [images].
         hashes: perceptual hashes: uint8 [images, 32].
         has_hash: whether that is known: bool [images].
-        is_flat: whether the image is nearly flat: bool [images].
+        is_flat: whether the image is nearly flat, or tiny: bool [images].
     """
 
     keys: Any
@@ -202,7 +202,7 @@ def _count_pixels(table: Any, sides: Sequence[str]) -> Rows:
 
 
 def _find_flat(table: Any, hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Whether the image of each row is nearly flat, or a pattern of stripes."""
+    """Whether the image of each row is nearly flat, tiny, or a pattern of stripes."""
     bits = np.bitwise_count(hashes).sum(axis=1, dtype=np.int64)
     flat: npt.NDArray[np.bool_] = np.minimum(bits, 8 * HASH_BYTES - bits) < _FEWEST_BITS
     if _CONTRAST in table.column_names:
@@ -218,7 +218,7 @@ class SampledImage(NamedTuple):
         key, split, classes: of its reference.
         pixels: of its source.
         sha256: of its source, in hex.
-        appearance: of the stored image.
+        appearance: of the picture in the stored image.
     """
 
     key: str

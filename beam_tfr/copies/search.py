@@ -49,8 +49,8 @@ class Duplicates(Printable):
 
         "images" are all; "copies", those in clusters; "clusters", of which some are
         "across_splits" or "across_classes"; "too_large", clusters that are not trusted; "flat",
-        nearly flat images, of which only bytes were compared; "unhashed", images without a hash in
-        the contents.
+        nearly flat or tiny images, of which only bytes were compared; "unhashed", images without a
+        hash in the contents.
         """
         trusted = self._clusters.trusted
         images = self._images
@@ -141,7 +141,7 @@ class Duplicates(Printable):
         if self.distance is None:
             yield f"only the bytes of {noun}s were compared: they have no perceptual hashes"
         if counts["flat"]:
-            flat = counted(counts["flat"], f"nearly flat {noun}")
+            flat = counted(counts["flat"], f"nearly flat or tiny {noun}")
             yield f"{flat}: only their bytes were compared"
         if counts["unhashed"]:
             yield (

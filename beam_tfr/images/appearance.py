@@ -1,4 +1,4 @@
-"""What a stored image looks like, in numbers.
+"""What the picture in a stored image looks like, in numbers.
 
 The numbers are brightness, contrast, and a perceptual hash.
 """
@@ -16,6 +16,7 @@ from beam_tfr.images.source import Pixels
 from beam_tfr.schema.items import Appearance
 
 _WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
+COMPARED_SIDE = 48  # shorter side from which on an image has the hash of larger ones
 # with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24
 _MOST_SIDE = 1000
 _SCALE = 64
@@ -30,7 +31,13 @@ class ChannelSums(NamedTuple):
 
 
 def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Appearance:
-    """Describes uint8 [height, width, channels], whose `sum_channels` are known."""
+    """Describes a picture, whose `sum_channels` are known.
+
+    Args:
+        pixels: uint8 [height, width, channels], without a margin: all small pictures in the middle
+            of a large one would look the same.
+        channel_sums: of these.
+    """
     mean = sum(channel_sums.sums) / pixels.size
     mean_square = sum(channel_sums.squares) / pixels.size
     variance = max(0.0, mean_square - mean * mean)
@@ -63,9 +70,14 @@ def perceptual_hash(pixels: Pixels) -> bytes:
     frequencies, bits 0, 2, 4, … of each row, inverted. All arithmetic is exact, so each processor
     gets the same bits.
 
+    Images with fewer than 16 pixels in a direction do not have so many frequencies: some bits would
+    repeat others, and different images share them. Their hash is zeros, as of a flat image.
+
     Args:
         pixels: uint8 [height, width, 1 or 3].
     """
+    if min(pixels.shape[:2]) < _WAVES:
+        return bytes(_WAVES * _WAVES // 8)
     step = -(-max(pixels.shape[:2]) // _MOST_SIDE)
     thinned = np.ascontiguousarray(pixels[::step, ::step])
     gray: NDArray[Any] = thinned[..., 0]

@@ -31,10 +31,10 @@ from beam_tfr.images import (
     limits,
     resample,
 )
-from beam_tfr.images.appearance import ChannelSums, describe_pixels, sum_channels
+from beam_tfr.images.appearance import COMPARED_SIDE, ChannelSums, describe_pixels, sum_channels
 from beam_tfr.images.mapping import source_size
 from beam_tfr.images.orientation import turn_upright
-from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Size, Source
+from beam_tfr.images.source import Decoded, Pixels, Size, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.differences import ABSENT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
@@ -156,7 +156,8 @@ class _Action(enum.Enum):
     Attributes:
         ENCODE: its pixels are encoded.
         KEEP: its bytes are stored, if they show the right pixels, whose sums are wanted.
-        CHECK: its bytes are stored, likewise, without sums: the decoder only looks for damage.
+        CHECK: its bytes are stored, likewise, without sums: the decoder only looks for damage, and
+            decodes as few pixels as a perceptual hash needs.
     """
 
     ENCODE = enum.auto()
@@ -190,9 +191,13 @@ class _Described(NamedTuple):
     appearance: Appearance
 
 
-def _describe(pixels: Pixels) -> _Described:
+def _describe(pixels: Pixels, picture: Pixels) -> _Described:
+    """Describes the pixels of a record; `picture` is the part of them that is no margin."""
     channel_sums = sum_channels(pixels)
-    return _Described(channel_sums, describe_pixels(pixels, channel_sums))
+    picture_sums = channel_sums
+    if picture.shape != pixels.shape:
+        picture_sums = sum_channels(picture)
+    return _Described(channel_sums, describe_pixels(picture, picture_sums))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -248,7 +253,7 @@ class _Conversion:
     @contextlib.contextmanager
     def _decoding(self, action: _Action) -> Iterator[Decoded]:
         """Decodes the file when there is memory for it, and keeps that until the end."""
-        min_size = SMALLEST if action is _Action.CHECK else self._min_size()
+        min_size = self._choose_min_size(action)
         needed = self.source.memory(min_size)
         limits.check_memory(self.source, needed, self.options)
         if action is not _Action.CHECK:
@@ -256,11 +261,15 @@ class _Conversion:
         with limits.BUDGET.hold(needed, self.options.max_decode_bytes):
             yield self.source.decode(min_size)
 
-    def _min_size(self) -> Size:
+    def _choose_min_size(self, action: _Action) -> Size:
         """The size that the decoder may scale down to.
 
-        That is twice the size at which the source is stored.
+        That is twice the size at which the source is stored, and to check it what a hash needs.
         """
+        shorter_side = min(self.source.height, self.source.width)
+        is_scaled = shorter_side >= 2 * COMPARED_SIDE
+        if action is _Action.CHECK and is_scaled:
+            return COMPARED_SIDE, COMPARED_SIDE
         stored = self.layout.stored
         height = -(-2 * stored.height * self.source.height // stored.rows)
         width = -(-2 * stored.width * self.source.width // stored.columns)
@@ -292,16 +301,19 @@ class _Conversion:
         pixels = decoded.pixels
         if action is _Action.KEEP:
             pixels, _ = self._render(decoded)
-        return self._to_image(stored, _describe(pixels), self._note_source(decoded))
+        described = _describe(pixels, pixels)
+        return self._to_image(stored, described, self._note_source(decoded))
 
     def _encode(self, decoded: Decoded) -> Image:
         """Encodes the pixels of a decoded file."""
         options = self.options
-        pixels, color_notes = self._render(decoded)
+        picture, color_notes = self._render(decoded)
+        background = color.convert_background(options.background, picture.shape[2])
+        pixels = geometry.pad(picture, self.layout.shown.canvas, background)
         notes = {*color_notes, *self._note_placement(), *self._note_source(decoded)}
         if options.encoding == "keep":
             notes.add("re-encoded")
-        described = _describe(pixels)
+        described = _describe(pixels, picture)
         encoded = encode.encode(
             pixels,
             self._encoding,
@@ -316,8 +328,8 @@ class _Conversion:
         """Resizes, turns and converts colors, and takes the pixels of what was decoded.
 
         Returns:
-            The pixels of the record, and the members of `schema.dataset.ADJUSTMENTS` that apply to
-            its colors.
+            The pixels of the record but for its margin, and the members of
+            `schema.dataset.ADJUSTMENTS` that apply to its colors.
         """
         options = self.options
         converts_profile = options.icc == "convert"
@@ -338,9 +350,7 @@ class _Conversion:
             pixels, notes = color.to_srgb(
                 pixels, decoded.profile, convert=converts_profile, may_overwrite=True
             )
-        pixels = color.to_channels(pixels, options.color)
-        background = color.convert_background(options.background, pixels.shape[2])
-        return geometry.pad(pixels, self.layout.shown.canvas, background), notes
+        return color.to_channels(pixels, options.color), notes
 
     @property
     def _undone_orientation(self) -> int:

@@ -187,11 +187,11 @@ class ShardWork(NamedTuple):
 
 
 class Appearance(NamedTuple):
-    """What pixels look like.
+    """What a picture looks like.
 
     Attributes:
         mean, std: mean and standard deviation over all channels, 0 to 255.
-        phash: perceptual hash, 32 bytes.
+        phash: perceptual hash, 32 bytes; zeros of a picture that is too small for one.
     """
 
     mean: float
@@ -253,8 +253,8 @@ class Image:
         damaged: whether the source is; None where such images are rejected.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
-        appearance: of the stored pixels before encoding; of a JPEG that is only checked, of an
-            eighth of its size.
+        appearance: of the stored pixels before encoding, without a margin; of a JPEG that is only
+            checked, of as little as an eighth of its size.
         geometry: which part of the source it shows; all zeros, which map nothing, if
             `convert_image` did not make it.
         companions: feature -> PNG of the same size, of its mask and of others: see
