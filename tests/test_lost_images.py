@@ -121,3 +121,19 @@ def test_images_beside_the_folder_around_the_tables(tmp_path: Path) -> None:
     table.parent.mkdir(parents=True)
     table.write_text(json.dumps(document))
     assert open_input(table=str(table)).root == f"{tmp_path}/images/"
+
+
+def test_names_that_repeat_in_folders_of_classes_are_not_taken_from_one(tmp_path: Path) -> None:
+    """As of MIT's indoor scenes: bakery has an image of each name, those of bar among them."""
+    write_images(tmp_path, "Images/bar/1.jpg", "Images/bakery/1.jpg", "Images/bakery/2.jpg")
+    for folder in ("bar", "bakery"):
+        table = tmp_path / "Annotations" / folder / "1.xml"
+        table.parent.mkdir(parents=True)
+        table.write_text(voc("1.jpg"))
+    missing = open_input(table=f"{tmp_path}/Annotations/*/*.xml").missing
+    assert missing.endswith(f"`image_root={tmp_path}/Images`")
+    (tmp_path / "Images/bar/1.jpg").rename(tmp_path / "Images/bar/3.jpg")
+    (tmp_path / "Images/bakery/1.jpg").rename(tmp_path / "Images/4.jpg")
+    write_images(tmp_path, "a/1.jpg", "b/1.jpg")
+    missing = open_input(table=f"{tmp_path}/Annotations/*/*.xml").missing
+    assert "write the folder of each image" in missing

@@ -132,7 +132,7 @@ def _describe_missing(
     root = _find_mirror_root(content.files, paths)
     if root:
         return f"{missing}; they are in folders called as those of the tables: `image_root={root}`"
-    return _add_cure(missing, paths, base)
+    return _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
 
 
 def _find_mirror_root(tables: Sequence[str], paths: Sequence[NumberedUri]) -> str:
@@ -158,19 +158,22 @@ def _find_mirror_root(tables: Sequence[str], paths: Sequence[NumberedUri]) -> st
     return ""
 
 
-def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str) -> str:
+def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
     """The message about first images of which none is there, with where they are.
 
     Args:
         missing: the message so far; empty if one is there.
         paths: the first cells with images.
         base: the folder in which they are looked for.
+        of_one_table: see `describe_lost`.
     """
     if not missing:
         return ""
     texts = [path for _, path in paths if isinstance(path, str)]
     for folder in (base, folder_of(base[:-1])):
-        cure = describe_lost(texts, folder) if folder.rstrip("/") else ""
+        if not folder.rstrip("/"):
+            continue
+        cure = describe_lost(texts, folder, of_one_table=of_one_table)
         if cure:
             return f"{missing}; {cure}"
     return missing
@@ -203,7 +206,7 @@ def _warn_of_lost_tables(
         written = [WrittenPath(path, base) for _, path in members if isinstance(path, str)]
         missing = survey_paths(written[:_FIRST_PATHS]).missing
         if missing:
-            yield f"{table}: {_add_cure(missing, members, base)}"
+            yield f"{table}: {_add_cure(missing, members, base, of_one_table=True)}"
             return
 
 

@@ -17,12 +17,13 @@ _MOST_REMOTE = 10_000  # with 1,000 in each request
 _MOST_SHOWN = 3  # folders
 
 
-def describe_lost(paths: Iterable[str], folder: str) -> str:
+def describe_lost(paths: Iterable[str], folder: str, *, of_one_table: bool = True) -> str:
     """What to do about images that are elsewhere; empty if they are not found.
 
     Args:
         paths: those in the tables, of which none has a file.
         folder: where they are looked for, with a trailing slash.
+        of_one_table: whether they may be taken from one of several folders that have their names.
     """
     written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
     files_of = _find_files(written, folder)
@@ -36,7 +37,7 @@ def describe_lost(paths: Iterable[str], folder: str) -> str:
     shown = join_texts(roots, _MOST_SHOWN, ", ")
     start = f"there is {example}, but such files are in several folders ({shown}):"
     complete = [root for root in roots if _holds_all(root, written, files_of)]
-    if complete:
+    if complete and of_one_table:
         root = complete[0].rstrip("/") or "/"
         return f"{start} give that of this table, such as `image_root={root}`"
     return f"{start} write the folder of each image into its path"
@@ -69,18 +70,19 @@ _FilesOf = dict[str, dict[str, str]]
 
 def _find_files(paths: Sequence[str], folder: str) -> _FilesOf:
     """The files at paths below any folder, if there are some."""
-    by_name = {os.path.basename(path): path for path in paths}
+    by_name = collections.defaultdict[str, dict[str, None]](dict)
+    for path in paths:
+        by_name[os.path.basename(path)][path] = None
     most = _MOST_REMOTE if storage.is_remote(folder) else _MOST_FILES
     files_of = collections.defaultdict[str, dict[str, str]](dict)
     with contextlib.suppress(OSError):
         files = storage.walk(folder.rstrip("/"), lambda inner: not is_junk(inner))
         for file in itertools.islice(files, most):
-            path = by_name.get(file.name) or by_name.get(_stem_of(file.name))
-            if path is None:
-                continue
-            written = file.path if file.path.endswith(path) else _stem_of(file.path)
-            if written.endswith(f"/{path}"):
-                files_of[path][written[: -len(path)]] = file.path
+            for name in dict.fromkeys((file.name, _stem_of(file.name))):
+                written = file.path if name == file.name else _stem_of(file.path)
+                for path in by_name.get(name, ()):
+                    if written.endswith(f"/{path}"):
+                        files_of[path].setdefault(written[: -len(path)], file.path)
     return dict(files_of)
 
 
