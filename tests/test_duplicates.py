@@ -111,3 +111,15 @@ def test_contents_without_hashes_are_told_with_the_cure(copied: Path) -> None:
     assert found.counts["clusters"] == 1  # of equal bytes
     assert found.counts["unhashed"] == 6
     assert "`codecs=convert`" in str(found)
+
+
+def test_copies_with_more_boxes_of_the_same_classes_agree(tmp_path: Path) -> None:
+    photo = next(iter(sorted((SAMPLE / "train" / "hat").iterdir())))
+    rows = ["filename,xmin,ymin,xmax,ymax,class"]
+    for name, boxes in (("a.jpg", 1), ("b.jpg", 3)):
+        shutil.copy(photo, tmp_path / name)
+        rows += [f"{name},5,5,20,{20 + number},cat" for number in range(boxes)]
+    (tmp_path / "boxes.csv").write_text("\n".join(rows) + "\n")
+    convert(tmp_path / "d", table=tmp_path / "boxes.csv", image_size=64)
+    counts = package.duplicates(tmp_path / "d").as_json()["counts"]
+    assert (counts["clusters"], counts["across_classes"]) == (1, 0)

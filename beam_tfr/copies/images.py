@@ -186,7 +186,7 @@ def _number_labels(table: Any, class_names: Sequence[str]) -> tuple[Rows, Sequen
         return np.asarray(column.fill_null(NO_LABEL)).astype(np.int64), class_names
     texts = list[str | None]()
     for labels in column.to_pylist():
-        names = [class_names[label] for label in sorted(labels or ())]
+        names = [class_names[label] for label in sorted(set(labels or ()))]
         texts.append(", ".join(names) or None)
     encoded = pa.array(texts, pa.string()).dictionary_encode()
     numbers = np.asarray(encoded.indices.fill_null(NO_LABEL)).astype(np.int64)
@@ -233,7 +233,7 @@ def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
     """Makes the images from those of a sample."""
     pa = need_pyarrow()
     splits = sorted({image.split for image in sample})
-    texts = [", ".join(sorted(image.classes)) for image in sample]
+    texts = [", ".join(sorted(set(image.classes))) for image in sample]
     classes = sorted({*texts} - {""})
     numbers = {name: number for number, name in enumerate(classes)} | {"": NO_LABEL}
     hashes = _join_bytes([image.appearance.phash for image in sample])
