@@ -93,6 +93,7 @@ def folders(*keys: str) -> Mapping[str, int]:
         (["train.sea/old/1", "test.sea/old/1"], "{split}.sea/{label}/*"),
         (["train/n0/images/1", "train/n1/images/2", "val/images/3"], "{split}/{label}/**"),
         (["training/image_2/1", "testing/image_2/1"], "{split}/**"),
+        (["f/Training/a/1", "f/Test/a/1", "f/more/1"], "*/{split}/{label}/**"),  # Fruits-360
         (["i_Training_In/1", "i_Test_In/1"], "i_{split}_In/*"),
         (["i_train_x/cat/1", "i_val_x/cat/1"], "i_{split}_x/{label}/*"),
         (["a_train_x/1", "a_test_x/1", "b_train_x/1", "b_test_x/1"], "{label}_{split}_x/*"),
@@ -625,6 +626,11 @@ def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_pa
         (["JPEGImages", "SegmentationClassContext"], "'../SegmentationClassContext/{stem}.png'"),
         (["train", "train_masks"], "--pair mask='{folder}_masks/{stem}.png' --layout '{split}/*'"),
         (["a/x", "a/xannot"], "--pair mask='{folder}annot/{stem}.png' --layout '*'"),
+        (["x/images", "x/masks", "y/images", "y/masks"], "--layout '*'"),  # perhaps one each
+        (["t/images_png", "t/masks_png"], "--pair mask='{folder}/../masks_png/{stem}.png'"),
+        (["PNGImages", "PedMasks"], "--input DIR/PNGImages --pair mask='../PedMasks/{stem}.png'"),
+        (["images", "normal"], ""),  # a class
+        (["images", "normals"], "--pair normal='../normals/{stem}.png'"),
         (["train/images", "test/masks"], ""),
         (["with_mask", "without_mask"], ""),
         (["photos", "images"], ""),
@@ -634,6 +640,10 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
     text = spell_as_flags(describe_mask_folders(given))
     assert cure in text
     assert bool(text) == bool(cure)
+
+
+def two_files(*folders: str) -> dict[str, list[str]]:
+    return {folder: ["1.png", "2.png"] for folder in folders}
 
 
 @pytest.mark.parametrize(
@@ -658,6 +668,19 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
         ({"rgb": ["1.jpg"], "depth": ["1_d.png"]}, "depth='../depth/{stem}_d.png'"),
         ({"a/images": ["a.png"], "a/masks": ["x.png", "y.png"]}, "column of type mask"),
         ({"automatic": ["1.jpg"], "manual": ["1.jpg"]}, ""),
+        ({"benign": ["benign1.png"], "normal": ["normal1.png"]}, ""),
+        (
+            two_files("x/images", "x/masks", "y/images", "y/masks"),
+            "--layout '{label}/*/*'",
+        ),
+        (
+            two_files("Train/x/images", "Train/x/masks", "Train/y/images"),
+            "--layout '{split}/{label}/*/*'",
+        ),
+        (
+            two_files("Train/x/images", "Train/x/masks", "Val/x/images"),
+            "--layout '{split}/*/*/*'",
+        ),
     ],
 )
 def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure: str) -> None:

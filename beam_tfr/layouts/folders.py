@@ -69,7 +69,8 @@ def check_split_folders(
         return
     # One that takes a folder of a split for that of a class is not meant.
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level[0])]
-    layout, images = max(sound_levels or levels[:1], key=_count_splits)
+    certain_levels = [level for level in sound_levels if not _has_other_splits(folders, level[0])]
+    layout, images = max(certain_levels or sound_levels or levels[:1], key=_count_splits)
     masks = describe_mask_folders(folders, names_in)
     if masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
@@ -249,6 +250,13 @@ def _find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, 
             name = next(part for part in folder.split("/") if split in part)
             others[name] = split
     return others
+
+
+def _has_other_splits(folders: Iterable[str], layout: str) -> bool:
+    """Whether a layout takes folders for splits that are not named like one."""
+    parsed_layout = parse_layout(layout)
+    values_of = {folder: parsed_layout.parse_key(f"{folder}/1") or {} for folder in folders}
+    return bool(_find_other_splits(values_of))
 
 
 def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -13,15 +13,16 @@ from beam_tfr.schema.pair_paths import fill_path
 
 # Names of folders of images.
 IMAGES = re.compile(
-    r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|pictures?|jpegimages|rgb|leftimg8bit"
-    r"|stillsraw(?:_full)?)(?:[-_ ]?[0-9]+)?"
+    r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
+    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g))?"
 )
 _MASK_WORDS = (
     r"(?:(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
-    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:png)?"
-    r"|(?P<other>alpha|matte|depth|disp|disparity|normals?|thermal|infrared)s?)"
+    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:[-_ ]?png)?"
+    r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?)"
 )
-_MASKS = re.compile(rf"(?i)(?:.*[-_ ])?{_MASK_WORDS}")
+# Words before are apart: PedMasks, but not unmasks.
+_MASKS = re.compile(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}")
 _OF_IMAGES = re.compile(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
 _MOST_NAMES = 100  # of files in a folder, that are compared
 _MOST_FOLDERS = 10  # whose files are compared
@@ -41,12 +42,15 @@ class MaskFolders(NamedTuple):
         parent: the folder that both are in, below the one that all images share; maybe empty.
         images, masks: their paths in it.
         below: the folder in either that holds files; empty if they hold them themselves.
+        has_siblings: whether folders beside the parent hold such folders too, as cat/images and
+            dog/images.
     """
 
     parent: str
     images: str
     masks: str
     below: str
+    has_siblings: bool = False
 
     def describe(self, names_in: NamesIn, *, in_archives: bool = False) -> str:
         """Says that they are, and how both are converted together.
@@ -67,9 +71,9 @@ class MaskFolders(NamedTuple):
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
         form = ""
         if extension.lower() == ".png":
-            cure = self._describe_cure(path + extension)
+            cure = self._describe_cure(path + extension, len(images))
         else:
-            cure = self._describe_cure(f"{path}.png")
+            cure = self._describe_cure(f"{path}.png", len(images))
             form = ", once masks are PNGs"
             if extension.lower() in _LIKE_PHOTOS:
                 form += " of what these JPEGs were made from, as JPEG changes values"
@@ -86,11 +90,12 @@ class MaskFolders(NamedTuple):
         """The folder of files in one of the two."""
         return "/".join(filter(None, [self.parent, folder, self.below]))
 
-    def _describe_cure(self, name: str) -> str:
+    def _describe_cure(self, name: str, num_images: int) -> str:
         """The options that convert both together.
 
         Args:
             name: that of the mask of an image.
+            num_images: in the folder; 0 if that is not known.
         """
         pair = self._name_pair()
         if not self.images and not self.below:
@@ -100,8 +105,7 @@ class MaskFolders(NamedTuple):
             layout = "{split}/*" if split_of_folder(self.images) else "*"
             return f"`pair={pair}='{path}'` `layout='{layout}'`"
         if self.parent and not self.below and "/" not in self.images + self.masks:
-            is_split = split_of_folder(self.parent.rpartition("/")[2])
-            layout = "{split}/*/*" if is_split else "*"
+            layout = self._read_parent(has_class=self.has_siblings and num_images > 1)
             return f"`pair={pair}='{{folder}}/../{self.masks}/{name}'` `layout='{layout}'`"
         layout = "*"
         if self.below:
@@ -119,6 +123,21 @@ class MaskFolders(NamedTuple):
             if mask and mask["other"]:
                 return mask["other"].lower()
         return "mask"
+
+    def _read_parent(self, *, has_class: bool) -> str:
+        """The layout of images in a folder each of several parents, such as train/cat/images.
+
+        Args:
+            has_class: whether the last part of the parent is a class, unless it is a split.
+        """
+        names = self.parent.split("/")
+        splits = [name for name in names if split_of_folder(name)]
+        parts = ["{split}" if name in splits[-1:] else "*" for name in names]
+        if has_class and parts[-1] == "*":
+            parts[-1] = "{label}"
+        while parts and parts[0] == "*":
+            del parts[0]
+        return "/".join([*parts, "*", "*"]) if parts else "*"
 
     def _choose_layout(self) -> str:
         """The layout of images below their folder."""
@@ -153,8 +172,16 @@ def find_mask_folders(
         pair = _find_pair(names)
         if pair:
             images, masks = pair
-            return MaskFolders(parent, images, masks, below)
+            siblings = _find_siblings(ordered, parent, images)
+            return MaskFolders(parent, images, masks, below, has_siblings=len(siblings) > 1)
     return next(_compare_files(ordered, names_in), None)
+
+
+def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:
+    """The folders of a name below a folder, and below those beside it."""
+    outer, slash, _ = parent.rpartition("/")
+    pattern = re.compile(rf"{re.escape(outer + slash)}[^/]+/{re.escape(name)}")
+    return [folder for folder in folders if pattern.fullmatch(folder)]
 
 
 def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
