@@ -168,6 +168,13 @@ def test_a_delimiter_within_cells_is_none(tmp_path: Path) -> None:
     [
         ("a.jpg,5,6,25,21,cat\nb.jpg,,,,,\n", "path,xmin,ymin,xmax,ymax,class"),
         ("a.jpg;cat\nb.jpg;dog\n", "path,class"),
+        ("a.jpg,0\nb.jpg,1\n", "path,class"),
+        ("a.jpg,5,6,25,21,1\nb.jpg,5,6,25,21,2\n", "path,xmin,ymin,xmax,ymax,class"),
+        (
+            "cat,5,6,20,15,a.jpg,40,30\ncat,5,6,20,15,b.jpg,40,30\n",
+            "class,xmin,ymin,xmax,ymax,path,width,height",
+        ),
+        ("a.jpg,5,6,25,21,cat\n", "path,xmin,ymin,xmax,ymax,class"),  # alone
     ],
 )
 def test_a_table_without_a_header_is_refused_with_one(

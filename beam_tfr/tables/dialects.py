@@ -283,16 +283,22 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
 def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
     """What a table lacks whose first line is a row like the next one, not names of columns.
 
-    Both have the name of an image in the same place. Empty if nothing is wrong.
+    Both have the name of an image in the same place, or the first has one beside a number. Empty
+    if nothing is wrong.
     """
-    for name, cell in zip(header, row, strict=False):
-        if _IMAGE.fullmatch(name) and _IMAGE.fullmatch(cell):
-            names = ",".join(_guess_names(header))
-            return (
-                f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
-                f"write a line with names before it, such as {names}"
-            )
-    return ""
+    pairs = zip(header, row, strict=False)
+    is_like_next = any(_IMAGE.fullmatch(name) and _IMAGE.fullmatch(cell) for name, cell in pairs)
+    has_number = any(map(NUMBER.fullmatch, header))
+    if not is_like_next and not (has_number and any(map(_IMAGE.fullmatch, header))):
+        return ""
+    names = ",".join(_guess_names(header))
+    corners = ""
+    if "xmin" in names:
+        corners = " (with x,y,w,h for a corner and the size of a box)"
+    return (
+        f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
+        f"write a line with names before it{corners}, such as {names}"
+    )
 
 
 def _is_of_automl(row: Sequence[str]) -> bool:
@@ -306,17 +312,33 @@ def _is_of_automl(row: Sequence[str]) -> bool:
 
 def _guess_names(row: Sequence[str]) -> Iterator[str]:
     """Yields names of columns for the cells of a row."""
-    names = iter(("xmin", "ymin", "xmax", "ymax", "width", "height"))
-    others = iter(("path", "class"))
+    names = iter(_name_numbers(row))
+    others = iter(("class",))
+    paths = iter(("path",))
     for number, cell in enumerate(row, 1):
+        unknown = f"column{number}"
         if not cell:
             yield ""
         elif cell.lower() in _SPLIT_WORDS:
             yield "set"
         elif NUMBER.fullmatch(cell):
-            yield next(names, f"column{number}")
+            yield next(names, unknown)
+        elif _IMAGE.fullmatch(cell):
+            yield next(paths, unknown)
         else:
-            yield next(others, f"column{number}")
+            yield next(others, unknown)
+
+
+def _name_numbers(row: Sequence[str]) -> Sequence[str]:
+    """Names for the numbers in a row: the fifth is a class, if no text may be one."""
+    numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
+    texts = [cell for cell in row if cell and cell not in numbers and not _IMAGE.fullmatch(cell)]
+    classes = [text for text in texts if text.lower() not in _SPLIT_WORDS]
+    if len(numbers) == 1 and not classes:
+        return ["class"]
+    if len(numbers) == 5 and not classes:
+        return ["xmin", "ymin", "xmax", "ymax", "class"]
+    return ["xmin", "ymin", "xmax", "ymax", "width", "height"]
 
 
 def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str]:
