@@ -11,7 +11,8 @@ import pandas
 import pytest
 
 from beam_tfr.options import ConvertOptions
-from beam_tfr.records.examples import parse_example
+from beam_tfr.records.examples import parse_example, serialize
+from beam_tfr.records.tfrecords import frame
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -226,3 +227,23 @@ def test_ids_of_images_in_a_folder_beside_the_table_are_told(tmp_path: Path) -> 
     assert f"`uri_column=id` with `image_root={tmp_path}/train`" in line
     options = ConvertOptions(table=(str(path),), output="/o", uri_column="id", label_column="label")
     assert f"such as `image_root={tmp_path}/train`" in open_tables(find_content(options)).missing
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_told"), [((0, 1), False), ((1, 0), True), ((1, 2), True), ((0, 3), True)]
+)
+def test_numbers_of_classes_that_are_not_their_ids_are_told(
+    tmp_path: Path, numbers: Sequence[int], is_told: bool
+) -> None:
+    path = tmp_path / "t.tfrecord"
+    records = []
+    for name, number in zip((b"cat", b"dog"), numbers, strict=True):
+        texts = {"image/encoded": ("bytes", [b"x"]), "image/class/text": ("bytes", [name])}
+        records.append(serialize(texts | {"image/class/label": ("int64", [number])}))
+    path.write_bytes(b"".join(map(frame, records)))
+    lines = open_tables(find_content(ConvertOptions(table=(str(path),), output="/o"))).warnings
+    assert any("image/class/label" in line for line in lines) == is_told
+    (tmp_path / "names.txt").write_text("dog\ncat\n")
+    options = ConvertOptions(table=(str(path),), output="/o", classes=str(tmp_path / "names.txt"))
+    lines = open_tables(find_content(options)).warnings
+    assert not any("image/class/label" in line for line in lines)
