@@ -286,6 +286,34 @@ def test_a_split_is_looked_at_beside_others_that_have_labels(tmp_path: Path) -> 
         read(table)
 
 
+@pytest.mark.parametrize("names", [("cat", "dog"), ("n01", "n02", "n03")])
+def test_folders_of_classes_without_label_files_are_an_input(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "in"
+    for split in ("train", "val"):
+        for name in names:
+            write_picture(folder / split / name / "1.png", len(name))
+    (folder / "data.yaml").write_text("train: train\nval: val\n" + NAMES)
+    with pytest.raises(DataError) as error:
+        read(folder / "data.yaml")
+    message = str(error.value)
+    assert f"`input={folder}` and `layout={{split}}/{{label}}/*`" in message
+    assert "empty label file" not in message
+    result = beam_tfr.convert(
+        input=folder, layout="{split}/{label}/*", output=tmp_path / "d", progress=False
+    )
+    assert result.counts["written"] == 2 * len(names)
+
+
+def test_folders_that_are_no_classes_are_not_told_as_such(tmp_path: Path) -> None:
+    for day in ("monday", "sunday"):
+        write_picture(tmp_path / f"train/{day}/1.png", 1)
+    (tmp_path / "data.yaml").write_text("train: train\n" + NAMES)
+    with pytest.raises(DataError, match="empty label file"):
+        read(tmp_path / "data.yaml")
+
+
 def test_label_files_of_other_splits_are_not_near(tmp_path: Path) -> None:
     yaml = "train: train/images\nval: val/images\n"
     table = write_set(tmp_path / "in", yaml=yaml)

@@ -154,7 +154,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     places = data.places(folder)
     base, images = find_images(places, say_of_file)
     splits = name_splits(read_export_splits(folder))
-    files = require_labels(read_label_files(images), base)
+    files = require_labels(read_label_files(images), base, names)
     first = _take_first(files)
     form = LineForm() if data.kpt_shape else _survey(first)
     for note in _describe_files(first, form):

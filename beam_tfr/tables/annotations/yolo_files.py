@@ -11,8 +11,11 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.pool import Pool
+from beam_tfr.layouts.split_names import is_split_word
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.yolo import label_path
 from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text
+from beam_tfr.tables.annotations.yolo_lines import ClassNames
 
 READ_AT_A_TIME = 256  # label files
 _MOST_LISTED = 1_000_000  # files of a folder of label files
@@ -93,12 +96,13 @@ def _read_label_file(image: YoloImage) -> LabelFile:
     return LabelFile(image, path, data=data)
 
 
-def require_labels(files: Iterator[LabelFile], base: str) -> Iterator[LabelFile]:
+def require_labels(files: Iterator[LabelFile], base: str, names: ClassNames) -> Iterator[LabelFile]:
     """Yields the label files of all splits, once one of each split is there.
 
     Args:
         files: those of the images of a split, one after another.
         base: the folder that `data.yaml` describes.
+        names: those of the classes.
 
     Raises:
         ValueError: no image of a split has a label file.
@@ -107,7 +111,7 @@ def require_labels(files: Iterator[LabelFile], base: str) -> Iterator[LabelFile]
     labelled = ""  # the key of which a label file is there
     for file in files:
         if waiting and waiting[0].image.key != file.image.key:
-            raise ValueError(_describe_missing(waiting[0], base))
+            raise ValueError(_describe_missing(waiting, base, names))
         if file.is_there:
             labelled = file.image.key
         waiting.append(file)
@@ -115,21 +119,53 @@ def require_labels(files: Iterator[LabelFile], base: str) -> Iterator[LabelFile]
             yield from waiting
             waiting = []
     if waiting:
-        raise ValueError(_describe_missing(waiting[0], base))
+        raise ValueError(_describe_missing(waiting, base, names))
 
 
-def _describe_missing(file: LabelFile, base: str) -> str:
-    """The message for a split of which no image has a label file, of which one is given."""
+def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) -> str:
+    """The message for a split of which no image has a label file.
+
+    Args:
+        files: those that the images of the split would have.
+        base, names: see `require_labels`.
+    """
+    file = files[0]
     key = file.image.key
     image = file.image.path
     if not storage.find(image):
         return f"{key} names images that are not there, such as {image}, and none has a label file"
+    class_folders = _describe_class_folders([file.image.path for file in files], names)
+    if class_folders:
+        return f"no image of {key} has a label file; {class_folders}"
     near = _find_elsewhere(image, base)
     cure = f"; {near} lies near: move or rename it, and all others" if near else ""
     return (
         f"no image of {key} has a label file: there is no {file.path} for {image}{cure}; "
         "if the images show no objects, give one of them an empty label file; to convert other "
         f"splits only, remove {key} from the file"
+    )
+
+
+def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
+    """The message about images of a split in folders of their classes; empty for others.
+
+    These folders have names of classes, or are as many as these, and lie in one folder.
+    """
+    folders = {posixpath.dirname(image) for image in images}
+    folder_names = sorted(map(posixpath.basename, folders))
+    around = {posixpath.dirname(folder) for folder in folders}
+    is_one_each = 1 < len(folder_names) == len(names.texts)
+    if len(around) > 1 or not (is_one_each or names.texts.issuperset(folder_names)):
+        return ""
+    root = around.pop()
+    layout = "{label}/*"
+    if is_split_word(posixpath.basename(root)):
+        root = posixpath.dirname(root)
+        layout = "{split}/{label}/*"
+    listed = join_texts(folder_names, most=5, separator=", ")
+    return (
+        f"its images are in folders, which look like those of classes ({listed}): for images with "
+        f"classes and no boxes give `input={root}` and `layout={layout}` instead of `table=`"
     )
 
 
