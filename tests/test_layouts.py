@@ -547,7 +547,8 @@ def test_numbers_sorted_as_text_are_told(classes: Sequence[str], is_told: bool) 
         (["2021/dog/1", "2022/cat/1"], ""),
         (["train/dog/1", "train/cat/1"], ""),
         (["dog/images/1", "dog/1"], ""),  # which find_deep_folders tells
-        (["dog/1"], ""),
+        (["data/1", "data/2"], "*"),
+        (["dog/1"], "*"),
         (["train/dog/raw/1", "train/cat/raw/1", "test/dog/raw/1"], ""),  # which are refused
         (["seg_train/dog/1", "seg_test/dog/1"], ""),
     ],
@@ -555,6 +556,10 @@ def test_numbers_sorted_as_text_are_told(classes: Sequence[str], is_told: bool) 
 def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) -> None:
     text = describe_last_folders(folders(*keys))
     assert (f"`layout='{layout}'`" in text) if layout else not text
+
+
+def test_images_in_no_folder_have_no_only_class() -> None:
+    assert not describe_last_folders({"": 2})
 
 
 @pytest.mark.parametrize(

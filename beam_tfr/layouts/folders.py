@@ -485,7 +485,7 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
     """A message about classes that hardly are classes; empty if there are none.
 
     The folders of images, which the default layout takes for classes, have the same names below
-    each of several folders, or only names such as images.
+    each of several folders, or only names such as images; or there is only one.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
@@ -496,17 +496,18 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
         names_in[parent].add(name)
     names = sorted(set().union(*names_in.values()))
     hold_images = all(map(IMAGES.fullmatch, names))
-    if len(names_in) < 2:
-        if not hold_images or not names or _are_different(find_split_folders(names)):
-            return ""
-        if len(names) > 1:
-            return (
-                f"the classes are {join_texts(names, most=3, separator=', ')}, folders of images: "
-                "`layout='*'` converts them without classes"
-            )
+    has_one_folder = len(names_in) == 1 and len(names) == 1 and names != [""]
+    if has_one_folder and not split_of_folder(names[0]):
         return (
             f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
             "without classes"
+        )
+    if len(names_in) < 2:
+        if not hold_images or not names or _are_different(find_split_folders(names)):
+            return ""
+        return (
+            f"the classes are {join_texts(names, most=3, separator=', ')}, folders of images: "
+            "`layout='*'` converts them without classes"
         )
     if _are_splits({parent.rpartition("/")[2] for parent in names_in}):
         return ""
