@@ -40,6 +40,7 @@ from beam_tfr.tables.first_rows import (
 )
 from beam_tfr.tables.foreign_paths import spread
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
+from beam_tfr.tables.label_numbers import warn_of_other_ids
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
@@ -56,11 +57,7 @@ from beam_tfr.tables.split_columns import (
     warn_of_splits,
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
-from beam_tfr.tables.unused_columns import (
-    warn_of_other_ids,
-    warn_of_other_tables,
-    warn_of_unused_columns,
-)
+from beam_tfr.tables.unused_columns import warn_of_other_tables, warn_of_unused_columns
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
 _MOST_IMAGES = 1_000  # whose folders are looked at
@@ -143,9 +140,9 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *roots.warnings,
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
+            *warn_of_other_ids(content, class_texts),
             *warn_of_unused_columns(content),
             *warn_of_other_tables(content),
-            *warn_of_other_ids(content),
             *_warn_of_split_feature(content),
             *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),

@@ -31,8 +31,6 @@ _MOST_TABLES = 20  # whose columns are compared
 _FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 # Columns that say the same, as number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
-# The columns of classes as text -> those of their numbers.
-_NUMBERS_OF_CLASSES = {TEXT: LABEL, OBJECT_TEXT: OBJECT_LABEL}
 # Names of columns with objects.
 _OBJECTS = re.compile(
     r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?|(box(es)?|prediction)_?string)"
@@ -111,36 +109,6 @@ def warn_of_other_tables(content: TableContent) -> Iterator[str]:
                 "have them read"
             )
             return
-
-
-def warn_of_other_ids(content: TableContent) -> Iterator[str]:
-    """Yields a line about numbers of classes in TFRecords that are not the ids they get."""
-    options = content.options
-    number_column = _NUMBERS_OF_CLASSES.get(options.label_column, "")
-    is_known = bool(content.read_rows or content.class_names or options.classes)
-    if is_known or number_column not in content.columns:
-        return
-    number_of = _read_numbers(content, options.label_column, number_column)
-    names = sorted(number_of)
-    if [number_of[name] for name in names] != [*range(len(names))]:
-        yield (
-            f"classes have the ids of their names in order, from 0, and not the numbers in "
-            f"{number_column}, such as {number_of[names[0]]} for {names[0]:.60}: a file with the "
-            "names in the order of these numbers as `classes=` keeps that order"
-        )
-
-
-def _read_numbers(content: TableContent, label_column: str, number_column: str) -> dict[str, int]:
-    """Class -> its number in the first rows."""
-    number_of = dict[str, int]()
-    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
-        rows = read_rows(content.files[0], [label_column, number_column])
-        for _, cells in itertools.islice(rows, _FIELD_ROWS):
-            names, numbers = (cell if isinstance(cell, list) else [cell] for cell in cells)
-            for name, number in zip(names, numbers, strict=False):
-                if isinstance(name, str) and isinstance(number, int):
-                    number_of[name] = number
-    return number_of
 
 
 def _warn_beside_boxes(content: TableContent) -> Iterator[str]:

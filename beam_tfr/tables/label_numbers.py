@@ -1,0 +1,62 @@
+"""Warns of classes that get other ids than the numbers that a table has for them."""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.schema.feature_names import LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.formats import read_rows
+
+_FIRST_ROWS = 1_000
+_NUMBERS_OF = {TEXT: LABEL, OBJECT_TEXT: OBJECT_LABEL}
+
+
+def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iterator[str]:
+    """Yields a warning if ids are not the numbers that the first table has beside the classes.
+
+    Args:
+        content: what the tables say.
+        class_texts: the classes of the first rows.
+    """
+    numbers = _NUMBERS_OF.get(content.options.label_column, "")
+    if content.options.classes or content.read_rows or numbers not in content.columns:
+        return
+    number_of = _read_numbers(content, numbers)
+    names = {str(text).strip() for text in class_texts} | {*number_of}
+    if all(map(str.isdecimal, names)):  # which are sorted as numbers
+        return
+    for label_id, name in enumerate(sorted(names)):
+        number = number_of.get(name, label_id)
+        if number != label_id:
+            yield (
+                f"nothing is stored of the column {numbers}: class {name} is {number} there, and "
+                f"gets the id {label_id}, as classes are sorted by name and counted from 0; "
+                "`classes=` names a file with a class on each line, the first of which has the "
+                "id 0 (a name such as unused takes the place of a number without a class)"
+            )
+            return
+
+
+def _read_numbers(content: TableContent, numbers: str) -> Mapping[str, int]:
+    """Class -> the number beside it in the first rows.
+
+    Args:
+        content: what the tables say.
+        numbers: the column of numbers.
+    """
+    number_of = dict[str, int]()
+    columns = [content.options.label_column, numbers]
+    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
+        for _, cells in itertools.islice(read_rows(content.files[0], columns), _FIRST_ROWS):
+            texts, row_numbers = map(_list_values, cells)
+            for text, number in zip(texts, row_numbers, strict=False):
+                if isinstance(text, str) and isinstance(number, int):
+                    number_of.setdefault(text.strip(), number)
+    return number_of
+
+
+def _list_values(cell: Any) -> list[Any]:
+    return cell if isinstance(cell, list) else [cell]
