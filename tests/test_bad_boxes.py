@@ -644,3 +644,12 @@ def test_an_update_gives_what_a_fresh_conversion_gives(
     options |= {"no_boxes": "keep", "num_shards": 2}
     convert(given, tmp_path / "fresh", **options, overwrite=True)
     assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
+
+
+def test_a_word_for_no_boxes_has_its_cure() -> None:
+    """As `no_box` of Global Wheat."""
+    boxes = parse_column("box", "bbox[xyxy]")
+    with pytest.raises(ValueError, match="`na_values=no_box`"):
+        boxes.split("no_box")
+    with pytest.raises(ValueError, match=r"four numbers$"):
+        boxes.split("[5, 6, 25]")

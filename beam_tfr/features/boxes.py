@@ -159,7 +159,10 @@ class Boxes(ColumnKind):
             return parts
         rest = len(parts) % 4
         if rest:
-            raise ValueError(f"{parts[-rest:]!r:.60} is no box of four numbers")
+            cure = ""
+            if isinstance(cell, str) and not any(map(str.isdigit, cell)):
+                cure = f"; if it means that there are none, give `na_values={cell.strip():.60}`"
+            raise ValueError(f"{parts[-rest:]!r:.60} is no box of four numbers{cure}")
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
 
     def parse(self, cell: Any) -> list[Any]:
