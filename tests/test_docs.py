@@ -303,11 +303,9 @@ def test_flags_of_convert_and_beam_exist() -> None:
         "sort",
     }
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
-        text = re.sub(
-            r"^.*(pip install|python -m (?:benchmarks|tests)|gcloud |gcp-storage-emulator ).*$",
-            "",
-            page.read_text(),
-            flags=re.MULTILINE,
+        of_others = (
+            "pip (?:install|wheel)|python -m (?:benchmarks|tests)|gcloud |gcp-storage-emulator "
         )
+        text = re.sub(f"^.*({of_others}).*$", "", page.read_text(), flags=re.MULTILINE)
         unknown = [flag for flag in re.findall(r"--([a-z][a-z0-9_]+)", text) if flag not in known]
         assert not unknown, page.name
