@@ -19,7 +19,6 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.annotation_files import (
     describe_annotations,
     describe_labels_beside,
-    stems_of,
 )
 from beam_tfr.inputs.class_files import read_class_file
 from beam_tfr.inputs.labels import Labeler
@@ -416,7 +415,7 @@ def describe_labels(
         return
     if paths is None:
         paths = _list_first(source, UNCOUNTED).paths
-    yield describe_annotations(annotations, stems_of(paths))
+    yield describe_annotations(annotations, paths)
     yield describe_labels_beside(source.root, paths)
 
 

@@ -30,6 +30,18 @@ FILES = {
     "names.txt": ("a.jpg\nb.jpg\n", ""),
     "notes.txt": ("0 0.5 0.5 0.2 0.2\nhello\n", ""),
     "labels.csv": ("id,Label\n0,cat\n1,dog\n", "labels.csv"),
+    "cvat.xml": ('<annotations><image id="0" name="a.jpg"/></annotations>', "cvat.xml"),
+    "vott.json": ('{"asset": {"name": "a.jpg"}, "regions": []}', "vott.json"),
+    "export.ndjson": ('{"data_row": {"external_id": "a.jpg"}}', "export.ndjson"),
+    "fiftyone.json": ('{"classes": ["cat"], "labels": {"a": 0}}', "fiftyone.json"),
+    "samples.json": ('{"samples": [{"filepath": "data/a.jpg"}]}', "samples.json"),
+    "labels/bdd.json": ('[{"name": "a.jpg", "labels": []}]', "bdd.json"),
+    "kvasir.json": ('{"cju0": {"bbox": [{"label": "polyp"}]}}', "kvasir.json"),
+    "train.odgt": ('{"ID": "2732,cju0", "gtboxes": []}\n', "train.odgt"),
+    "info.labels": ('{"version": 1, "files": [{"path": "a.jpg"}]}', "info.labels"),
+    "output.manifest": ('{"source-ref": "s3://b/a.jpg"}', "output.manifest"),
+    "train.lst": ("0\t1.0\ta.jpg\n", "train.lst"),
+    "settings.json": ('{"classes": 2}', ""),
     "prices.csv": ("item,price\nhat,7\n", ""),
     "pom.xml": ("<project></project>", ""),
     "package.json": ('{"images": 7}', ""),
@@ -42,7 +54,8 @@ def test_annotations_among_skipped_files_are_told(name: str, tmp_path: Path) -> 
     content, table = FILES[name]
     images = tmp_path / "in" / "JPEGImages"
     images.mkdir(parents=True)
-    PIL.Image.new("RGB", (9, 9)).save(images / "a.jpg")
+    for image in ("a.jpg", "cju0.jpg"):
+        PIL.Image.new("RGB", (9, 9)).save(images / image)
     path = tmp_path / "in" / name
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(content)
@@ -51,7 +64,7 @@ def test_annotations_among_skipped_files_are_told(name: str, tmp_path: Path) -> 
     options = from_values({**given, "output": tmp_path / "d"}, ConvertOptions)
     notes = [*early_warnings(open_source(options))]
     for told in (notes, plan.warnings):
-        tables = [note for note in told if "`table=`" in note]
+        tables = [note for note in told if "`table=" in note]
         assert len(tables) == bool(table)
         assert all(f"{path.parent}/{table}" in note for note in tables)
 
@@ -72,6 +85,7 @@ BESIDE = {
     "text": ("images", "list.txt", "a.jpg 1\nb.jpg 2\n", "{0}/list.txt names images"),
     "captions": ("train", "train_captions/a.txt", "A cat.\n", "such as {0}/train_captions/a.txt"),
     "Supervisely": ("img", "ann/a.jpg.json", "{}", "such as {0}/ann/a.jpg.json"),
+    "CVAT": ("images", "annotations.xml", '<image name="a.jpg"/>', "such as {0}/annotations.xml"),
     "Matlab": ("train", "labels/a.mat", "MATLAB", "such as {0}/labels/a.mat"),
     "a long word": ("train", "x.json", '{"imageData": "' + "1.jp" * 16_000 + '"}', ""),
     "others": ("train", "test.csv", "file,label\nb.jpg,cat\n", ""),
@@ -95,7 +109,7 @@ def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) 
     options = from_values({**given, "output": tmp_path / "d"}, ConvertOptions)
     notes = [*early_warnings(open_source(options))]
     for told in (notes, plan.warnings):
-        about = [note for note in told if "`table=`" in note]
+        about = [note for note in told if "`table=" in note]
         assert len(about) == bool(message)
         assert all(message.format(tmp_path / "in") in note for note in about)
 

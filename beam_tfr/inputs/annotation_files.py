@@ -9,6 +9,7 @@ import itertools
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from beam_tfr import storage
@@ -20,6 +21,7 @@ _FIRST_LINES = 10  # of it, if it has lines
 _BEGIN_BYTES = 64 << 10  # of a file that is looked into
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
 _LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
+_FIFTYONE_KEYS = re.compile(rb'"(?:classes|labels)"\s*:')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
@@ -35,9 +37,21 @@ _CLASS_COLUMN = re.compile(
     rb"(?i)(?<![a-z])(?:labels?|class(?:es)?|category|target|breed|diagnosis|species)(?![a-z])"
 )
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_UNREAD = (".mat", ".npy", ".npz", ".pts", ".geojson")  # which no option reads
+# Of SageMaker, MXNet, CrowdHuman and Edge Impulse.
+_TEXTS_TO_RENAME = (".manifest", ".lst", ".odgt", ".labels", ".geojson")
+_UNREAD = (".mat", ".npy", ".npz", ".pts")  # which no option reads
 _NO_EXTENSION = ""
-_EXTENSIONS = (_NO_EXTENSION, ".xml", ".json", ".yaml", ".yml", ".txt", *_TEXTS, *_UNREAD)
+_EXTENSIONS = (
+    _NO_EXTENSION,
+    ".xml",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".txt",
+    *_TEXTS,
+    *_TEXTS_TO_RENAME,
+    *_UNREAD,
+)
 
 # Beside a folder of images.
 _MOST_BESIDE = 1_000  # files and folders that are listed
@@ -47,8 +61,10 @@ _LABEL_FOLDER = re.compile(
     r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)(?:[-_]?[0-9a-z]{1,5})?"
 )
 _GCS_FOLDERS = ("labels", "annotations", "Annotations")
-_OF_ONE_IMAGE = (".txt", ".xml", ".json", _NO_EXTENSION, *_UNREAD)
+_OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", _NO_EXTENSION, *_UNREAD)
+_NAMING_IMAGES = (".json", ".xml", *_TEXTS, *_TEXTS_TO_RENAME)
 _CELLS = re.compile(rb"[,;\t]")
+_QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # of JSON
 # From the first character of a word on, so that long words take no time.
 _IN_WORD = r"[^\s/\\\"',;|]"
 _IMAGE_NAMES = re.compile(
@@ -63,18 +79,37 @@ def annotation_extension(path: str) -> str | None:
     return extension if extension in _EXTENSIONS else None
 
 
-def describe_annotations(candidates: Mapping[str, Sequence[str]], stems: Set[str]) -> str:
+def describe_annotations(
+    candidates: Mapping[str, Sequence[str]], image_paths: Sequence[str]
+) -> str:
     """Says which skipped files are annotations, and that they are tables; empty if none are.
 
     Args:
         candidates: extension -> the first files that have it.
-        stems: names of images, without their extensions.
+        image_paths: those of the first images.
     """
     tables = _find_tables(candidates)
     if tables:
         return f"skipped files hold boxes or classes of images: {', '.join(tables)}"
-    paths = (path for extension in sorted(candidates) for path in candidates[extension])
-    return _describe_named_alike(paths, stems, "skipped files")
+    images = _Images(image_paths)
+    paths = [path for extension in sorted(candidates) for path in candidates[extension]]
+    return _describe_naming(paths, images, "skipped files") or _describe_named_alike(
+        paths, images.stems, "skipped files"
+    )
+
+
+def _describe_naming(paths: Iterable[str], images: "_Images", noun: str) -> str:
+    """Says so if one of some files names an image; empty if none does."""
+    for path in paths:
+        extension = os.path.splitext(path)[1].lower()
+        if extension not in _NAMING_IMAGES:
+            continue
+        if images.are_named_in(_read_begin(path), extension):
+            return (
+                f"{noun} name images, such as {path}: what it says of them is not read; "
+                f"`table={shlex.quote(path)}` reads it, or says what does"
+            )
+    return ""
 
 
 def _describe_named_alike(paths: Iterable[str], stems: Set[str], noun: str) -> str:
@@ -115,8 +150,9 @@ def describe_labels_beside(root: str, paths: Sequence[str]) -> str:
     tables = _find_tables(found)
     if tables:
         return f"files beside {root} hold boxes or classes of its images: {', '.join(tables)}"
-    named_alike = itertools.chain.from_iterable(found.values())
-    return _describe_named_alike(named_alike, images.stems, f"files beside {root}")
+    noun = f"files beside {root}"
+    about = [*itertools.chain.from_iterable(found.values())]
+    return _describe_naming(about, images, noun) or _describe_named_alike(about, images.stems, noun)
 
 
 class _Images:
@@ -139,10 +175,13 @@ class _Images:
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
         if not self.names.isdisjoint(named):
             return True
-        if extension not in _TEXTS:
+        if extension in (".json", *_TEXTS_TO_RENAME):
+            cells = {*map(os.fsdecode, _QUOTED_CELLS.split(begin))}
+        elif extension in _TEXTS:
+            rows = begin.splitlines()[1:_FIRST_LINES]
+            cells = {os.fsdecode(cell) for row in rows for cell in _CELLS.split(row)}
+        else:
             return False
-        rows = begin.splitlines()[1:_FIRST_LINES]
-        cells = {os.fsdecode(cell) for row in rows for cell in _CELLS.split(row)}
         return any(len(cell) >= _LEAST_STEM for cell in cells & self.stems)
 
 
@@ -155,7 +194,7 @@ def _list_about(paths: Iterable[str], images: _Images) -> dict[str, list[str]]:
         if extension is None or len(found[extension]) == MOST_LOOKED_INTO:
             continue
         is_about = _is_named_alike(path, images.stems)
-        is_of_many = extension not in (".xml", _NO_EXTENSION, *_UNREAD)
+        is_of_many = extension not in (_NO_EXTENSION, *_UNREAD)
         if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1
             is_about = images.are_named_in(_read_begin(path), extension)
@@ -251,7 +290,7 @@ def _name_table(extension: str, path: str) -> str:
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:
-    """Whether a file that begins so is one of VOC, COCO, Create ML, LabelMe or YOLO, or a table."""
+    """Whether a file that begins so is one of a kind of annotations, or a table."""
     if extension == ".txt":
         return _have_lines(begin, _YOLO_LINE)
     if extension in _TEXTS:
@@ -259,8 +298,9 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
     if extension in (".xml", _NO_EXTENSION):
         return _VOC.search(begin) is not None
     if extension == ".json":
-        is_labelme = len({*_LABELME_KEYS.findall(begin)}) > 2
-        return is_labelme or len({*_COCO_KEYS.findall(begin)}) > 1
+        if len({*_LABELME_KEYS.findall(begin)}) > 2 or len({*_FIFTYONE_KEYS.findall(begin)}) > 1:
+            return True
+        return len({*_COCO_KEYS.findall(begin)}) > 1
     return extension not in _UNREAD and _YOLO.search(begin) is not None
 
 
