@@ -111,6 +111,17 @@ def test_what_is_no_class_is_named(text: str, words: str) -> None:
     assert words in cell.problem
 
 
+@pytest.mark.parametrize("label", [f"0,{BOX.replace(' ', ',')}", "0;0.5;0.5;0.2;0.4"])
+def test_lines_without_spaces_are_named_by_what_they_have_instead(
+    tmp_path: Path, label: str
+) -> None:
+    ((row,), _) = read(write_set(tmp_path / "in", label))
+    (box,) = row["box"]
+    assert isinstance(box, BadCell)
+    assert label[:6] in box.problem
+    assert "no box" not in box.problem
+
+
 def shape_in(line: str, *others: str) -> tuple[Any, float]:
     """The box and the confidence in a line, beside other lines of its set."""
     lines = [[*map(float, text.split())] for text in (line, *others)]

@@ -264,8 +264,11 @@ def _read_row(
     classes = list[str | BadCell]()
     shapes = list[ObjectShape]()
     for number, fields in enumerate(file.split_lines(), start=1):
-        classes.append(_locate(read_class(fields[0], names), file, number))
+        class_name = read_class(fields[0], names)
+        classes.append(_locate(class_name, file, number))
         shape = read_shape(fields[1:], form, kpt_shape)
+        if len(fields) == 1 and isinstance(class_name, BadCell):  # as of 1,0.5,0.5,0.2,0.2
+            shape = shape._replace(box=class_name)
         if isinstance(shape.box, BadCell):
             shape = shape._replace(box=_locate(shape.box, file, number))
         shapes.append(shape)
