@@ -56,6 +56,40 @@ def notes_of(content: Any) -> list[str]:
     return notes
 
 
+def with_sizes(*boxes: list[float]) -> dict[str, Any]:
+    """A file with a box in each image of 40x30 pixels."""
+    content = coco(*[f"{number}.png" for number in range(1, len(boxes) + 1)])
+    for image, annotation, box in zip(
+        content["images"], content["annotations"], boxes, strict=True
+    ):
+        image |= {"width": 40, "height": 30}
+        annotation["bbox"] = box
+    return content
+
+
+def test_boxes_that_seem_to_be_corners_are_told(tmp_path: Path) -> None:
+    content = with_sizes([30, 20, 39, 29], [5, 6, 25, 21])
+    (note,) = [note for note in notes_of(content) if "corners" in note]
+    assert "[30.0, 20.0, 39.0, 29.0] of annotation 11" in note
+    assert "`feature_columns=box:bbox[xyxy]`" in note
+    convert(tmp_path, content, feature_columns="box:bbox[xyxy]")
+    stored = records(tmp_path / "d")
+    assert stored["1.png"][SIDES[2]] == [pytest.approx(39 / 40)]
+    assert stored["2.png"][SIDES[2]] == [pytest.approx(25 / 40)]
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [[5, 6, 25, 21]],  # inside either way
+        [[30, 20, 39, 29], [30, 20, 5, 5]],  # one is none as corners
+        [[1, 1, 40, 30]],  # which counts from 1
+    ],
+)
+def test_other_boxes_are_not_told_as_corners(boxes: list[list[float]]) -> None:
+    assert not any("corners" in note for note in notes_of(with_sizes(*boxes)))
+
+
 def convert(folder: Path, content: Any, **options: Any) -> Any:
     """Converts a file; pictures 1.png, 2.png, ... are beside it."""
     for number in range(1, 4):

@@ -26,6 +26,8 @@ _NO_BOXES = BadCell(
     "no annotation of the file has a bbox, or a mask that gives one; "
     "`feature_columns=image/source_id:bytes` stores the classes of images alone"
 )
+_SIDES = 4  # of a box
+_ROUNDED = 1  # pixel, by which boxes that were rounded or count from 1 end outside
 _LONGEST_ID = 20  # digits of a number of 64 bits
 MOST_OBJECTS = 250_000  # of an image, whose boxes have `roles.MOST_BOX_VALUES` then
 MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON, of all masks and keypoints of an image
@@ -144,6 +146,7 @@ def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[
     _say_repeated_names(categories, say)
     images = _index_by_id("images", content.images)
     _say_unused(categories, objects, say)
+    _say_corners(images, objects, say)
     has_boxes = any(obj.has_place() for obj in objects)
     annotations = _group_by_image(objects, images)
     for image_id, image in images.items():
@@ -203,6 +206,36 @@ def _say_unused(
         say(
             f"no annotation has {number}: {join_texts(unused)}; the dataset has them as classes "
             "only if a file with all names is given as `classes=`"
+        )
+
+
+def _say_corners(
+    images: Mapping[int | str, CocoImage],
+    objects: Sequence[CocoAnnotation],
+    say: Callable[[str], object],
+) -> None:
+    """Says that boxes seem to be corners: some end outside of images, and as corners none does."""
+    beyond = []
+    for obj in objects:
+        image = images.get(obj.image_id)
+        if image is None or not obj.bbox or len(obj.bbox) != _SIDES:
+            continue
+        width = image.width
+        height = image.height
+        if not width or not height:
+            continue
+        left, top, third, fourth = obj.bbox
+        are_corners = left < third <= width and top < fourth <= height
+        if not are_corners:
+            return
+        if left + third > width + _ROUNDED or top + fourth > height + _ROUNDED:
+            beyond.append(obj)
+    if beyond:
+        say(
+            f"boxes end outside of their images ({len(beyond):,}), such as {beyond[0].bbox} of "
+            f"annotation {beyond[0].id!r:.60}: COCO's bbox is x, y, width and height; if they are "
+            "corners (xmin, ymin, xmax, ymax), as which all lie inside, give "
+            "`feature_columns=box:bbox[xyxy]`"
         )
 
 
