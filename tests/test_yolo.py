@@ -569,6 +569,15 @@ def test_places_that_are_not_there_are_named(tmp_path: Path, yaml: str, message:
         read(table)
 
 
+def test_names_that_are_a_text_are_refused_with_the_cure(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "in", LABEL)
+    table.write_text("train: images/train\nnames: coco.names\n")
+    with pytest.raises(DataError, match=r"'coco\.names' is a text: .*names: \[cat, dog\]"):
+        read(table)
+    table.write_text("train: images/train\nnc: 2\nnames:\n")
+    assert read(table)[0][0]["class"] == ["class_0"]
+
+
 def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
     table = write_set(tmp_path / "in", "1 0.5 0.5 0.2 0.4\n")
     table.write_text("train: images/train\nnc: 3\n")

@@ -207,12 +207,30 @@ def _parse(text: str) -> _Yolo:
         for name, key in _OTHER_KEYS.items():
             if name in fields:
                 fields.setdefault(key, fields[name])
+        _check_names(fields)
     data = msgspec.convert(fields, _Yolo)
     if data.kpt_shape:
         count, _ = data.kpt_shape
         if not count.isdecimal() or len(count) > _MOST_DIGITS:
             raise ValueError(f"kpt_shape: {count!r:.60} is not a number of keypoints")
     return data
+
+
+def _check_names(fields: dict[Any, Any]) -> None:
+    """Checks that the names of classes are no text; takes out those that are null.
+
+    Raises:
+        ValueError: they are, such as the path of another file.
+    """
+    names = fields.get("names")
+    if not isinstance(names, str):
+        return
+    if names not in _NO_PLACE:
+        raise ValueError(
+            f"names: {names!r:.60} is a text: write the names themselves in this file, in the "
+            "order of their numbers, such as `names: [cat, dog]`"
+        )
+    del fields["names"]
 
 
 def _check_depth(text: str) -> None:
