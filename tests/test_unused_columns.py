@@ -247,3 +247,27 @@ def test_numbers_of_classes_that_are_not_their_ids_are_told(
     options = ConvertOptions(table=(str(path),), output="/o", classes=str(tmp_path / "names.txt"))
     lines = open_tables(find_content(options)).warnings
     assert not any("image/class/label" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("others", "cure"),
+    [
+        (["image/filename", "image/object/area"], "image/object/area:int64[box]'"),
+        (["image/source_id"], "label_column=image/object/class/text"),
+        (["image/object/mask"], "no option"),
+        (["image/height", "image/format"], ""),
+    ],
+)
+def test_columns_beside_the_boxes_of_tfrecords(
+    tmp_path: Path, others: Sequence[str], cure: str
+) -> None:
+    path = tmp_path / "t.tfrecord"
+    values: dict[str, Any] = {"image/encoded": ("bytes", [b"x"])}
+    values["image/object/class/text"] = ("bytes", [b"cat"])
+    for number, side in enumerate(("xmin", "ymin", "xmax", "ymax")):
+        values[f"image/object/bbox/{side}"] = ("float", [0.2 * (number + 1)])
+    values |= {name: ("int64", [7]) for name in others}
+    path.write_bytes(frame(serialize(values)))
+    lines = unused_lines(path)
+    assert len(lines) == bool(cure)
+    assert all(cure in line and name in line for line in lines for name in others)

@@ -35,7 +35,7 @@ class TableContent(NamedTuple):
         class_names: those of a dataset, by their ids, if its labels are used.
         warnings: about what is implied.
         implies_features: whether no option chose features, and columns with the sides of boxes
-            imply some.
+            imply some, in tables with a row for each box and in TFRecords.
     """
 
     options: ConvertOptions
@@ -122,8 +122,11 @@ def imply_columns(
     selected = select_implied(options, implied)
     texts = [f"`{name}={value}`" for name, value in selected.items() if value]
     warning = f"the first rows of {options.table[0]} imply {' and '.join(texts)}"
+    implies_features = selected.get("feature_columns", "").startswith(BOXES)
     options = dataclasses.replace(options, **selected)
-    return TableContent(options, files, columns, warnings=(warning,))
+    return TableContent(
+        options, files, columns, warnings=(warning,), implies_features=implies_features
+    )
 
 
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:

@@ -5,18 +5,27 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import (
     BOXES,
+    CHANNELS,
+    COLORSPACE,
+    FILENAME,
+    FORMAT,
+    HEIGHT,
     LABEL,
     OBJECT_LABEL,
+    OBJECT_MASK,
     OBJECT_TEXT,
+    SHA256,
+    SIDES,
     SOURCE_WIDTH,
     TEXT,
+    WIDTH,
 )
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_columns import BOX, find_possible_boxes, find_size_columns
@@ -26,11 +35,18 @@ from beam_tfr.tables.formats import list_fields, read_columns, read_rows
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.split_columns import is_named_like_splits
 from beam_tfr.tables.text_rows import Delimited, JsonLines
+from beam_tfr.tables.tfrecord_rows import TfRecord
 
 _MOST_TABLES = 20  # whose columns are compared
 _FIELD_ROWS = 100  # the first rows, in which fields of objects are looked for
 # Columns that say the same, as number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
+# Columns of TFRecords that are made anew from the image.
+_MADE_ANEW = {HEIGHT, WIDTH, CHANNELS, COLORSPACE, FORMAT, SHA256}
+# Columns of TFRecords that no option stores.
+_NEVER_STORED = {FILENAME, OBJECT_MASK}
+# Columns with a value for each box begin so.
+_OF_OBJECTS = OBJECT_TEXT.removesuffix("class/text")
 # Names of columns with objects.
 _OBJECTS = re.compile(
     r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?|(box(es)?|prediction)_?string)"
@@ -117,23 +133,47 @@ def _warn_beside_boxes(content: TableContent) -> Iterator[str]:
     boxes = find_boxes(parse_columns(features))
     if boxes is None:
         return
-    used = {*boxes.columns}
+    used = {*boxes.columns, BOXES, *SIDES}
     if SOURCE_WIDTH in features:
         used |= {*find_size_columns(content.columns, boxes.columns).values()}
     others = [name for name in _list_unused(content) if name not in used]
-    if others:
-        columns = f"{boxes.name}:bbox[{boxes.form}],{others[0]}"
-        yield (
-            f"nothing is stored of the columns {list_columns(others)}: name those to store beside "
-            f"the boxes, such as `uri_column={content.options.uri_column}` with "
-            f"`feature_columns='{columns}'`"
-        )
+    if not others:
+        return
+    text = f"nothing is stored of the columns {list_columns(others)}"
+    storable = [name for name in others if name not in _NEVER_STORED]
+    if not storable:
+        yield f"{text}, which no option stores"
+        return
+    roles = f"`uri_column={content.options.uri_column}` with "
+    if content.options.label_column and boxes.name == BOXES:
+        roles += f"`label_column={content.options.label_column}` and "
+    columns = f"{boxes.name}:bbox[{boxes.form}],{_declare_beside_boxes(content, storable[0])}"
+    yield (
+        f"{text}: name those to store beside the boxes, such as {roles}"
+        f"`feature_columns='{columns}'`"
+    )
+
+
+def _declare_beside_boxes(content: TableContent, column: str) -> str:
+    """The declaration of a column of TFRecords with a value for each box; the name of another."""
+    if not column.startswith(_OF_OBJECTS):
+        return column
+    values = list[Any]()
+    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
+        for _, (cell,) in itertools.islice(read_rows(content.files[0], [column]), _FIELD_ROWS):
+            values += cell if isinstance(cell, list) else [cell]
+    for kind, name in ((int, "int64"), (float, "float")):
+        if any(isinstance(value, kind) for value in values):
+            return f"{column}:{name}[box]"
+    return f"{column}:bytes[box]"
 
 
 def _list_unused(content: TableContent) -> list[str]:
     """The columns without a role, but those that say the same as one with a role."""
     roles = {*content.options.roles}
     used = {*roles}
+    if isinstance(content.table_format, TfRecord):
+        used |= _MADE_ANEW
     for group in _SAME_COLUMNS:
         if roles & group:
             used |= group
