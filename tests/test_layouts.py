@@ -712,3 +712,23 @@ def test_paths_of_masks_follow_from_names(image: str, masks: Sequence[str], path
     numbers = range(9, 12)
     names = [mask.format(number) for number in numbers for mask in masks]
     assert find_mask_name([*map(image.format, numbers)], names) == path
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "annotations.json", "data_batch_1"])
+def test_a_table_as_input_is_told_to_be_one(beam_tfr: Command, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("path,label\na.jpg,cat\n")
+    plan = beam_tfr("plan", "--input", tmp_path / name, "--output", tmp_path / "out")
+    assert plan.code
+    assert f"--table {name}" in plan.err
+    assert "--layout {label}/*" not in plan.err
+
+
+@pytest.mark.parametrize("text", ["a.jpg 0\nb.jpg 1\n", "0\t0.0\tcat/a.jpg\n1\t1.0\tdog/b.jpg\n"])
+def test_a_list_of_images_with_values_is_told_to_be_a_table(
+    beam_tfr: Command, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "list.txt").write_text(text)
+    plan = beam_tfr("plan", "--input_list", tmp_path / "list.txt", "--output", tmp_path / "out")
+    assert plan.code
+    assert "such as path,class it is a --table" in plan.err
+    assert "--layout" not in plan.err

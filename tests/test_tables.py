@@ -836,6 +836,9 @@ TWICE = _twice()
             "is no TFRecord, and the names of other tables must end in .csv, .tsv, .jsonl, ",
         ),
         ("n02_1", b"<annotation><folder>02", "rename files of VOC so that their names end in .xml"),
+        ("output.manifest", b'{"source-ref": "a.jpg"}\n', "is JSON Lines: name it .jsonl"),
+        ("info.labels", b'{\n  "version": 1}', "it is JSON: name it .json"),
+        ("train.lst", b"0\t0.0\tcat/a.jpg\n", "number<TAB>label<TAB>path"),
         ("t.parquet.gz", b"", "is compressed as a whole: decompress it first"),
     ],
 )

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT, shares_of
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.extensions import FORMAT_OF, has_image_name
 from beam_tfr.schema.naming import find_two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan, count_reject_shards
 from beam_tfr.schema.renames import original_names, parse_renames
@@ -30,6 +32,7 @@ FLOOR_SHARDS = 32
 _SIZE_OPTIONS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # of which one is given
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
+_LINE_OF_LIST = re.compile(rf"(?i)\t|\.(?:{'|'.join(FORMAT_OF)})[ ,;]+\S+\Z")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 # Renames all files below the current folder whose paths are not NFC, and merges their folders.
@@ -219,6 +222,10 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     """The error of files of which none fits the layout."""
     if "\\" in survey.first_unfit:
         return _name_with_backslash(survey.first_unfit, layout)
+    if _LINE_OF_LIST.search(survey.first_unfit):
+        return _name_with_value(survey.first_unfit)
+    if not has_image_name(survey.first_unfit):
+        return _name_without_image(survey.first_unfit)
     problem = f"no file fits: below the common folder the first one is {survey.first_unfit!r}"
     folders = survey.first_unfit.count("/")
     if folders:
@@ -230,6 +237,27 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
             f"`layout='{named_layout}'`; or use `layout='*'`, for no classes, or a `table=`"
         )
     return UsageError(message, option="layout", value=layout)
+
+
+def _name_with_value(name: str) -> UsageError:
+    """The error of files of which none fits the layout, as the first is a line of a list."""
+    return UsageError(
+        f"no file fits: the first one is {name!r}, a path with values beside it, and an "
+        "`input_list=` has paths alone; saved as CSV with a first line such as path,class it is a "
+        "`table=`",
+        option="input",
+    )
+
+
+def _name_without_image(name: str) -> UsageError:
+    """The error of files of which none fits the layout, as the first has no name of an image."""
+    return UsageError(
+        f"{name!r} has no extension of an image; tables, such as .csv, .jsonl, .parquet, COCO's "
+        f".json and VOC's .xml, are given as `table=`, so `table={shlex.quote(name)}` (with its "
+        "folder); images without an extension need a `layout=` that fits them, such as "
+        "`layout='*'`, for no classes",
+        option="input",
+    )
 
 
 def _name_with_backslash(name: str, layout: str) -> UsageError:

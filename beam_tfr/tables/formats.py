@@ -10,13 +10,14 @@ the file.
 import contextlib
 import gzip
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
-from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
+from beam_tfr.records.tfrecords import begins_record
 from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import YOLO, Annotations
@@ -35,6 +36,8 @@ from beam_tfr.tables.tars import Tar
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
+_BEGIN_BYTES = 4 << 10  # of a table whose name says nothing, enough for its first lines
+_LIST_LINE = re.compile(rb"[0-9]+\t[0-9.]+\t[^\t]+")
 _TFRECORDS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".tf_record", ".record", ".records")
 FORMATS: dict[str, TableFormat] = {
     ".csv": Delimited(","),
@@ -70,7 +73,7 @@ class Unnamed(TfRecord):
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
-        first = file.read(HEADER_BYTES)
+        first = file.read(_BEGIN_BYTES)
         file.seek(0)
         if isinstance(file, gzip.GzipFile):
             raise _compressed_error(path)
@@ -117,6 +120,7 @@ def _name_error(path: str, first: bytes) -> UsageError:
         advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
     if first.startswith((b"<annotation", b"<?xml")):
         advice = advice or "; rename files of VOC so that their names end in .xml"
+    advice = advice or _suggest_name(first)
     if not advice:
         suffix = os.path.splitext(path)[1].lower()
         advice = _ADVICE.get(suffix, "; the first four may be gzipped (.gz)")
@@ -124,6 +128,21 @@ def _name_error(path: str, first: bytes) -> UsageError:
     return table_error(
         path, f"is no TFRecord, and the names of other tables must end in {names}{advice}"
     )
+
+
+def _suggest_name(first: bytes) -> str:
+    """What to name a table by its first bytes; empty if these do not show it."""
+    first_line = first.lstrip().partition(b"\n")[0].rstrip()
+    if first_line.startswith(b"{") and first_line.endswith(b"}"):
+        return "; with an object in each line it is JSON Lines: name it .jsonl"
+    if first_line.startswith((b"{", b"[")):
+        return "; it is JSON: name it .json"
+    if _LIST_LINE.fullmatch(first_line):
+        return (
+            "; as a list of MXNet, with a number, a class and a path in each line, it is read with "
+            "the first line number<TAB>label<TAB>path and a name that ends in .tsv"
+        )
+    return ""
 
 
 def has_table_name(path: str) -> bool:
