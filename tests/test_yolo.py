@@ -309,7 +309,7 @@ def test_folders_of_classes_without_label_files_are_an_input(
     with pytest.raises(DataError) as error:
         read(folder / "data.yaml")
     message = str(error.value)
-    assert f"`input={folder}` and `layout={{split}}/{{label}}/*`" in message
+    assert f"`input={folder}` and `layout='{{split}}/{{label}}/*'`" in message
     assert "empty label file" not in message
     result = beam_tfr.convert(
         input=folder, layout="{split}/{label}/*", output=tmp_path / "d", progress=False

@@ -165,7 +165,7 @@ def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
     listed = join_texts(folder_names, most=5, separator=", ")
     return (
         f"its images are in folders, which look like those of classes ({listed}): for images with "
-        f"classes and no boxes give `input={root}` and `layout={layout}` instead of `table=`"
+        f"classes and no boxes give `input={root}` and `layout='{layout}'` instead of `table=`"
     )
 
 
