@@ -651,5 +651,7 @@ def test_a_word_for_no_boxes_has_its_cure() -> None:
     boxes = parse_column("box", "bbox[xyxy]")
     with pytest.raises(ValueError, match="`na_values=no_box`"):
         boxes.split("no_box")
+    with pytest.raises(ValueError, match="`na_values='no box'`"):
+        boxes.split("no box")
     with pytest.raises(ValueError, match=r"four numbers$"):
         boxes.split("[5, 6, 25]")

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -161,7 +162,8 @@ class Boxes(ColumnKind):
         if rest:
             cure = ""
             if isinstance(cell, str) and not any(map(str.isdigit, cell)):
-                cure = f"; if it means that there are none, give `na_values={cell.strip():.60}`"
+                word = shlex.quote(cell)
+                cure = f"; if it means that there are none, give `na_values={word:.60}`"
             raise ValueError(f"{parts[-rest:]!r:.60} is no box of four numbers{cure}")
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
 
