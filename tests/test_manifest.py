@@ -248,13 +248,16 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         (b"[]", f"is not a manifest: {NO_OBJECT}{CURE}"),
         (b'"x"', f"is not a manifest: {NO_OBJECT}{CURE}"),
         (b"{\xff", "is not a manifest: 'utf-8' codec can't decode byte 0xff in position 1"),
-        (b"[" * 100_000, "is not a manifest: maximum recursion depth exceeded"),
+        (b"[" * 100_000, "is not a manifest: its lists and objects are nested too deeply"),
         (b"{}", f"is not a manifest: {NO_OBJECT}{CURE}"),
         (
             b'{"format_version": 2}',
             "was changed after it was written: its manifest_digest does not match its content",
         ),
-        (b'{"a": ' + b"1" * 5000 + b"}", "is not a manifest: Exceeds the limit (4300 digits)"),
+        (
+            b'{"a": ' + b"1" * 5000 + b"}",
+            "is not a manifest: a whole number has more than 4,300 digits",
+        ),
         (
             b"\0" * (MAX_MANIFEST_BYTES + 1),
             f"is not a manifest: it has more than 33554432 bytes{CURE}",

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"split": "trian"}, r"`split=trian`: is not in .*; there are: test, train$"),
         (
             {"split": None},
-            r'`split=None`: must be text: write a name, several \("train\+validation"\), or a '
+            r'`split=None`: must be text: write a name, several \("train\+validation"\), .* or a '
             r"slice",
         ),
         ({"split": ["train"]}, r"`split=\['train'\]`: must be text: write a name"),

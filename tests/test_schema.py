@@ -146,6 +146,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "damaged-array",
         "damaged-image",
         "decode-timeout",
+        "duplicate",
         "empty-file",
         "extreme-aspect",
         "file-too-large",

@@ -32,6 +32,7 @@ from beam_tfr.dataset.metadata import metadata_files
 from beam_tfr.output import claim, lock, publish, shard_totals, sidecars, switch
 from beam_tfr.schema.dataset import SUMS_FILE, sha256_hex
 from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.schema.items import ImageRef, Reject
 from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan, WrittenFile
 from tests.fake_gcs import FakeGcs
@@ -61,7 +62,7 @@ def plan_of(options: int, files: int) -> Plan:
     return Plan(
         name="d",
         suffix=".tfrecord.gz",
-        options={"compression": "gzip", "encoding": "jpeg", "seed": options},
+        options={"compression": "gzip", "encoding": "row", "seed": options},
         input_digest=f"{files:064x}",
         labels=None,
         splits={
@@ -97,7 +98,8 @@ def convert(output: str, run_id: str, plan: Plan, *, overwrite: bool) -> str:
 def write_shard(output: str, run_id: str, plan: Plan, number: int) -> ShardInfo:
     """A shard, with bytes that tell the plan and the run; one of its two images is a reject."""
     shard = Shard("train", number, SHARDS, 2, plan.digest, plan.recipe)
-    if finished := sidecars.read_finished(output, shard, [plan.input_digest.encode()]):
+    refs = [ImageRef(plan.input_digest, 1, 1, "train").encode()]
+    if finished := sidecars.read_finished(output, shard, refs):
         return finished
     data = f"{run_id:9}{plan.digest}{number}".encode()  # of one length
     lock.check_lock(output, run_id)
@@ -111,8 +113,8 @@ def write_shard(output: str, run_id: str, plan: Plan, number: int) -> ShardInfo:
     with storage.create(storage.work_path(output, built), scratch="", replace=False) as file:
         file.write(data)
         info.contents = WrittenFile(built, len(data), info.sha256, file.commit())
-    lines = [json.dumps({"key": f"{run_id}/{number}"})]
-    return sidecars.write_sidecar(output, info, lines, refs=[plan.input_digest.encode()])
+    lines = [Reject(f"{run_id}/{number}", "read", "not-found", "gone").to_json()]
+    return sidecars.write_sidecar(output, info, lines, refs=refs)
 
 
 def check(files: Mapping[str, bytes]) -> None:
