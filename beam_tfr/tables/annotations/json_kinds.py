@@ -67,6 +67,20 @@ _KINDS = (
         "each as ImageClassificationDirectoryTree",
     ),
     _Kind(
+        frozenset({"version", "files"}),
+        "has labels of Edge Impulse; write an object for each image in a line, as .jsonl: jq -c "
+        "'.files[] | {file_name: .path, label: .label.label, split: .category}' a.json > a.jsonl, "
+        "and give `label_column=label` and `split_column=split`",
+    ),
+    _Kind(
+        frozenset({"asset", "regions"}),
+        "is a file of VoTT for one image; export the project there as CSV or Pascal VOC",
+    ),
+    _Kind(
+        frozenset({"assets", "tags"}),
+        "is an export of VoTT; export the project there as CSV or Pascal VOC",
+    ),
+    _Kind(
         frozenset({"items", "categories"}),
         "is a file of Datumaro; export it there in COCO's format",
     ),
