@@ -490,6 +490,14 @@ def test_the_folder_of_a_split_that_is_told_is_the_one_that_is_there(tmp_path: P
     assert yolo_images.describe_unnamed(images, str(tmp_path)).endswith("`val: valid/images`")
 
 
+def test_the_key_of_a_split_that_is_told_is_that_of_its_own_folder(tmp_path: Path) -> None:
+    write_picture(tmp_path / "train_set/val/1.png", 1)
+    write_picture(tmp_path / "train_set/test/2.png", 2)
+    images = [yolo_images.YoloImage(f"{tmp_path}/train_set/val/1.png", "val")]
+    note = yolo_images.describe_unnamed(images, str(tmp_path))
+    assert note.endswith("`test: train_set/test`")
+
+
 @pytest.mark.parametrize("begin", ["/content/set-1/", "set-1/", "path: /content\n set-1/"])
 def test_places_of_another_machine_are_read_beside_the_file_and_said(
     tmp_path: Path, begin: str

@@ -90,7 +90,8 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
     if not unnamed:
         return ""
     place = unnamed[0].removeprefix(f"{base.rstrip('/')}/")
-    key = next(key for key in _SPLIT_KEYS if key in posixpath.dirname(f"{place}/"))
+    splits = [split for split in map(split_of_folder, place.split("/")) if split]
+    key = next(key for key in _SPLIT_KEYS if splits[-1].startswith(key))
     return (
         f"images in {', '.join(unnamed)} are left out: it does not name that folder; to convert "
         f"them, add it, such as `{key}: {place}`"
