@@ -13,6 +13,7 @@ import pytest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example, serialize
 from beam_tfr.records.tfrecords import frame
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -271,3 +272,24 @@ def test_columns_beside_the_boxes_of_tfrecords(
     lines = unused_lines(path)
     assert len(lines) == bool(cure)
     assert all(cure in line and name in line for line in lines for name in others)
+
+
+def test_tfrecords_of_which_the_first_lack_the_class(tmp_path: Path) -> None:
+    image = {"image": ("bytes", [b"x"])}
+    (tmp_path / "a.tfrec").write_bytes(frame(serialize(image)))
+    (tmp_path / "b.tfrec").write_bytes(frame(serialize(image | {"class": ("int64", [1])})))
+    options = ConvertOptions(table=(f"{tmp_path}/*.tfrec",), output="/o", uri_column="image")
+    lines = [*open_tables(find_content(options)).warnings]
+    assert any("class; leave the first table out" in line for line in lines)
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_one_of_two_tables_lacks_the_class(tmp_path: Path, names: str) -> None:
+    first, second = names
+    (tmp_path / f"{first}.csv").write_text("image,label\n1.jpg,cat\n")
+    (tmp_path / f"{second}.csv").write_text("image\n2.jpg\n")
+    options = ConvertOptions(
+        table=(f"{tmp_path}/*.csv",), output="/o", uri_column="image", label_column="label"
+    )
+    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave this one out"):
+        open_tables(find_content(options))

@@ -364,7 +364,12 @@ def check_number_of_columns(path: str, number: int) -> None:
 
 
 def check_columns(
-    path: str, present: Sequence[str], required: Sequence[str], known_columns: Sequence[str] = ()
+    path: str,
+    present: Sequence[str],
+    required: Sequence[str],
+    known_columns: Sequence[str] = (),
+    *,
+    is_single: bool = False,
 ) -> None:
     """Checks the columns of a table.
 
@@ -373,6 +378,7 @@ def check_columns(
         present: the columns that it has.
         required: those that it must have.
         known_columns: those that it may have; empty for any.
+        is_single: whether there is no other table, which may have the columns.
 
     Raises:
         UsageError: a column is missing, repeated or unknown.
@@ -384,6 +390,11 @@ def check_columns(
             raise table_error(path, f"has {number} columns {name!r}; rename all but one")
         if not number:
             hint = _find_partition(path, name) or _suggest_column(name, present)
+            if not hint and not is_single:
+                hint = (
+                    "; if other tables have it, leave this one out of `table=`, or add the column "
+                    "to it, with empty cells"
+                )
             raise table_error(
                 path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"
             )

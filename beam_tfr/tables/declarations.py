@@ -158,7 +158,7 @@ def _check_present(content: TableContent, columns: Sequence[str]) -> None:
     may_be_fields = any("." in name for name in missing)
     if may_be_fields and not content.read_rows:
         present = [*present, *list_fields(path, FIELD_ROWS)]
-    check_columns(path, present, columns)
+    check_columns(path, present, columns, is_single=len(content.files) == 1)
 
 
 def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:

@@ -104,25 +104,30 @@ def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
 def warn_of_other_tables(content: TableContent) -> Iterator[str]:
     """Yields a warning about a table with columns that the first one has not.
 
-    Looks at the first tables of text on a disk.
+    Looks at the first tables of text, and at the first rows of TFRecords, on a disk.
     """
     first = content.files[0]
-    is_text = isinstance(content.table_format, Delimited | JsonLines) and not storage.is_remote(
-        first
-    )
+    are_records = isinstance(content.table_format, TfRecord)
+    may_differ = are_records or isinstance(content.table_format, Delimited | JsonLines)
     has_choice = content.options.feature_columns is not None and not content.implies_features
-    if not is_text or not content.options.uri_column or has_choice:
+    if not may_differ or storage.is_remote(first) or content.read_rows:
         return
+    if not content.options.uri_column or has_choice:
+        return
+    num_rows = 1 if are_records else _FIELD_ROWS  # each of which has an image
+    cure = "add them there, with empty cells, to have them read"
+    if are_records:
+        cure = "leave the first table out of `table=` to have them read"
     for path in content.files[1:_MOST_TABLES]:
         columns = list[str]()
         with contextlib.suppress(BeamTfrError):  # which reading its rows raises
-            columns = read_columns(path, _FIELD_ROWS)
-        others = [name for name in columns if name and name not in content.columns]
+            columns = read_columns(path, num_rows)
+        known = {*content.columns, *(_MADE_ANEW if are_records else ())}
+        others = [name for name in columns if name and name not in known]
         if others:
             yield (
                 f"{path} has columns that the first table, {first}, has not, and nothing is "
-                f"stored of these: {list_columns(others)}; add them there, with empty cells, to "
-                "have them read"
+                f"stored of these: {list_columns(others)}; {cure}"
             )
             return
 
