@@ -69,8 +69,8 @@ _KINDS = (
     _Kind(
         frozenset({"version", "files"}),
         "has labels of Edge Impulse; write an object for each image in a line, as .jsonl: jq -c "
-        "'.files[] | {file_name: .path, label: .label.label, split: .category}' a.json > a.jsonl, "
-        "and give `label_column=label` and `split_column=split`",
+        "'.files[] | {path, label: .label.label, split: .category | rtrimstr(\"ing\")}' a.json > "
+        "a.jsonl, and give `uri_column=path`, `label_column=label` and `split_column=split`",
     ),
     _Kind(
         frozenset({"asset", "regions"}),
