@@ -64,6 +64,29 @@ def test_a_relative_path_in_a_folder_that_is_gone(
     assert storage.check_path("/a/b", option="input") == "/a/b"
 
 
+@pytest.mark.parametrize(
+    ("path", "gone"),
+    [
+        ("set/images/a.png", True),
+        ("set/images/no/such/a.png", True),
+        ("set/masks/no/a.png", True),  # beside the root
+        ("set/no/a.png", True),
+        ("set/empty/a.png", False),  # may be an unmounted disk, as may what follows
+        ("other/no/a.png", False),
+        ("set/images/b.png", False),  # is there
+    ],
+)
+def test_a_file_in_no_folder_is_gone_in_or_beside_a_root(
+    tmp_path: Path, path: str, gone: bool
+) -> None:
+    for name in ("set/images/b.png", "set/masks/b.png", "other/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "set/empty").mkdir()
+    assert storage.is_gone(str(tmp_path / path), f"{tmp_path}/set/images/") == gone
+    assert not storage.is_gone(f"{tmp_path}/no/images/a.png", f"{tmp_path}/no/images/")
+
+
 def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert storage.check_path("~/photos/**/*.jpg", option="input") == f"{tmp_path}/photos/**/*.jpg"

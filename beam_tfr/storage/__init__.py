@@ -202,7 +202,8 @@ def is_gone(path: str, root: str = "") -> bool:
     """True if a file that was not found is certainly not there.
 
     It is if its folder contains other files, or its bucket responds. A missing or empty folder may
-    be an unmounted disk, unless a folder above it, up to a root, contains other files.
+    be an unmounted disk, unless a folder above it, up to a root or the one around it, contains
+    other files.
     """
     return backend_of(path).is_gone(path, root)
 

@@ -64,7 +64,7 @@ class DiskBackend(Backend):
 
     def is_gone(self, path: str, root: str) -> bool:
         path = os.path.realpath(path)  # the target of a link may be on another disk
-        top = os.path.join(os.path.realpath(root), "") if root else path
+        top = _highest_folder(path, os.path.realpath(root)) if root else path
         folder = os.path.dirname(path)
         while folder.startswith(top) and not os.path.isdir(folder):
             folder = os.path.dirname(folder)
@@ -341,6 +341,17 @@ class DiskPendingFile(PendingFile):
             self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.remove(self._temporary)
+
+
+def _highest_folder(path: str, root: str) -> str:
+    """The folder, with a slash, up to which missing folders of a file are missing for good.
+
+    It is the root, or the folder around a root that is there: masks often lie beside their images.
+    """
+    folder = os.path.join(root, "")
+    if path.startswith(folder) or not os.path.isdir(root):
+        return folder
+    return os.path.join(os.path.dirname(root), "")
 
 
 def _link(source: str, target: str) -> None:
