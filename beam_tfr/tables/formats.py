@@ -140,7 +140,8 @@ def _suggest_name(first: bytes) -> str:
     if _LIST_LINE.fullmatch(first_line):
         return (
             "; as a list of MXNet, with a number, a class and a path in each line, it is read with "
-            "the first line number<TAB>label<TAB>path and a name that ends in .tsv"
+            "the first line number<TAB>label<TAB>path, a name that ends in .tsv, `uri_column=path` "
+            "and `label_column=label`"
         )
     return ""
 
