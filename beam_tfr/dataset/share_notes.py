@@ -96,13 +96,15 @@ def _describe_gaps(classes: Sequence[_ClassShares], options: Mapping[str, Any]) 
         reasons.insert(0, "groups stay together")
     if options.get("duplicates") == "group":
         reasons.insert(0, "copies stay together")
-    if options.get("duplicates") == "group":
-        reasons.insert(0, "copies stay together")
     if options.get("duplicates") == "drop":
         reasons.insert(0, "copies are dropped")
-    number = "1 class is" if len(classes) == 1 else f"{len(classes):,} classes are"
     images = counted(worst.numbers[split], "image")
-    return (
-        f"{number} more than an image off their shares, {printable(worst.name)} most: {images} in "
-        f"{split} instead of {float(worst.ideals[split]):,.1f} ({'; '.join(reasons)})"
-    )
+    instead = f"{images} in {split} instead of {float(worst.ideals[split]):,.1f}"
+    if len(classes) == 1:
+        subject = f"class {printable(worst.name)} is more than an image off its shares"
+    else:
+        subject = (
+            f"{len(classes):,} classes are more than an image off their shares, most of all "
+            f"{printable(worst.name)}"
+        )
+    return f"{subject}: {instead} ({'; '.join(reasons)})"
