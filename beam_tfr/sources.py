@@ -342,12 +342,19 @@ def early_warnings(source: Input) -> Iterator[str]:
         source.layout.describe_ambiguity(keys),
         *describe_labels(source, skipped.annotations, first_files.paths),
         masks.describe(in_archives=source.has_archives),
-        describe_deep_folders(find_deep_folders(folders, source.layout), source.layout),
+        _describe_depth(source, folders),
         *describe_folders(source, folders),
         *describe_strays(source),
         *describe_lists(source, first_files.paths),
     )
     yield from filter(None, warnings)
+
+
+def _describe_depth(source: Input, folders: Mapping[str, int]) -> str:
+    """Tells folders of classes that lie deeper than others, if nobody chose the layout."""
+    if not source.has_default_layout:
+        return ""
+    return describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
 
 
 def describe_lists(source: Input, paths: Sequence[str] = ()) -> Iterator[str]:

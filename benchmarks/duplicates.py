@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         yield measure_recall(hashes, copied, arguments.pictures)
         pairs = find_near_pairs(originals, _FARTHEST)
         rows = [[str(most), sum(pair.distance <= most for pair in pairs)] for most in _PAIRS_WITHIN]
-        title = f"Pairs among {len(paths):,} different photos"
+        title = f"duplicates: pairs among {len(paths):,} different photos"
         yield Table(title, {"bits, at most": "", "pairs": ",d"}, rows)
         if arguments.pictures:
             draw_nearest(arguments.pictures, paths, pairs)
@@ -162,7 +162,9 @@ def measure_recall(
             draw_missed(folder, name, paths, distances)
     columns = {"copy": "", **dict.fromkeys(map(str, DISTANCES), ".3f")}
     columns |= {"median": ".0f", "largest": "d"}
-    return Table(f"Share of copies that are found, of {len(paths):,} photos", columns, rows)
+    return Table(
+        f"duplicates: share of copies that are found, of {len(paths):,} photos", columns, rows
+    )
 
 
 def draw_missed(

@@ -59,7 +59,7 @@ def list_names(names: int, flags: list[str]) -> None:
     beam_options = parse_beam_flags(flags)
     pipeline = beam.Pipeline(choose_runner(beam_options, flags), options=beam_options)
     refs = pipeline | MatchImages([PATTERN], Labeler(parse_layout("{label}/*")))
-    refs | beam.CombineGlobally(_Survey(0)) | beam.Map(check, names)
+    refs | beam.CombineGlobally(_Survey(0, gives_splits=True)) | beam.Map(check, names)
     with streams_without_timeout():
         result = pipeline.run()
     result.wait_until_finish()

@@ -53,6 +53,7 @@ FIRST_COLUMNS = {
         "remove the work folder",
     ],
     "estimate": ["input, TB", "output, TB"],
+    "duplicates": ["JPEG, quality 30", "half size"],
     "digests": ["sample"],
 }
 

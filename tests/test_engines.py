@@ -444,9 +444,10 @@ def test_workers_are_not_forked_from_a_process_with_another_thread(
 
 @pytest.fixture
 def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A run with two worker processes, which have been started."""
+    """A run that is stopped (SIGSTOP) when its two worker processes have been started."""
     run = start(*command(photos, tmp_path / "out"), *PROCESSES)
     wait_for(lambda: run.poll() is not None or len(workers_of(run)) == 2)
+    run.send_signal(signal.SIGSTOP)
     yield run
     run.kill()
     run.communicate()
@@ -494,6 +495,7 @@ def test_ctrl_c_ends_worker_processes_that_hang(by_processes: subprocess.Popen[s
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)
     by_processes.send_signal(signal.SIGINT)
+    by_processes.send_signal(signal.SIGCONT)
     run = finish(by_processes)
     assert (run.code, run.out) == (130, "")
     assert re.fullmatch("beam-tfr convert: interrupted: nothing is published; .*\n", run.err)
@@ -509,6 +511,7 @@ def test_a_run_ends_with_the_process_that_forks_its_workers(
     killed = [*processes(rf"{by_processes.pid} {WORKER}"), *workers[:also]]
     for process in killed:
         os.kill(process, signal.SIGKILL)
+    by_processes.send_signal(signal.SIGCONT)
     run = finish(by_processes)
     assert (run.code, run.out) == (1, "")
     assert "a worker process was killed (SIGKILL)" in run.err
@@ -524,6 +527,7 @@ def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
     expected: dict[str, bytes],
 ) -> None:
     os.kill(workers_of(by_processes)[0], signal.SIGKILL)
+    by_processes.send_signal(signal.SIGCONT)
     run = finish(by_processes)
     assert (run.code, run.out) == (1, "")
     assert run.err == (

@@ -254,13 +254,13 @@ def test_a_repair_whose_dataset_was_updated_meanwhile_writes_nothing(
     broken = next(dataset.glob("*.tfrecord.gz"))
     data = broken.read_bytes()
     broken.write_bytes(data[:700] + bytes([data[700] ^ 1]) + data[701:])
-    really = repairing.start
+    really = repairing.run_step
 
     def start(*arguments: Any, **named: Any) -> Any:
         updated(dataset, compression="gzip:9", input=f"{photos.folder}/**", **REJECTS)
         return really(*arguments, **named)
 
-    monkeypatch.setattr(repairing, "start", start)
+    monkeypatch.setattr(repairing, "run_step", start)
     with pytest.raises(RunError, match="another run has replaced the dataset"):
         repairing.repair(str(dataset), {"input": [f"{photos.folder}/**"], **REJECTS})
     monkeypatch.undo()

@@ -63,8 +63,8 @@ class DiskBackend(Backend):
         return Entry(path, status.st_size, status.st_mtime_ns)
 
     def is_gone(self, path: str, root: str) -> bool:
+        top = _highest_folder(path, root) if root else path
         path = os.path.realpath(path)  # the target of a link may be on another disk
-        top = _highest_folder(path, os.path.realpath(root)) if root else path
         folder = os.path.dirname(path)
         while folder.startswith(top) and not os.path.isdir(folder):
             folder = os.path.dirname(folder)
@@ -348,9 +348,10 @@ def _highest_folder(path: str, root: str) -> str:
 
     It is the root, or the folder around a root that is there: masks often lie beside their images.
     """
-    folder = os.path.join(root, "")
-    if path.startswith(folder) or not os.path.isdir(root):
-        return folder
+    is_below = os.path.normpath(path).startswith(os.path.join(os.path.normpath(root), ""))
+    root = os.path.realpath(root)
+    if is_below or not os.path.isdir(root):
+        return os.path.join(root, "")
     return os.path.join(os.path.dirname(root), "")
 
 
