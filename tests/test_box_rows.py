@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
 
-from beam_tfr import storage
+from beam_tfr import convert, storage
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.cells import split_boxes
 from beam_tfr.options import ConvertOptions
@@ -324,6 +324,21 @@ def test_bad_boxes_are_named_by_their_rows(tmp_path: Path) -> None:
         "b.jpg": ((), []),
         "c.jpg": (("cat",), [[1, 2, 3, 4]]),
     }
+
+
+def test_bad_boxes_of_rows_that_imply_boxes(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "filename,class,xmin,ymin,xmax,ymax\na.jpg,cat,5,6,25,21\nb.jpg,cat,25,6,5,21\n"
+    )
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (40, 30)).save(tmp_path / name)
+    with pytest.raises(DataError, match=r"bad_boxes=drop` with `uri_column=`.*`feature_columns=`"):
+        convert(table=str(table), output=f"{tmp_path}/o")
+    declared = {"box": "bbox[xyxy]=xmin+ymin+xmax+ymax"}
+    roles: Any = {"uri_column": "filename", "label_column": "class", "feature_columns": declared}
+    convert(table=str(table), output=f"{tmp_path}/d", bad_boxes="drop", **roles)
+    assert (tmp_path / "d/manifest.json").exists()
 
 
 def test_classes_of_rows_without_a_box_are_told(tmp_path: Path) -> None:
