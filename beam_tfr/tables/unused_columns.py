@@ -49,7 +49,8 @@ _NEVER_STORED = {FILENAME, OBJECT_MASK}
 _OF_OBJECTS = OBJECT_TEXT.removesuffix("class/text")
 # Names of columns with objects.
 _OBJECTS = re.compile(
-    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?|(box(es)?|prediction)_?string)"
+    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?"
+    r"|(box(es)?|prediction)_?string)"
 )
 # Names of those of them with boxes.
 _BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?(_?string)?")
