@@ -368,14 +368,7 @@ def test_images_in_a_class_within_a_class_are_reported(
     beam_tfr: Command, tmp_path: Path, inner: str
 ) -> None:
     names = ("dog/1.jpg", "dog/2.jpg", f"dog/{inner}/1.jpg", "cat/1.jpg")
-    call = (
-        "--input",
-        photos(tmp_path / "in", *names),
-        "--output",
-        tmp_path / "out",
-        "--layout",
-        "{label}/*",
-    )
+    call = ("--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
     what = "1 image in deeper folders than those of other classes"
     details = (
         f", such as dog/{inner}: class 'puppies', not 'dog'; --layout '{{label}}/**' takes 'dog'"
