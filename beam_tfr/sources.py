@@ -1,9 +1,6 @@
 """Opens the patterns or tables of a conversion before the pipeline starts."""
 
-import collections
-import contextlib
 import dataclasses
-import functools
 import itertools
 import os
 import re
@@ -11,23 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
-from beam_tfr.features.companions import Companion
 from beam_tfr.features.features_dict import FeaturesDict
-from beam_tfr.inputs.annotation_files import (
-    describe_annotations,
-    describe_labels_beside,
-)
 from beam_tfr.inputs.class_files import read_class_file
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import (
     PatternPart,
     find_records,
-    list_names,
     list_parts,
-    match_files,
     suggest_dataset,
 )
 from beam_tfr.inputs.patterns import (
@@ -42,41 +31,26 @@ from beam_tfr.inputs.patterns import (
     order_patterns,
     read_input_list,
 )
-from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
-from beam_tfr.inputs.split_lists import describe_split_lists
-from beam_tfr.layouts.folders import (
-    describe_deep_folders,
-    describe_ignored_split,
-    describe_last_folders,
-    find_deep_folders,
-)
-from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
-from beam_tfr.layouts.mask_names import MaskNames
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
-from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema.dataset import MANIFEST_FILE, NO_SPLIT
+from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import PACKED, has_image_name
-from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
-from beam_tfr.schema.pair_paths import to_glob
 from beam_tfr.schema.renames import parse_renames
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.opening import open_tables
-from beam_tfr.tables.paths import resolve_path
-from beam_tfr.tables.rows import Tables, file_of
+from beam_tfr.tables.rows import Tables
 
-MOST_LOOKED_AT = 10_000  # files, before the work begins
 MOST_RECORDS = 10  # files that are looked into
-MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
+_MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 # Archives that must be unpacked, and TFRecords, which are tables.
 _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
-_FIRST_WORD = re.compile("([A-Za-z]+)([-_ .])")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,6 +102,25 @@ class Input:
     def has_archives(self) -> bool:
         """Whether images may be in archives."""
         return any(map(ARCHIVE.search, self.input))
+
+    def list_first(
+        self, skipped: SkippedFiles = UNCOUNTED
+    ) -> Iterator[storage.Entry | PatternPart]:
+        """Yields the first files that the patterns match, and what of these is not listed.
+
+        No archive is opened, and of a pattern on gs:// one request lists the first names.
+
+        Args:
+            skipped: counts the files that the patterns miss.
+
+        Raises:
+            InputNotFoundError: a pattern matches nothing.
+            UsageError: one cannot be listed.
+        """
+        exclude = compile_exclusion(self.exclude, self.root)
+        parts = [PatternPart(*pair) for pair in order_patterns(self.input)]
+        batches = list_parts(parts, exclude=exclude, limit=_MOST_NAMES, skipped=skipped)
+        return itertools.chain.from_iterable(batches)
 
 
 class _Classes(NamedTuple):
@@ -203,7 +196,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
     root = common_root(all_patterns)
     exclude = _list_exclusions(options, patterns)
     _check_archives(options, all_patterns)
-    _refuse_records(options.encoding, itertools.filterfalse(is_wild, all_patterns))
+    refuse_records(options.encoding, itertools.filterfalse(is_wild, all_patterns))
     _check_apart(options, all_patterns, compile_exclusion(exclude, root))
     layout = parse_layout(options.layout or DEFAULT_LAYOUT)
     plan = PlanSettings(
@@ -304,200 +297,7 @@ def check_gcs_access(options: ConvertOptions) -> None:
             return
 
 
-def early_warnings(source: Input) -> Iterator[str]:
-    """Warns of images that are missed, and of paths that are ambiguous.
-
-    Reads the first files for that.
-
-    The patterns miss the former; the latter fit the layout in several ways.
-
-    Raises:
-        InputNotFoundError: a pattern matches nothing.
-        UsageError: one cannot be listed.
-    """
-    yield from source.notes
-    if isinstance(source.origin, Tables):
-        yield from source.origin.warnings
-        yield from filter(None, [source.origin.missing])
-    if storage.is_gcs(source.root) and not source.layout.longest:
-        with contextlib.suppress(UsageError):  # of a listing, which the run tells
-            yield from filter(None, [*describe_labels(source, {}), *describe_lists(source)])
-        return  # the summary reports missed images
-    exclude = compile_exclusion(source.exclude, source.root)
-    skipped = SkippedFiles(source.input, exclude)
-    first_files = _list_first(source, skipped)
-    _refuse_records(source.plan.options["encoding"], first_files.paths)
-    keys = [path.removeprefix(source.root) for path in first_files.paths]
-    masks = MaskNames()
-    masks.look_at(keys)
-    folders = collections.Counter[str]()
-    empty = ""
-    if first_files.are_all:
-        folders.update(map(os.path.dirname, keys))
-        skipped.empty.fill(first_files.paths)
-        empty = skipped.empty.describe()
-    warnings = (
-        empty,
-        describe_missed(skipped.kinds, source.root),
-        source.layout.describe_ambiguity(keys),
-        *describe_labels(source, skipped.annotations, first_files.paths),
-        masks.describe(in_archives=source.has_archives),
-        _describe_depth(source, folders),
-        *describe_folders(source, folders),
-        *describe_strays(source),
-        *describe_lists(source, first_files.paths),
-    )
-    yield from filter(None, warnings)
-
-
-def _describe_depth(source: Input, folders: Mapping[str, int]) -> str:
-    """Tells folders of classes that lie deeper than others, if nobody chose the layout."""
-    if not source.has_default_layout:
-        return ""
-    return describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
-
-
-def describe_lists(source: Input, paths: Sequence[str] = ()) -> Iterator[str]:
-    """Yields messages about splits in names of images, and in lists beside their folders.
-
-    Args:
-        source: the input.
-        paths: those of the first files; none if they are not listed yet.
-    """
-    labeler = source.origin
-    if not isinstance(labeler, Labeler) or labeler.splits or "{split}" in str(labeler.layout):
-        return
-    paths = paths or _list_first(source, UNCOUNTED).paths
-    text = describe_split_names(map(os.path.basename, paths))
-    if text:
-        yield f"{text}: {_cure_split_names(source, paths)}"
-    if source.has_list:
-        return
-    yield from filter(None, [describe_split_lists([source.root], paths)])
-
-
-def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
-    """What takes splits from names of files, such as cat/train_1.jpg."""
-    separators = {_separator_of_split(os.path.basename(path)) for path in paths}
-    if not source.has_default_layout or len(separators) > 1 or "" in separators:
-        return "write the split of each image into a column `split` of a `table=`"
-    has_folders = all("/" in path.removeprefix(source.root) for path in paths)
-    folder = "{label}/" if has_folders else ""
-    return f"`layout='{folder}{{split}}{min(separators)}*'` takes these"
-
-
-def _separator_of_split(name: str) -> str:
-    """What is behind the split that a name begins with, such as _; empty without one."""
-    match = _FIRST_WORD.match(name)
-    return match[2] if match and is_split_word(match[1]) else ""
-
-
-def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:
-    """Yields messages about folders that a layout may take for something else.
-
-    They may be empty.
-
-    Args:
-        source: the input.
-        folders: folder of images -> number of images.
-    """
-    if source.has_default_layout:
-        yield describe_last_folders(folders)
-        yield describe_ignored_split(folders)
-    names_in = functools.partial(list_names, source.root)
-    yield describe_mask_folders(folders, names_in, in_archives=source.has_archives)
-
-
-def describe_labels(
-    source: Input, annotations: Mapping[str, Sequence[str]], paths: Sequence[str] | None = None
-) -> Iterator[str]:
-    """Yields messages about labels of images in files that are not read; they may be empty.
-
-    Args:
-        source: the input.
-        annotations: extension -> the first skipped files that may hold annotations.
-        paths: those of the first images; None to list them.
-    """
-    if isinstance(source.origin, Tables) or source.encoding not in IMAGE_ENCODINGS:
-        return
-    if paths is None:
-        paths = _list_first(source, UNCOUNTED).paths
-    yield describe_annotations(annotations, paths)
-    yield describe_labels_beside(source.root, paths)
-
-
-def describe_strays(source: Input) -> Iterator[str]:
-    """Yields messages about files for images, such as masks, that no image has.
-
-    On a disk, and if there are few images.
-    """
-    features = FeaturesDict.from_options(source.plan.options)
-    companions = [companion for companion in features.companions if companion.path]
-    if not companions or storage.is_gcs(source.root):
-        return
-    first_files = _list_first(source, UNCOUNTED)
-    if not first_files.are_all:
-        return
-    keys = [path.removeprefix(source.root) for path in first_files.paths]
-    refs = [ImageRef(key, 0, 0, NO_SPLIT) for key in keys]
-    for companion in companions:
-        files = {file_of(ref, root=source.root, companion=companion).path for ref in refs}
-        listed = set(_list_companions(source, companion))
-        strays = sorted(listed - files)
-        if not strays:
-            continue
-        cure = ""
-        if files.isdisjoint(listed):
-            images = [*map(os.path.basename, keys)]
-            name = find_mask_name(images, [*map(os.path.basename, strays)])
-            cure = f"; {name} names it by its image" if name else ""
-        number = counted(len(strays), "file")
-        yield (
-            f"{number} left out, such as {strays[0]}: no image has that file as its "
-            f"{companion.key}{cure}"
-        )
-
-
-def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
-    """Yields the paths of the first files that may be beside an image."""
-    path = to_glob(companion.path, escape_pattern)
-    pattern = resolve_path(path, escape_pattern(source.root))
-    with contextlib.suppress(UsageError):  # of none, which reading them tells
-        listed = match_files([(pattern, ())], option="pair")
-        for entry in itertools.islice(listed, MOST_LOOKED_AT):
-            yield entry.path
-
-
-class FirstFiles(NamedTuple):
-    """The first files of an input.
-
-    Attributes:
-        paths: their paths.
-        are_all: whether there are no more.
-    """
-
-    paths: list[str]
-    are_all: bool
-
-
-def _list_first(source: Input, skipped: SkippedFiles) -> FirstFiles:
-    """Lists the first files that the patterns of an input match.
-
-    Args:
-        source: the input.
-        skipped: counts those that they miss.
-    """
-    exclude = compile_exclusion(source.exclude, source.root)
-    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
-    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
-    listed = itertools.chain.from_iterable(batches)
-    entries = [*itertools.islice(listed, MOST_LOOKED_AT)]
-    paths = [entry.path for entry in entries if isinstance(entry, storage.Entry)]
-    are_all = len(paths) == len(entries) < MOST_LOOKED_AT and not source.has_list
-    return FirstFiles(paths, are_all)
-
-
-def _refuse_records(encoding: str, paths: Iterable[str]) -> None:
+def refuse_records(encoding: str, paths: Iterable[str]) -> None:
     """Refuses TFRecords where images are read.
 
     Looks at the first files that are neither images nor archives, by their names.

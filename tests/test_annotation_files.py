@@ -8,8 +8,9 @@ import PIL.Image
 import pytest
 
 import beam_tfr
+from beam_tfr.first_look import early_warnings
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.sources import early_warnings, open_source
+from beam_tfr.sources import open_source
 from tests.fake_gcs import FakeGcs
 
 FILES = {

@@ -19,12 +19,13 @@ import beam_tfr
 from beam_tfr import Records, cli
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.gray_png import gray_problems
+from beam_tfr.first_look import early_warnings
 from beam_tfr.images import convert_image
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError
-from beam_tfr.sources import early_warnings, open_source
+from beam_tfr.sources import open_source
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.fake_gcs import FakeGcs

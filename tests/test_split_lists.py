@@ -8,10 +8,11 @@ from pathlib import Path
 import PIL.Image
 import pytest
 
+from beam_tfr.first_look import early_warnings
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import spell_as_flags
-from beam_tfr.sources import early_warnings, open_source
+from beam_tfr.sources import open_source
 from tests.fake_gcs import FakeGcs
 
 START = "files that seem to say which images are in which split"

@@ -21,6 +21,7 @@ from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import LocalRunner
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
+from beam_tfr.first_look import early_warnings
 from beam_tfr.launch.flags import (
     choose_runner,
     engine_advice,
@@ -37,7 +38,7 @@ from beam_tfr.output import attempts, lock
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
-from beam_tfr.sources import Input, check_gcs_access, early_warnings, open_source
+from beam_tfr.sources import Input, check_gcs_access, open_source
 
 
 def prepare_run(

@@ -1,17 +1,13 @@
 """Estimates whether a conversion is long enough for worker processes, before it is listed."""
 
-import itertools
 from collections.abc import Iterator
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import PatternPart, list_parts
-from beam_tfr.inputs.patterns import compile_exclusion, order_patterns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import may_hold_images
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 
-MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 MOST_TABLES = 100  # whose sizes are looked at
 # Of a small image in an archive or a table, and of a row of a table without any.
 _IMAGE_BYTES = 30_000
@@ -42,10 +38,7 @@ def has_many_images(source: Input, options: ConvertOptions, number: int) -> bool
 
 def _count_images(source: Input) -> Iterator[float]:
     """Yields how many images each listed file of an input holds, about."""
-    exclude = compile_exclusion(source.exclude, source.root)
-    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
-    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES)
-    for listed in itertools.chain.from_iterable(batches):
+    for listed in source.list_first():
         if isinstance(listed, storage.Entry):
             yield 1
         elif listed.archive:

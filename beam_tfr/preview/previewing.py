@@ -25,6 +25,13 @@ from beam_tfr.dataset.split_notes import (
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.first_look import (
+    FirstLook,
+    describe_folders,
+    describe_labels,
+    describe_lists,
+    describe_strays,
+)
 from beam_tfr.inputs.listing import list_names
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
@@ -62,13 +69,7 @@ from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
-from beam_tfr.sources import (
-    Input,
-    describe_folders,
-    describe_labels,
-    describe_lists,
-    describe_strays,
-)
+from beam_tfr.sources import Input
 from beam_tfr.tables.places import describe_ignored_splits
 from beam_tfr.tables.repeats import REPEATED_NOTE, RowKeys, check_repeats
 from beam_tfr.tables.rows import Tables
@@ -328,9 +329,10 @@ def _find_warnings(
         yield REPEATED_NOTE.format(number=listing.num_repeated_keys)
     keys = {ref.key for ref in survey.sample_refs()}
     deep_folders = find_deep_folders(survey.folders, source.layout)
+    look = FirstLook(source)
     warnings = (
         describe_missed(listing.skipped, source.root),
-        *describe_labels(source, listing.annotations),
+        *describe_labels(look, listing.annotations),
         listing.repeats.describe(),
         listing.guessed_names.describe(),
         listing.packed_labels.describe(),
@@ -340,8 +342,8 @@ def _find_warnings(
         listing.empty.describe(),
         listing.masks.describe(in_archives=source.has_archives),
         *describe_folders(source, survey.folders),
-        *describe_strays(source),
-        *describe_lists(source),
+        *describe_strays(look),
+        *describe_lists(look),
         *describe_unused(options.exclude, listing.used_exclusions, source.root),
     )
     yield from filter(None, warnings)

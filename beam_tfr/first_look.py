@@ -1,0 +1,237 @@
+"""Warns of what the first files of an input show, before the work begins."""
+
+import collections
+import contextlib
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.console.terminal import counted
+from beam_tfr.features.companions import Companion
+from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.inputs.annotation_files import describe_annotations, describe_labels_beside
+from beam_tfr.inputs.labels import Labeler
+from beam_tfr.inputs.listing import list_names, match_files
+from beam_tfr.inputs.patterns import compile_exclusion, escape_pattern
+from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
+from beam_tfr.inputs.split_lists import describe_split_lists
+from beam_tfr.layouts.folders import (
+    describe_deep_folders,
+    describe_ignored_split,
+    describe_last_folders,
+    find_deep_folders,
+)
+from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
+from beam_tfr.layouts.mask_names import MaskNames
+from beam_tfr.layouts.split_names import describe_split_names, is_split_word
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.pair_paths import to_glob
+from beam_tfr.sources import Input, refuse_records
+from beam_tfr.tables.paths import resolve_path
+from beam_tfr.tables.rows import Tables, file_of
+
+MOST_LOOKED_AT = 10_000  # files
+_FIRST_WORD = re.compile("([A-Za-z]+)([-_ .])")
+
+
+class FirstFiles(NamedTuple):
+    """The first files of an input.
+
+    Attributes:
+        paths: their paths.
+        are_all: whether there are no more.
+    """
+
+    paths: list[str]
+    are_all: bool
+
+
+class FirstLook:
+    """The first files of an input, which are listed once, when something needs them.
+
+    Args:
+        source: the input.
+        skipped: counts the files that its patterns miss.
+
+    Attributes:
+        source: the input.
+    """
+
+    def __init__(self, source: Input, skipped: SkippedFiles = UNCOUNTED) -> None:
+        self.source = source
+        self._skipped = skipped
+
+    @functools.cached_property
+    def files(self) -> FirstFiles:
+        """The files; raises as `Input.list_first` does."""
+        listed = self.source.list_first(self._skipped)
+        entries = [*itertools.islice(listed, MOST_LOOKED_AT)]
+        paths = [entry.path for entry in entries if isinstance(entry, storage.Entry)]
+        has_rest = len(paths) < len(entries) or len(entries) == MOST_LOOKED_AT
+        return FirstFiles(paths, are_all=not has_rest and not self.source.has_list)
+
+
+def early_warnings(source: Input) -> Iterator[str]:
+    """Warns of images that are missed, and of paths that are ambiguous.
+
+    Reads the first files for that.
+
+    The patterns miss the former; the latter fit the layout in several ways.
+
+    Raises:
+        InputNotFoundError: a pattern matches nothing.
+        UsageError: one cannot be listed.
+    """
+    yield from source.notes
+    if isinstance(source.origin, Tables):
+        yield from source.origin.warnings
+        yield from filter(None, [source.origin.missing])
+    if storage.is_gcs(source.root) and not source.layout.longest:
+        look = FirstLook(source)
+        with contextlib.suppress(UsageError):  # of a listing, which the run tells
+            yield from filter(None, [*describe_labels(look, {}), *describe_lists(look)])
+        return  # the summary reports missed images
+    exclude = compile_exclusion(source.exclude, source.root)
+    skipped = SkippedFiles(source.input, exclude)
+    look = FirstLook(source, skipped)
+    paths = look.files.paths
+    refuse_records(source.plan.options["encoding"], paths)
+    keys = [path.removeprefix(source.root) for path in paths]
+    masks = MaskNames()
+    masks.look_at(keys)
+    folders = collections.Counter[str]()
+    empty = ""
+    if look.files.are_all:
+        folders.update(map(os.path.dirname, keys))
+        skipped.empty.fill(paths)
+        empty = skipped.empty.describe()
+    warnings = (
+        empty,
+        describe_missed(skipped.kinds, source.root),
+        source.layout.describe_ambiguity(keys),
+        *describe_labels(look, skipped.annotations),
+        masks.describe(in_archives=source.has_archives),
+        _describe_depth(source, folders),
+        *describe_folders(source, folders),
+        *describe_strays(look),
+        *describe_lists(look),
+    )
+    yield from filter(None, warnings)
+
+
+def _describe_depth(source: Input, folders: Mapping[str, int]) -> str:
+    """Tells folders of classes that lie deeper than others, if nobody chose the layout."""
+    if not source.has_default_layout:
+        return ""
+    return describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
+
+
+def describe_lists(look: FirstLook) -> Iterator[str]:
+    """Yields messages about splits in names of images, and in lists beside their folders."""
+    source = look.source
+    labeler = source.origin
+    if not isinstance(labeler, Labeler) or labeler.splits or "{split}" in str(labeler.layout):
+        return
+    paths = look.files.paths
+    text = describe_split_names(map(os.path.basename, paths))
+    if text:
+        yield f"{text}: {_cure_split_names(source, paths)}"
+    if source.has_list:
+        return
+    yield from filter(None, [describe_split_lists([source.root], paths)])
+
+
+def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
+    """What takes splits from names of files, such as cat/train_1.jpg."""
+    separators = {_separator_of_split(os.path.basename(path)) for path in paths}
+    if not source.has_default_layout or len(separators) > 1 or "" in separators:
+        return "write the split of each image into a column `split` of a `table=`"
+    has_folders = all("/" in path.removeprefix(source.root) for path in paths)
+    folder = "{label}/" if has_folders else ""
+    return f"`layout='{folder}{{split}}{min(separators)}*'` takes these"
+
+
+def _separator_of_split(name: str) -> str:
+    """What is behind the split that a name begins with, such as _; empty without one."""
+    match = _FIRST_WORD.match(name)
+    return match[2] if match and is_split_word(match[1]) else ""
+
+
+def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:
+    """Yields messages about folders that a layout may take for something else.
+
+    They may be empty.
+
+    Args:
+        source: the input.
+        folders: folder of images -> number of images.
+    """
+    if source.has_default_layout:
+        yield describe_last_folders(folders)
+        yield describe_ignored_split(folders)
+    names_in = functools.partial(list_names, source.root)
+    yield describe_mask_folders(folders, names_in, in_archives=source.has_archives)
+
+
+def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields messages about labels of images in files that are not read; they may be empty.
+
+    Args:
+        look: the first files.
+        annotations: extension -> the first skipped files that may hold annotations.
+    """
+    source = look.source
+    if isinstance(source.origin, Tables) or source.encoding not in IMAGE_ENCODINGS:
+        return
+    paths = look.files.paths
+    yield describe_annotations(annotations, paths)
+    yield describe_labels_beside(source.root, paths)
+
+
+def describe_strays(look: FirstLook) -> Iterator[str]:
+    """Yields messages about files for images, such as masks, that no image has.
+
+    On a disk, and if there are few images.
+    """
+    source = look.source
+    features = FeaturesDict.from_options(source.plan.options)
+    companions = [companion for companion in features.companions if companion.path]
+    if not companions or storage.is_gcs(source.root):
+        return
+    if not look.files.are_all:
+        return
+    keys = [path.removeprefix(source.root) for path in look.files.paths]
+    refs = [ImageRef(key, 0, 0, NO_SPLIT) for key in keys]
+    for companion in companions:
+        files = {file_of(ref, root=source.root, companion=companion).path for ref in refs}
+        listed = set(_list_companions(source, companion))
+        strays = sorted(listed - files)
+        if not strays:
+            continue
+        cure = ""
+        if files.isdisjoint(listed):
+            images = [*map(os.path.basename, keys)]
+            name = find_mask_name(images, [*map(os.path.basename, strays)])
+            cure = f"; {name} names it by its image" if name else ""
+        number = counted(len(strays), "file")
+        yield (
+            f"{number} left out, such as {strays[0]}: no image has that file as its "
+            f"{companion.key}{cure}"
+        )
+
+
+def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
+    """Yields the paths of the first files that may be beside an image."""
+    path = to_glob(companion.path, escape_pattern)
+    pattern = resolve_path(path, escape_pattern(source.root))
+    with contextlib.suppress(UsageError):  # of none, which reading them tells
+        listed = match_files([(pattern, ())], option="pair")
+        for entry in itertools.islice(listed, MOST_LOOKED_AT):
+            yield entry.path
