@@ -19,12 +19,12 @@ from beam_tfr.inputs.listing import list_names, match_files
 from beam_tfr.inputs.patterns import compile_exclusion, escape_pattern
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
-from beam_tfr.layouts.folders import (
+from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
-    describe_ignored_split,
     describe_last_folders,
     find_deep_folders,
 )
+from beam_tfr.layouts.folders import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word

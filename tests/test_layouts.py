@@ -13,15 +13,13 @@ import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.layouts.folders import (
-    check_split_folders,
+from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
-    describe_ignored_split,
     describe_last_folders,
     describe_numbered_classes,
     find_deep_folders,
-    suggest_layout,
 )
+from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split, suggest_layout
 from beam_tfr.layouts.mask_folders import (
     describe_mask_folders,
     find_mask_name,

@@ -25,7 +25,7 @@ from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
-from beam_tfr.layouts.folders import describe_numbered_classes
+from beam_tfr.layouts.class_folders import describe_numbered_classes
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -133,7 +133,7 @@ class Result(Printable):
             "packed_labels", files in archives that may hold labels; "repeated_rows", keys that
             several rows of tables have; "nested", images in
             deeper folders than those of other classes;
-            "last_folders", those whose classes hardly are classes, see `layouts.folders`;
+            "last_folders", those whose classes hardly are classes, see `layouts.class_folders`;
             "ignored_split", all if some are in folders called like one split; "split_folders",
             images of tables in folders called like splits, which no option takes; "empty_folders",
             those without images beside those of images; "mask_names", files named like masks of

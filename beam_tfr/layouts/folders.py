@@ -1,16 +1,13 @@
-"""Finds folders that a layout does not read as what they look like.
-
-They look like splits, or like classes within classes.
-"""
+"""Finds folders that look like splits, and that a layout does not read as such."""
 
 import collections
-import itertools
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.class_folders import find_last_names
 from beam_tfr.layouts.mask_folders import (
     IMAGES,
     NamesIn,
@@ -22,12 +19,13 @@ from beam_tfr.layouts.mask_folders import (
 from beam_tfr.layouts.parsing import (
     DEFAULT_LAYOUT,
     SPLIT_RULE,
-    Layout,
     is_split_name,
     parse_layout,
 )
 from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,
+    are_different,
+    are_splits,
     find_split_folders,
     find_unmarked_train,
     is_split_word,
@@ -40,7 +38,6 @@ _MOST_EXCLUDED = 3  # folders that a message names
 _NAMED_CLASS = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
-_NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
 
 def check_split_folders(
@@ -64,7 +61,7 @@ def check_split_folders(
             reads them.
     """
     images_of = without_mask_folders(folders)
-    levels = [level for level in _count_split_names(images_of) if _are_different(level[1])]
+    levels = [level for level in _count_split_names(images_of) if are_different(level[1])]
     if not levels:
         return
     # One that takes a folder of a split for that of a class is not meant.
@@ -126,11 +123,6 @@ def suggest_layout(name: str) -> str:
     if rest:
         return f"{{split}}{first[2]}{rest}"
     return named_class.replace("{label}", "{split}")
-
-
-def _are_different(splits: Iterable[str]) -> bool:
-    """Whether folders are named like two or more splits."""
-    return len({name.lower() for name in splits}) > 1
 
 
 def _has_split_as_class(folders: Iterable[str], layout: str) -> bool:
@@ -279,15 +271,10 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
 
     All folders beside them are named like splits: else they may be classes.
     """
-    names_in = _find_names_in(folders)
-    unlabelled = set()
-    for parent, names in names_in.items():
-        if names != find_split_folders(names).keys():
-            continue
-        paths = {f"{parent}/{name}".lstrip("/") for name in names}
-        without_classes = paths - names_in.keys()
-        if without_classes != paths:
-            unlabelled |= without_classes
+    unlabelled = set[str]()
+    for level in _list_levels(folders):
+        if level.holders and are_splits(level.names):
+            unlabelled |= {f"{level.start}{name}" for name in level.names - level.holders}
     return unlabelled
 
 
@@ -335,13 +322,10 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
 
 def _are_within_classes(folders: Iterable[str]) -> bool:
     """Whether several folders hold nothing but splits, as in cat/train, cat/val and dog/train."""
-    names_in = collections.defaultdict[str, set[str]](set)  # folder -> the folders in it
-    for folder in folders:
-        parent, _, name = folder.rpartition("/")
-        names_in[parent].add(name)
+    names_in = find_last_names(folders)
     names_in.pop("", None)
-    with_splits = [names for names in names_in.values() if _are_different(names)]
-    return sum(map(_are_splits, with_splits)) > 1
+    with_splits = [names for names in names_in.values() if are_different(names)]
+    return sum(map(are_splits, with_splits)) > 1
 
 
 def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
@@ -381,7 +365,7 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
     """
     total = sum(folders.values())
     for layout, images in _count_split_names(folders):
-        if _are_different(images):
+        if are_different(images):
             return ""  # which `check_split_folders` refuses
         name = min(images)
         number = sum(images.values())
@@ -406,15 +390,12 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
 
     Such as train, test and extra.
     """
-    names_in = _find_names_in(folders)
-    for parent, names in names_in.items():
-        start = f"{parent}/" if parent else ""
-        splits = sorted(find_split_folders(names))
-        hold_folders = any(f"{start}{name}" in names_in for name in names)
-        if hold_folders or not _are_different(splits) or find_mask_folders(folders, list_nothing):
+    for level in _list_levels(folders):
+        splits = sorted(find_split_folders(level.names))
+        if level.holders or not are_different(splits) or find_mask_folders(folders, list_nothing):
             continue
-        others = join_texts(sorted(names - {*splits}), most=3, separator=", ")
-        layout = _spell_split(str(parse_layout("{split}/*").below(start.count("/"))), splits)
+        others = join_texts(sorted(level.names - {*splits}), most=3, separator=", ")
+        layout = _spell_split(str(parse_layout("{split}/*").below(level.depth)), splits)
         return (
             f"{join_texts(splits, most=3, separator=', ')} are classes, as is {others}: "
             f"`layout='{layout}'` takes folders as splits; leave out those that are none with "
@@ -428,16 +409,14 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
 
     Such as Train/0, Train/1, Test and Meta, where Test and Meta may be classes. Empty without any.
     """
-    names_in = _find_names_in(folders)
-    for parent, names in names_in.items():
-        start = f"{parent}/" if parent else ""
-        splits = sorted(find_split_folders(names))
-        without = [name for name in splits if f"{start}{name}" not in names_in]
-        if not _are_different(splits) or len(without) in (0, len(splits)):
+    for level in _list_levels(folders):
+        splits = sorted(find_split_folders(level.names))
+        without = [name for name in splits if name not in level.holders]
+        if not are_different(splits) or len(without) in (0, len(splits)):
             continue
-        layout = parse_layout("{split}/{label}/**").below(start.count("/"))
-        others = sorted({*without, *(names - {*splits})})
-        excluded = " ".join(f"`exclude='{start}{name}/*'`" for name in others[:_MOST_EXCLUDED])
+        layout = parse_layout("{split}/{label}/**").below(level.depth)
+        others = sorted({*without, *(level.names - {*splits})})[:_MOST_EXCLUDED]
+        excluded = " ".join(f"`exclude='{level.start}{name}/*'`" for name in others)
         return (
             f"{join_texts(splits, most=3, separator=', ')} are named like splits, but all images "
             f"go to {DEFAULT_SPLIT}, and {without[0]} is a class: `layout='{layout}'` takes them "
@@ -451,11 +430,11 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
 
     Empty if there is none.
     """
-    for parent, names in _find_names_in(folders).items():
-        unmarked = find_unmarked_train(names)
+    for level in _list_levels(folders):
+        unmarked = find_unmarked_train(level.names)
         if not unmarked:
             continue
-        start = f"{parent}/" if parent else ""
+        start = level.start
         renamed = dict[str, int]()
         for folder, number in folders.items():
             if f"{folder}/".startswith(f"{start}{unmarked.unmarked}/"):
@@ -471,6 +450,34 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
     return ""
 
 
+class _Level(NamedTuple):
+    """The folders in one folder.
+
+    Attributes:
+        start: the path of that folder, with a trailing slash; empty for the common one.
+        names: their names.
+        holders: the names of those that hold folders.
+    """
+
+    start: str
+    names: set[str]
+    holders: set[str]
+
+    @property
+    def depth(self) -> int:
+        """The number of folders around these, below the common one."""
+        return self.start.count("/")
+
+
+def _list_levels(folders: Iterable[str]) -> Iterator[_Level]:
+    """Yields the folders in each folder that has some."""
+    names_in = _find_names_in(folders)
+    for parent, names in names_in.items():
+        start = f"{parent}/" if parent else ""
+        holders = {name for name in names if f"{start}{name}" in names_in}
+        yield _Level(start, names, holders)
+
+
 def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
     """Each folder with folders below it -> their names; the common one is empty."""
     names_in = collections.defaultdict[str, set[str]](set)
@@ -479,164 +486,3 @@ def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
         for depth, name in enumerate(parts):
             names_in["/".join(parts[:depth])].add(name)
     return names_in
-
-
-def describe_last_folders(folders: Mapping[str, int]) -> str:
-    """A message about classes that hardly are classes; empty if there are none.
-
-    The folders of images, which the default layout takes for classes, have the same names below
-    each of several folders, or only names such as images; or there is only one.
-
-    Args:
-        folders: folder of images, whose last part is their class -> number of images.
-    """
-    names_in = collections.defaultdict[str, set[str]](set)  # folder -> the folders in it
-    for folder in folders:
-        parent, _, name = folder.rpartition("/")
-        names_in[parent].add(name)
-    names = sorted(set().union(*names_in.values()))
-    hold_images = all(map(IMAGES.fullmatch, names))
-    has_one_folder = len(names_in) == 1 and len(names) == 1 and names != [""]
-    if has_one_folder and not split_of_folder(names[0]):
-        return (
-            f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
-            "without classes"
-        )
-    if len(names_in) < 2:
-        if not hold_images or not names or _are_different(find_split_folders(names)):
-            return ""
-        return (
-            f"the classes are {join_texts(names, most=3, separator=', ')}, folders of images: "
-            "`layout='*'` converts them without classes"
-        )
-    if _are_splits({parent.rpartition("/")[2] for parent in names_in}):
-        return ""
-    if "" in names_in or not (hold_images or _are_equal([*names_in.values()])):
-        return ""
-    first, second, *_ = sorted(names_in)
-    level = _count_shared([*names_in])
-    outer_names = {parent.split("/")[level] for parent in names_in if parent.count("/") >= level}
-    if _are_different(outer_names) and _are_splits(outer_names):
-        return ""  # which `check_split_folders` refuses
-    layout = parse_layout("{label}/**").below(level)
-    return (
-        f"the classes are {join_texts(names, most=3, separator=', ')}: folders below each of "
-        f"{len(names_in):,} others, such as {first} and {second}; if the classes are "
-        f"{join_texts(sorted(outer_names), most=3, separator=', ')} instead, `layout='{layout}'` "
-        f"takes them, else give `layout='{DEFAULT_LAYOUT}'`"
-    )
-
-
-def _are_splits(names: Set[str]) -> bool:
-    """Whether all of some folders of a level are named like splits."""
-    return names == find_split_folders(names).keys()
-
-
-def _are_equal(sets: Sequence[set[str]]) -> bool:
-    return all(names == sets[0] for names in sets)
-
-
-def _count_shared(folders: Sequence[str]) -> int:
-    """How many folders all paths begin with."""
-    paths = [folder.split("/") for folder in folders]
-    return len(os.path.commonprefix(paths))  # noqa: RUF071  # of names, not of characters
-
-
-class DeepFolder(NamedTuple):
-    """A folder of a class that lies deeper than those of other classes.
-
-    Attributes:
-        path: of the folder, whose last part is its class.
-        outer: the folder above it that is, or looks like, that of a class.
-        images: how many are in it.
-    """
-
-    path: str
-    outer: str
-    images: int
-
-
-def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFolder]:
-    """Finds folders of classes that lie deeper than those of other classes.
-
-    They are within the folder of another class, at any depth, or only below the others, such as
-    dog/2021/summer beside cat, and not of a class that is beside it too.
-
-    Args:
-        folders: folder of images, whose last part is their class -> number of images.
-        layout: how they were read.
-    """
-    if layout.parts[-2:] != ("{label}", "*") or not folders:
-        return []
-    shallowest = min(folder.count("/") for folder in folders)
-    shallow = [folder for folder in folders if folder.count("/") == shallowest]
-    classes = {folder.rpartition("/")[2] for folder in shallow}
-    deep_folders = []
-    for folder, images in folders.items():
-        outer = _find_first_above(folder, folders)
-        if not outer and folder.rpartition("/")[2] not in classes:
-            outer = "/".join(folder.split("/")[: shallowest + 1])
-        if outer:
-            deep_folders.append(DeepFolder(folder, outer, images))
-    return deep_folders
-
-
-def _find_first_above(folder: str, folders: Container[str]) -> str:
-    """The first folder above another, from the common one, that is one of some; or empty."""
-    parents = itertools.accumulate(folder.split("/")[:-1], "{}/{}".format)
-    return next((parent for parent in parents if parent in folders), "")
-
-
-def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) -> str:
-    """A message about the result of `find_deep_folders`; empty if there are none."""
-    if not deep_folders:
-        return ""
-    images = sum(folder.images for folder in deep_folders)
-    example = min(deep_folders, key=lambda folder: (-folder.images, folder.path))
-    inner_class = example.path.rpartition("/")[2]
-    outer_class = example.outer.rpartition("/")[2]
-    levels = example.outer.count("/") + 2 - len(layout.parts)
-    deep_layout = layout.deep.below(levels)
-    takes = f"{outer_class!r}"
-    if split_of_folder(outer_class) and "{split}" not in layout.parts:
-        deep_layout = Layout(("{split}", *layout.deep.parts)).below(levels)
-        takes = f"{outer_class!r} as split"
-    return (
-        f"{counted(images, 'image')} in deeper folders than those of other classes, such as "
-        f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
-        f"`layout='{deep_layout}'` takes {takes}; or move them, leave them out with `exclude=`, "
-        f"or give classes in a `table=`{_describe_merged(deep_folders)}"
-    )
-
-
-def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
-    """Which deep folders of one name are one class, such as bar/indoor and church/indoor."""
-    paths_of = collections.defaultdict[str, dict[str, str]](dict)  # class -> outer folder -> path
-    for folder in deep_folders:
-        paths_of[folder.path.rpartition("/")[2]].setdefault(folder.outer, folder.path)
-    merged = {label: paths for label, paths in paths_of.items() if len(paths) > 1}
-    if not merged:
-        return ""
-    label = min(merged)
-    first, second, *_ = sorted(merged[label].values())
-    return f"; folders of one name, such as {first} and {second}, are one class"
-
-
-def describe_numbered_classes(classes: Sequence[str]) -> str:
-    """Says so if classes are numbers in the order of texts, so 10 before 2; empty if they are not.
-
-    Folders named 0 to 42 are such classes.
-
-    Args:
-        classes: in the order of their ids.
-    """
-    if not all(map(_NUMBER.fullmatch, classes)) or list(classes) != sorted(classes):
-        return ""
-    for number, following in itertools.pairwise(classes):
-        if float(number) > float(following):
-            return (
-                f"classes are numbers, but sorted as text: {number} comes before {following}, and "
-                "the id of a class is not its number. A file of `classes=`, one in each line, sets "
-                "their order"
-            )
-    return ""

@@ -4,7 +4,7 @@ import collections
 import functools
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.parsing import is_split_name
@@ -232,3 +232,13 @@ def describe_split_names(names: Iterable[str]) -> str:
         return ""
     examples = " and ".join([*example_of.values()][:2])
     return f"names of images seem to say splits, such as {examples}, but all go to {DEFAULT_SPLIT}"
+
+
+def are_different(splits: Iterable[str]) -> bool:
+    """Whether folders are named like two or more splits."""
+    return len({name.lower() for name in splits}) > 1
+
+
+def are_splits(names: Set[str]) -> bool:
+    """Whether all of some folders of a level are named like splits."""
+    return names == find_split_folders(names).keys()

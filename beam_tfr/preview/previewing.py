@@ -37,12 +37,12 @@ from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.launch import prepare_run
-from beam_tfr.layouts.folders import (
-    check_split_folders,
+from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_numbered_classes,
     find_deep_folders,
 )
+from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
