@@ -12,6 +12,7 @@ engine, workers and server share its cores.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -53,13 +54,15 @@ def list_names(names: int, flags: list[str]) -> None:
     from beam_tfr.inputs.labels import Labeler
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.layouts.parsing import parse_layout
+    from beam_tfr.planning.survey import Survey
     from beam_tfr.transforms import MatchImages
-    from beam_tfr.transforms.plans import _Survey
+    from beam_tfr.transforms.totals import CountRefs
 
     beam_options = parse_beam_flags(flags)
     pipeline = beam.Pipeline(choose_runner(beam_options, flags), options=beam_options)
     refs = pipeline | MatchImages([PATTERN], Labeler(parse_layout("{label}/*")))
-    refs | beam.CombineGlobally(_Survey(0, gives_splits=True)) | beam.Map(check, names)
+    make_survey = functools.partial(Survey, 0, gives_splits=True)
+    refs | beam.CombineGlobally(CountRefs(make_survey)) | beam.Map(check, names)
     with streams_without_timeout():
         result = pipeline.run()
     result.wait_until_finish()

@@ -24,6 +24,7 @@ from beam_tfr.schema.encoded_ref import key_of
 from beam_tfr.schema.items import KnownImage, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
+from beam_tfr.transforms.totals import CountRefs
 
 
 class Target(NamedTuple):
@@ -129,9 +130,8 @@ class PlanShards(beam.PTransform):
 
     def _make_plan(self, refs: PCollection[bytes]) -> PCollection[Plan]:
         """Makes the plan, and claims the folder for it."""
-        surveyed = refs | "Survey" >> beam.CombineGlobally(
-            _Survey(self.seed, gives_splits=self.gives_splits)
-        )
+        make_survey = functools.partial(Survey, self.seed, gives_splits=self.gives_splits)
+        surveyed = refs | "Survey" >> beam.CombineGlobally(CountRefs(make_survey))
         drafting = FunctionDoFn(functools.partial(_draft_plan, self.draft))
         drafted = surveyed | "Draft" >> beam.ParDo(drafting)
         keeping = beam.FlatMap(_find_near_cuts, AsSingleton(drafted))
@@ -145,28 +145,6 @@ class PlanShards(beam.PTransform):
             return plan
         claiming = beam.ParDo(FunctionDoFn(self.target.claim))
         return plan | "Claim" >> claiming.with_output_types(Plan)
-
-
-class _Survey(beam.CombineFn):
-    def __init__(self, seed: int, *, gives_splits: bool) -> None:
-        self._seed = seed
-        self._gives_splits = gives_splits
-
-    def create_accumulator(self) -> Survey:
-        return Survey(self._seed, gives_splits=self._gives_splits)
-
-    def add_input(self, survey: Survey, packed: bytes) -> Survey:
-        survey.add(packing.unpack_values(packed))
-        return survey
-
-    def merge_accumulators(self, surveys: Iterable[Survey]) -> Survey:
-        total = self.create_accumulator()
-        for survey in surveys:
-            total.merge(survey)
-        return total
-
-    def extract_output(self, survey: Survey) -> Survey:
-        return survey
 
 
 def _draft_plan(draft: Callable[[Survey], Plan], survey: Survey) -> Iterator[Draft]:

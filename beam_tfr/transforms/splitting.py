@@ -31,6 +31,7 @@ from beam_tfr.planning.strata import (
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, key_of
 from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.totals import CountRefs, MergeTotals
 
 KEYS_AT_A_TIME = 5_000  # joined by one worker
 HELD_BYTES = 8 << 20  # 8 MiB of values that are divided together
@@ -104,7 +105,7 @@ class ChooseSplits(beam.PTransform):
             packing_groups = beam.FlatMap(_pack_group, shares=tuple(self.shares), seed=self.seed)
             grouped_refs = groups | "PackGroups" >> packing_groups.with_output_types(bytes)
             all_refs = (grouped_refs, parts.others) | "AllRefs" >> beam.Flatten()
-            counts = all_refs | "CountBefore" >> beam.CombineGlobally(_CountClasses())
+            counts = all_refs | "CountBefore" >> beam.CombineGlobally(CountRefs(ClassCounts))
             list_units = functools.partial(_list_group_units, shares=tuple(self.shares))
             cuts = self._find_cuts("Groups", groups, counts, list_units, are_groups=True)
             arguments = [AsSingleton(cuts), AsSingleton(counts)]
@@ -115,7 +116,7 @@ class ChooseSplits(beam.PTransform):
         return (parts.others, placed) | "AllPlaced" >> beam.Flatten()
 
     def _place_images(self, refs: PCollection[bytes]) -> PCollection[bytes]:
-        counts = refs | "CountClasses" >> beam.CombineGlobally(_CountClasses())
+        counts = refs | "CountClasses" >> beam.CombineGlobally(CountRefs(ClassCounts))
         cuts = self._find_cuts("Images", refs, counts, _list_image_units, are_groups=False)
         arguments = [AsSingleton(cuts), AsSingleton(counts)]
         placing = beam.FlatMap(_place_refs, *arguments, seed=self.seed)
@@ -133,7 +134,7 @@ class ChooseSplits(beam.PTransform):
         """Finds the cuts between splits for the units of some elements."""
         surveying = beam.ParDo(_SurveyUnits(list_units, self.seed), AsSingleton(counts))
         surveys = elements | f"Survey{label}" >> surveying
-        survey = surveys | f"Merge{label}" >> beam.CombineGlobally(_MergeSurveys())
+        survey = surveys | f"Merge{label}" >> beam.CombineGlobally(MergeTotals(StrataSurvey))
         drafting = beam.Map(
             _draft, AsSingleton(counts), shares=self.shares, are_groups=are_groups
         ).with_output_types(StrataDraft)
@@ -233,24 +234,6 @@ def _pack_group(group: Group, shares: Sequence[str], seed: int) -> Iterator[byte
     return packing.pack_batches(group.encode_refs(group.find_split(shares, seed)))
 
 
-class _CountClasses(beam.CombineFn):
-    def create_accumulator(self) -> ClassCounts:
-        return ClassCounts()
-
-    def add_input(self, counts: ClassCounts, packed: bytes) -> ClassCounts:
-        counts.add(packing.unpack_values(packed))
-        return counts
-
-    def merge_accumulators(self, parts: Iterable[ClassCounts]) -> ClassCounts:
-        total = ClassCounts()
-        for counts in parts:
-            total.merge(counts)
-        return total
-
-    def extract_output(self, counts: ClassCounts) -> ClassCounts:
-        return counts
-
-
 def _list_image_units(packed: bytes, counts: ClassCounts, seed: int) -> list[Unit | None]:
     return list_single_units(packing.unpack_values(packed), counts, seed)
 
@@ -283,24 +266,6 @@ class _SurveyUnits(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield GlobalWindows.windowed_value(self._survey)
-
-
-class _MergeSurveys(beam.CombineFn):
-    def create_accumulator(self) -> StrataSurvey:
-        return StrataSurvey()
-
-    def add_input(self, total: StrataSurvey, survey: StrataSurvey) -> StrataSurvey:
-        total.merge(survey)
-        return total
-
-    def merge_accumulators(self, surveys: Iterable[StrataSurvey]) -> StrataSurvey:
-        total = StrataSurvey()
-        for survey in surveys:
-            total.merge(survey)
-        return total
-
-    def extract_output(self, survey: StrataSurvey) -> StrataSurvey:
-        return survey
 
 
 def _draft(
