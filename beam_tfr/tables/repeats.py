@@ -146,14 +146,7 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
     """In what rows of an image contradict each other, and what to do."""
     splits = sorted({ref.split for ref in refs})
     if len(splits) > 1:
-        cure = "take it out of all but one"
-        if isinstance(tables.split_role, roles.PlaceRole):
-            cure += (
-                ", or, if they are files of several folders, name that around them: `image_root=`"
-            )
-        noun = "groups" if tables.stratify else "splits"
-        names = [split.removeprefix(GROUP_MARK) for split in splits]
-        return f"it is in the {noun} {_join(names)}; {cure}"
+        return _describe_splits(tables, splits)
     columns = [parse_example(ref.columns or b"") for ref in refs]
     ids = _list_values(columns, _SOURCE_ID)
     if len(ids) > 1:
@@ -161,17 +154,32 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
             f"it has the ids {_join(ids)}; join their objects under one id, or remove one of them"
         )
     labels = sorted({ref.labels for ref in refs})
-    if len(labels) > 1:
+    has_classes = len(labels) > 1
+    if has_classes:
         classes = [", ".join(members) or "none" for members in labels]
         difference = f"it has the classes {_join(classes)}"
     else:
         difference = _join_differing(columns)
-    cure = "keep one of them"
+    return f"{difference}; {_cure_contradiction(tables, has_classes=has_classes)}"
+
+
+def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
+    """In what splits, or groups, an image is, and what to do."""
+    cure = "take it out of all but one"
+    if isinstance(tables.split_role, roles.PlaceRole):
+        cure += ", or, if they are files of several folders, name that around them: `image_root=`"
+    noun = "groups" if tables.stratify else "splits"
+    names = [split.removeprefix(GROUP_MARK) for split in splits]
+    return f"it is in the {noun} {_join(names)}; {cure}"
+
+
+def _cure_contradiction(tables: Tables, *, has_classes: bool) -> str:
+    """What to do about rows of an image that differ in its classes, or in other values."""
     if tables.joins_rows:
-        cure = "name a file in the same way in all of its rows, and have them in one table"
-    elif len(labels) > 1 and _may_have_several_classes(tables):
-        cure = "if it has all of these, `label_separator='|'` joins the rows of an image"
-    return f"{difference}; {cure}"
+        return "name a file in the same way in all of its rows, and have them in one table"
+    if has_classes and _may_have_several_classes(tables):
+        return "if it has all of these, `label_separator='|'` joins the rows of an image"
+    return "keep one of them"
 
 
 def _join_differing(columns: Sequence[Mapping[str, Sequence[Any]]]) -> str:

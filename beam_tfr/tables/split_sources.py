@@ -5,7 +5,7 @@ Either lists of images beside the annotations of Pascal VOC, or the places of th
 
 import collections
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
@@ -114,12 +114,16 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
         )
     with_files = {*itertools.chain.from_iterable(images_of.values())}
     listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
-    warnings = [_describe_lists(first_list, counts, len(listed - with_files))]
-    warnings += dict.fromkeys(note for sets in image_sets.values() for note in sets.notes)
-    rest = next(filter(None, (sets.rest for sets in image_sets.values())), "")
+    lists = _describe_lists(first_list, counts, len(listed - with_files))
+    return SplitSource(roles.ImageSetRole(), (lists, *_collect_notes(image_sets.values())))
+
+
+def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
+    """Yields what is said of lists of images, each once."""
+    yield from dict.fromkeys(note for sets in image_sets for note in sets.notes)
+    rest = next(filter(None, (sets.rest for sets in image_sets)), "")
     if rest:
-        warnings.append(f"{rest} is what trainval.txt names beyond the other list of it")
-    return SplitSource(roles.ImageSetRole(), tuple(warnings))
+        yield f"{rest} is what trainval.txt names beyond the other list of it"
 
 
 def _leave_out_lists(path: str, reason: str) -> SplitSource:

@@ -1,10 +1,11 @@
 """Warns of columns of tables of which nothing is stored: what they may hold, and what stores it."""
 
 import contextlib
+import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -108,29 +109,35 @@ def warn_of_other_tables(content: TableContent) -> Iterator[str]:
     Looks at the first tables of text, and at the first rows of TFRecords, on a disk.
     """
     first = content.files[0]
-    are_records = isinstance(content.table_format, TfRecord)
-    may_differ = are_records or isinstance(content.table_format, Delimited | JsonLines)
     has_choice = content.options.feature_columns is not None and not content.implies_features
-    if not may_differ or storage.is_remote(first) or content.read_rows:
-        return
     if not content.options.uri_column or has_choice:
         return
-    num_rows = 1 if are_records else _FIELD_ROWS  # each of which has an image
-    cure = "add them there, with empty cells, to have them read"
-    if are_records:
+    if storage.is_remote(first) or content.read_rows:
+        return
+    if isinstance(content.table_format, TfRecord):
+        others_of = functools.partial(_list_other_columns, {*content.columns, *_MADE_ANEW}, 1)
         cure = "leave the first table out of `table=` to have them read"
+    elif isinstance(content.table_format, Delimited | JsonLines):
+        others_of = functools.partial(_list_other_columns, {*content.columns}, _FIELD_ROWS)
+        cure = "add them there, with empty cells, to have them read"
+    else:
+        return
     for path in content.files[1:_MOST_TABLES]:
-        columns = list[str]()
-        with contextlib.suppress(BeamTfrError):  # which reading its rows raises
-            columns = read_columns(path, num_rows)
-        known = {*content.columns, *(_MADE_ANEW if are_records else ())}
-        others = [name for name in columns if name and name not in known]
+        others = others_of(path)
         if others:
             yield (
                 f"{path} has columns that the first table, {first}, has not, and nothing is "
                 f"stored of these: {list_columns(others)}; {cure}"
             )
             return
+
+
+def _list_other_columns(known: Set[str], num_rows: int, path: str) -> list[str]:
+    """The columns of a table, as its first rows have them, but for known ones."""
+    columns = list[str]()
+    with contextlib.suppress(BeamTfrError):  # which reading its rows raises
+        columns = read_columns(path, num_rows)
+    return [name for name in columns if name and name not in known]
 
 
 def _warn_beside_boxes(content: TableContent) -> Iterator[str]:
