@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import list_spellings, read_address
+from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 from beam_tfr.schema.number_ranges import expand_ranges
@@ -132,8 +133,7 @@ def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = 
     """
     if len({storage.is_gcs(folder) for folder in folders}) > 1:
         raise UsageError(f"{noun} must all be local or all on gs://", option=option)
-    paths = [folder.split("/") for folder in folders]
-    shared = os.path.commonprefix(paths)  # noqa: RUF071  # of names, not of characters
+    shared = common_start([folder.split("/") for folder in folders])
     return "/".join(shared) + "/"
 
 

@@ -5,7 +5,6 @@ Or that are classes within classes, or numbers.
 
 import collections
 import itertools
-import os
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from beam_tfr.layouts.split_names import (
     find_split_folders,
     split_of_folder,
 )
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.differences import common_start, join_texts
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
@@ -76,7 +75,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         return ""
     if not all(map(IMAGES.fullmatch, names)) and not _are_equal([*names_in.values()]):
         return ""
-    level = _count_shared([*names_in])
+    level = len(common_start([folder.split("/") for folder in names_in]))
     outer_names = {parent.split("/")[level] for parent in names_in if parent.count("/") >= level}
     if are_different(outer_names) and are_splits(outer_names):
         return ""  # which `check_split_folders` refuses
@@ -92,12 +91,6 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
 
 def _are_equal(sets: Sequence[set[str]]) -> bool:
     return all(names == sets[0] for names in sets)
-
-
-def _count_shared(folders: Sequence[str]) -> int:
-    """How many folders all paths begin with."""
-    paths = [folder.split("/") for folder in folders]
-    return len(os.path.commonprefix(paths))  # noqa: RUF071  # of names, not of characters
 
 
 class DeepFolder(NamedTuple):

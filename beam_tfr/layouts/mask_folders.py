@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.pair_paths import fill_path
 
 # Names of folders of images.
@@ -242,10 +243,10 @@ def _divide_paths(images: str, masks: str) -> MaskFolders:
     """
     image_parts = images.split("/") if images else []
     mask_parts = masks.split("/")
-    parent = _common_start_of([image_parts, mask_parts])
+    parent = common_start([image_parts, mask_parts])
     image_parts = image_parts[len(parent) :]
     mask_parts = mask_parts[len(parent) :]
-    below = _common_start_of([image_parts[::-1], mask_parts[::-1]])[::-1]
+    below = common_start([image_parts[::-1], mask_parts[::-1]])[::-1]
     image_parts = image_parts[: len(image_parts) - len(below)]
     mask_parts = mask_parts[: len(mask_parts) - len(below)]
     return MaskFolders(
@@ -254,11 +255,6 @@ def _divide_paths(images: str, masks: str) -> MaskFolders:
         masks="/".join(mask_parts),
         below="/".join(below),
     )
-
-
-def _common_start_of(paths: Sequence[list[str]]) -> list[str]:
-    """The folders that all paths begin with."""
-    return [*os.path.commonprefix(paths)]  # noqa: RUF071  # of names, not of characters
 
 
 def describe_mask_folders(
@@ -301,13 +297,9 @@ def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
 def _count_shared(stem: str, mask: str) -> int:
     """How many characters the name of an image shares with that of a mask, at either end."""
     mask_stem = os.path.splitext(mask)[0]
-    at_start = len(_common_start(stem, mask_stem))
-    at_end = len(_common_start(stem[::-1], mask_stem[::-1]))
+    at_start = len(common_start([stem, mask_stem]))
+    at_end = len(common_start([stem[::-1], mask_stem[::-1]]))
     return max(at_start, at_end)
-
-
-def _common_start(text: str, other: str) -> str:
-    return os.path.commonprefix([text, other])  # noqa: RUF071  # of texts, not of paths
 
 
 def _derive_path(stem: str, mask: str) -> str:
@@ -322,11 +314,11 @@ def _derive_path(stem: str, mask: str) -> str:
         return "{stem}" + mask_stem.removeprefix(stem) + extension
     if mask_stem.endswith(stem):
         return mask_stem.removesuffix(stem) + "{stem}" + extension
-    shared = len(_common_start(stem, mask_stem))
+    shared = len(common_start([stem, mask_stem]))
     begin = max(map(stem[:shared].rfind, _SEPARATORS))
     if begin > 0 and _has_letters(stem[begin:]):
         return f"{{stem%{stem[begin:]}}}{mask_stem[begin:]}{extension}"
-    shared = len(_common_start(stem[::-1], mask_stem[::-1]))
+    shared = len(common_start([stem[::-1], mask_stem[::-1]]))
     start = stem[:-shared] if shared else ""
     if _has_letters(start):
         return f"{mask_stem[:-shared]}{{stem#{start}}}{extension}"

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 ABSENT = "none"  # the version of a library that is not installed
 MOST_SHOWN = 10
 MOST_CHARACTERS = 60  # of a value
 _SHARED_CHARACTERS = 20  # of them, before those that differ
+_Items = TypeVar("_Items", str, list[str])
 
 
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -109,9 +110,15 @@ def _shorten(old: str, new: str) -> tuple[str, str]:
     """About 60 characters of two texts, from shortly before where they differ."""
     start = 0
     if max(len(old), len(new)) > MOST_CHARACTERS:
-        shared = os.path.commonprefix([old, new])  # noqa: RUF071 - of texts, not paths
+        shared = common_start([old, new])
         start = max(0, len(shared) - _SHARED_CHARACTERS)
     return _cut(old, start), _cut(new, start)
+
+
+def common_start(sequences: Sequence[_Items]) -> _Items:
+    """What all of some texts, or lists of names, begin with."""
+    length = len(os.path.commonprefix(sequences))  # noqa: RUF071 - not of paths
+    return sequences[0][:length]
 
 
 def _cut(text: str, start: int) -> str:

@@ -5,12 +5,12 @@ their beginning, all paths are read so.
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, change_slashes
+from beam_tfr.schema.differences import common_start
 from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
@@ -83,7 +83,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
 def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
     """Yields the folders at the beginning of all paths, the fewest first, with trailing slashes."""
     folders = [path.split("/")[:-1] for path in paths]
-    shared = os.path.commonprefix(folders)  # noqa: RUF071  # of names, not of characters
+    shared = common_start(folders)
     for number in range(1, min(len(shared), _MOST_FOLDERS) + 1):
         yield "/".join(shared[:number]) + "/"
 
