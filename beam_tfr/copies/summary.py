@@ -1,4 +1,4 @@
-"""What is told of the copies in a dataset: in its manifest, and in sentences about it."""
+"""Summarizes the copies in a dataset, for its manifest and for messages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -30,7 +30,7 @@ _ODDITIES = {
 
 
 def read_address(path: str) -> str:
-    """The path that an address means, of gs:// or file:, or a path that is none.
+    """The path in an address of gs:// or file:; a path without a scheme stays as it is.
 
     Raises:
         ValueError: it is another address.

@@ -144,7 +144,7 @@ def _process_lives(lock: Lock) -> bool:
     Another one may have its id now.
     """
     try:
-        with contextlib.suppress(PermissionError):  # it is somebody else's
+        with contextlib.suppress(PermissionError):  # it belongs to another user
             os.kill(lock.pid, 0)
     except ProcessLookupError:
         return False

@@ -325,7 +325,7 @@ class ShardInfo(Counts):
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-MOST_CAUSES = 3  # why images cannot be read: told of a shard, and of a run
+MOST_CAUSES = 3  # reasons for unreadable images that a shard, or a run, lists
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

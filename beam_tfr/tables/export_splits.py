@@ -9,7 +9,7 @@ from beam_tfr.schema.dataset import EXPORT_FILE
 from beam_tfr.schema.untrusted import parse_json
 
 _DEPTH = 3  # folders from that of the tables up to that of the export: NAME/1.0.0
-_MAX_MARK_BYTES = 1 << 20  # 1 MiB; a longer one is somebody else's
+_MAX_MARK_BYTES = 1 << 20  # 1 MiB; a longer file was not written by an export
 _NUMBER = "-[0-9]+-of-[0-9]+"
 
 

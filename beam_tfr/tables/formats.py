@@ -112,7 +112,7 @@ def _compressed_error(path: str) -> UsageError:
 
 
 def _name_error(path: str, first: bytes) -> UsageError:
-    """The error for a table that is none, by its name and its first bytes."""
+    """The error for a file that is not a table, by its name and its first bytes."""
     advice = suggest_dataset(path.rpartition("/")[0])
     if path.lower().endswith(".data"):
         advice = advice or suggest_yaml(path)
