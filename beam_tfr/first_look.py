@@ -14,6 +14,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.features.companions import Companion
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.annotation_files import describe_annotations, describe_labels_beside
+from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
 from beam_tfr.inputs.patterns import compile_exclusion, escape_pattern
@@ -62,10 +63,12 @@ class FirstLook:
 
     Attributes:
         source: the input.
+        first_names: of folders in and beside it.
     """
 
     def __init__(self, source: Input, skipped: SkippedFiles = UNCOUNTED) -> None:
         self.source = source
+        self.first_names = FirstNames()
         self._skipped = skipped
 
     @functools.cached_property
@@ -145,7 +148,8 @@ def describe_lists(look: FirstLook) -> Iterator[str]:
         yield f"{text}: {_cure_split_names(source, paths)}"
     if source.has_list:
         return
-    yield from filter(None, [describe_split_lists([source.root], paths)])
+    lists = describe_split_lists([source.root], paths, first_names=look.first_names)
+    yield from filter(None, [lists])
 
 
 def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
@@ -192,7 +196,7 @@ def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -
         return
     paths = look.files.paths
     yield describe_annotations(annotations, paths)
-    yield describe_labels_beside(source.root, paths)
+    yield describe_labels_beside(source.root, paths, look.first_names)
 
 
 def describe_strays(look: FirstLook) -> Iterator[str]:

@@ -124,3 +124,23 @@ def test_labels_beside_a_folder_on_gs_are_told(fake: FakeGcs, tmp_path: Path) ->
     notes = [*early_warnings(open_source(options))]
     for told in (notes, beam_tfr.plan(**given, progress=False).warnings):
         assert any("gs://b/in/labels/train/*.txt belong to" in note for note in told)
+
+
+def test_each_folder_on_gs_is_listed_once(fake: FakeGcs, tmp_path: Path) -> None:
+    PIL.Image.new("RGB", (9, 9)).save(tmp_path / "a.jpg")
+    fake.put("in/images/a.jpg", (tmp_path / "a.jpg").read_bytes())
+    fake.put("in/train.txt", b"a\n")
+    options = from_values(
+        {"input": "gs://b/in/images", "layout": "*", "output": tmp_path / "d"}, ConvertOptions
+    )
+    source = open_source(options)
+    fake.take_log()
+    notes = [*early_warnings(source)]
+    assert any("gs://b/in/train.txt" in note for note in notes)
+    listed = [
+        (request["prefix"], request.get("delimiter", ""))
+        for request in fake.take_log()
+        if "prefix" in request
+    ]
+    assert listed
+    assert len(listed) == len({*listed})

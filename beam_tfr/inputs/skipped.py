@@ -10,7 +10,8 @@ import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-from beam_tfr.inputs.annotation_files import MOST_LOOKED_INTO, annotation_extension
+from beam_tfr.inputs.annotation_content import annotation_extension
+from beam_tfr.inputs.annotation_files import MOST_LOOKED_INTO
 from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.errors import UsageError

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from beam_tfr import storage
+from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, seeming_split, splits_of_file
 from beam_tfr.schema.differences import join_texts
 
@@ -55,7 +56,11 @@ _SPLIT_OF_LINE = re.compile(
 
 
 def describe_split_lists(
-    folders: Iterable[str], images: Collection[str], *, cure: str = _CURE
+    folders: Iterable[str],
+    images: Collection[str],
+    *,
+    cure: str = _CURE,
+    first_names: FirstNames | None = None,
 ) -> str:
     """The message about lists of the images of splits; empty if there are none.
 
@@ -64,12 +69,16 @@ def describe_split_lists(
             images, in those around, and in folders in all of these.
         images: paths of some images, whose extensions those in lists may lack.
         cure: what takes the splits of lists.
+        first_names: lists folders.
     """
+    listing = first_names or FirstNames()
     image_folders = itertools.islice(dict.fromkeys(map(os.path.dirname, images)), _MOST_AROUND)
     own_folders = [folder.rstrip("/") for folder in (*folders, *image_folders)]
     all_folders = dict.fromkeys([*own_folders, *map(os.path.dirname, own_folders)])
     bases = [folder for folder in all_folders if folder.removeprefix("gs:")]
-    candidates = dict.fromkeys(itertools.chain.from_iterable(map(_list_candidates, bases)))
+    candidates = dict[str, None]()
+    for base in bases:
+        candidates.update(dict.fromkeys(_list_candidates(base, listing)))
     extensions = ["", *{os.path.splitext(path)[1] for path in images}]
     lists = [path for path in candidates if _lists_images(path, bases, extensions)]
     if not lists:
@@ -78,7 +87,7 @@ def describe_split_lists(
     return f"files that seem to say which images are in which split are not read: {shown}; {cure}"
 
 
-def _list_candidates(folder: str) -> Iterator[str]:
+def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
     """Yields the paths in and below a folder that are named like lists of splits."""
     if storage.is_remote(folder):
         inner = [storage.join(folder, name).rstrip("/") for name in _REMOTE_FOLDERS]
@@ -87,10 +96,9 @@ def _list_candidates(folder: str) -> Iterator[str]:
         inner = [folder, *_list_folders(lists_folder), *_list_folders(folder)]
     for path in inner:
         most = _MOST_FILES if path == folder else _MOST_BELOW
-        with contextlib.suppress(OSError):
-            names = _list_names(path, most)
-            paths = (storage.join(path, name) for name in names if _is_named_so(name))
-            yield from sorted(paths)[:_MOST_READ]
+        names = first_names.list_names(path, most)
+        paths = (storage.join(path, name) for name in names if _is_named_so(name))
+        yield from sorted(paths)[:_MOST_READ]
 
 
 def _list_folders(folder: str) -> list[str]:
@@ -99,15 +107,6 @@ def _list_folders(folder: str) -> list[str]:
         paths = [entry.path for entry in itertools.islice(entries, _MOST_FILES) if entry.is_dir()]
         return sorted(paths)[:_MOST_FOLDERS]
     return []
-
-
-def _list_names(folder: str, most: int) -> list[str]:
-    """The first names in a folder."""
-    if storage.is_remote(folder):
-        files = storage.walk(folder, lambda _: False, deep=False)
-        return [file.name for file in itertools.islice(files, most)]
-    with os.scandir(folder) as entries:
-        return [entry.name for entry in itertools.islice(entries, most)]
 
 
 def _is_named_so(name: str) -> bool:

@@ -1,0 +1,142 @@
+"""What files of annotations begin with, and which `table=` they are part of."""
+
+import contextlib
+import os
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+
+from beam_tfr import storage
+from beam_tfr.schema.extensions import FORMAT_OF
+
+TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
+# Of SageMaker, MXNet, CrowdHuman and Edge Impulse.
+TEXTS_TO_RENAME = (".manifest", ".lst", ".odgt", ".labels", ".geojson")
+UNREAD = (".mat", ".npy", ".npz", ".pts")  # which no option reads
+NO_EXTENSION = ""
+_EXTENSIONS = (
+    NO_EXTENSION,
+    ".xml",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".txt",
+    *TEXTS,
+    *TEXTS_TO_RENAME,
+    *UNREAD,
+)
+FIRST_LINES = 10  # of a file that has lines
+_BEGIN_BYTES = 64 << 10
+
+_COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
+_LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
+_FIFTYONE_KEYS = re.compile(rb'"(?:classes|labels)"\s*:')
+# Some keys of a kind of JSON -> how many of them a file of it has at least.
+_JSON_KINDS = ((_COCO_KEYS, 2), (_LABELME_KEYS, 3), (_FIFTYONE_KEYS, 2))
+_VOC = re.compile(rb"<annotation[\s>]")
+_YOLO = re.compile(rb"(?m)^names\s*:")
+_SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
+_YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
+_KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
+# Of a list of images with their classes, such as 1.jpg 0.
+_LINE_ABOUT_IMAGE = re.compile(
+    rf"(?m)^[^\s,;]*\.(?i:{'|'.join(FORMAT_OF)})[ \t,;]+[^\s,;]".encode()
+)
+_NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
+# A word in the first line of a table with classes.
+_CLASS_COLUMN = re.compile(
+    rb"(?i)(?<![a-z])(?:labels?|class(?:es)?|category|target|breed|diagnosis|species)(?![a-z])"
+)
+
+
+def annotation_extension(path: str) -> str | None:
+    """The extension of a file that may hold annotations, empty if it has none; None for others."""
+    extension = os.path.splitext(path)[1].lower()
+    return extension if extension in _EXTENSIONS else None
+
+
+def read_begin(path: str) -> bytes:
+    """The first bytes of a file; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return storage.read_part(path, 0, _BEGIN_BYTES)
+    return b""
+
+
+def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is said of the first table of each extension.
+
+    Args:
+        candidates: extension -> some files that have it.
+    """
+    tables = list[str]()
+    for extension in sorted(candidates):
+        table = _describe_table(extension, candidates[extension])
+        if table:
+            tables.append(table)
+    return tables
+
+
+def _describe_table(extension: str, paths: Sequence[str]) -> str:
+    """Says what table the first of some files with annotations is part of; empty if none is."""
+    for path in sorted(paths):
+        begin = read_begin(path)
+        if _holds_annotations(extension, begin):
+            return _name_table(extension, path)
+        text = _describe_text(path, begin) if extension == ".txt" else ""
+        if text:
+            return text
+    return ""
+
+
+def _describe_text(path: str, begin: bytes) -> str:
+    """Says what table could be made of a .txt, which begins so; empty if none could."""
+    if _have_lines(begin, _KITTI_LINE):
+        return (
+            f"{posixpath.dirname(path)}/*.txt are of KITTI, which no option reads; a CSV with a "
+            "row for each box is a `table=`"
+        )
+    if len(_LINE_ABOUT_IMAGE.findall(begin)) > 1:
+        return (
+            f"{path} names images with values: saved as CSV with a first line such as path,class "
+            "it is a `table=`"
+        )
+    return ""
+
+
+def _name_table(extension: str, path: str) -> str:
+    """Says what table a file of annotations is part of."""
+    folder, name = posixpath.split(path)
+    if extension == ".xml":  # of one image
+        return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
+    if extension == NO_EXTENSION:
+        return f"{folder}/* are of VOC, and with .xml behind their names a `table=`"
+    if extension == ".txt":
+        return f"{folder}/*.txt belong to a data.yaml of YOLO, which is a `table=`"
+    return f"{path} is a `table=`"
+
+
+def _holds_annotations(extension: str, begin: bytes) -> bool:
+    """Whether a file that begins so is one of a kind of annotations, or a table."""
+    if extension == ".txt":
+        return _have_lines(begin, _YOLO_LINE)
+    if extension in TEXTS:
+        return _is_table(begin.splitlines()[:FIRST_LINES])
+    if extension in (".xml", NO_EXTENSION):
+        return _VOC.search(begin) is not None
+    if extension == ".json":
+        return any(len({*keys.findall(begin)}) >= least for keys, least in _JSON_KINDS)
+    return extension not in UNREAD and _YOLO.search(begin) is not None
+
+
+def _have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:
+    """Whether all of the first lines of a text fit a pattern."""
+    lines = begin.splitlines()[:FIRST_LINES]
+    return bool(lines) and all(map(pattern.fullmatch, lines))
+
+
+def _is_table(lines: Sequence[bytes]) -> bool:
+    """Whether a text that begins with these lines is a table of images, or of their classes."""
+    rows = lines[1:]
+    if not rows:
+        return False
+    return _CLASS_COLUMN.search(lines[0]) is not None or all(map(_NAME_OF_IMAGE.search, rows))

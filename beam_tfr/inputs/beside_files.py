@@ -1,0 +1,59 @@
+"""Lists files beside a folder of images, which may say something about them."""
+
+import contextlib
+import itertools
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+
+from beam_tfr import storage
+from beam_tfr.inputs.first_names import FirstNames
+
+_MOST_LISTED = 1_000  # files and folders
+_LABEL_FOLDER = re.compile(
+    r"(?i)(?:(?P<prefix>.*)[-_ ])?(?:labels?|annot(?:ation)?s?|anno?|ann|xmls?|txts?|jsons?|boxes"
+    r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)(?:[-_]?[0-9a-z]{1,5})?"
+)
+_GCS_FOLDERS = ("labels", "annotations", "Annotations")
+
+
+def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
+    """Yields files beside a folder, and the first files in folders of labels beside it.
+
+    Args:
+        folder: the folder of images.
+        first_names: lists folders on gs://.
+    """
+    if not storage.is_gcs(folder):
+        yield from _list_on_disk(folder)
+        return
+    around, _, name = folder.rpartition("/")
+    if not around.startswith(storage.GCS):
+        return
+    for file_name in first_names.list_names(around, _MOST_LISTED):
+        yield storage.join(around, file_name)
+    label_folders = dict.fromkeys([*_GCS_FOLDERS, name.replace("image", "label")])
+    for label_folder in label_folders:  # which are not listed there
+        if label_folder != name:
+            yield from _list_below(f"{around}/{label_folder}")
+
+
+def _list_below(folder: str) -> Iterator[str]:
+    """Yields the first files below a folder; none if it cannot be listed."""
+    with contextlib.suppress(OSError):
+        files = storage.walk(folder, lambda _: True)
+        yield from (file.path for file in itertools.islice(files, _MOST_LISTED))
+
+
+def _list_on_disk(folder: str) -> Iterator[str]:
+    name = posixpath.basename(folder).lower()
+    with contextlib.suppress(OSError), os.scandir(posixpath.dirname(folder)) as listed:
+        for entry in itertools.islice(listed, _MOST_LISTED):
+            label_folder = _LABEL_FOLDER.fullmatch(entry.name)
+            if entry.is_file():
+                yield entry.path
+            elif entry.path != folder and label_folder:
+                prefix = label_folder["prefix"] or ""
+                if prefix.lower() in name:  # train_labels, beside train_images
+                    yield from _list_below(entry.path)

@@ -1,0 +1,90 @@
+"""Finds files that name images, or have their names, whatever else they hold."""
+
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from beam_tfr.inputs.annotation_content import (
+    FIRST_LINES,
+    NO_EXTENSION,
+    TEXTS,
+    TEXTS_TO_RENAME,
+    UNREAD,
+    read_begin,
+)
+from beam_tfr.schema.extensions import FORMAT_OF, has_image_name
+
+_OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)
+_OF_SEVERAL = (".json", ".xml", *TEXTS, *TEXTS_TO_RENAME)
+_CELLS = re.compile(rb"[,;\t]")
+_QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # of JSON
+# From the first character of a word on, so that long words take no time.
+_IN_WORD = r"[^\s/\\\"',;|]"
+_IMAGE_NAMES = re.compile(
+    rf"(?<!{_IN_WORD}){_IN_WORD}{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})\b".encode()
+)
+_LEAST_STEM = 4  # characters that are hardly in a table by chance
+
+
+class ImageMentions:
+    """Tells which files name some images, or have their names.
+
+    Args:
+        paths: those of the images.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._names = {posixpath.basename(path) for path in paths}
+        self._stems = {os.path.splitext(name)[0] for name in self._names}
+
+    def describe(self, paths: Iterable[str], noun: str) -> str:
+        """Says so if one of some files names an image, or has the name of one; else empty.
+
+        Args:
+            paths: the files.
+            noun: what messages call them.
+        """
+        all_paths = [*paths]
+        for path in all_paths:
+            extension = os.path.splitext(path)[1].lower()
+            if extension in _OF_SEVERAL and self.are_named_in(read_begin(path), extension):
+                return (
+                    f"{noun} name images, such as {path}: what it says of them is not read; "
+                    f"`table={shlex.quote(path)}` reads it, or says what does"
+                )
+        for path in sorted(all_paths):
+            if self.is_named_alike(path):
+                return (
+                    f"{noun} have the names of images, such as {path}: what they say is not read; "
+                    "give it as columns of a `table=`"
+                )
+        return ""
+
+    def is_named_alike(self, path: str) -> bool:
+        """Whether a file has the name of an image: 1.txt or 1.jpg.json, for 1.jpg."""
+        stem, extension = os.path.splitext(posixpath.basename(path))
+        if extension.lower() not in _OF_ONE_IMAGE:
+            return False
+        if stem in self._stems:
+            return True
+        return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
+
+    def are_named_in(self, begin: bytes, extension: str) -> bool:
+        """Whether a file that begins so names an image."""
+        named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
+        if not self._names.isdisjoint(named):
+            return True
+        cells = {os.fsdecode(cell) for cell in _list_cells(begin, extension)}
+        return any(len(cell) >= _LEAST_STEM for cell in cells & self._stems)
+
+
+def _list_cells(begin: bytes, extension: str) -> list[bytes]:
+    """The texts of a file that begins so, which may be names without extensions."""
+    if extension in (".json", *TEXTS_TO_RENAME):
+        return _QUOTED_CELLS.split(begin)
+    if extension in TEXTS:
+        rows = begin.splitlines()[1:FIRST_LINES]
+        return [cell for row in rows for cell in _CELLS.split(row)]
+    return []
