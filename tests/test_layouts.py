@@ -685,6 +685,20 @@ def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure:
     assert bool(text) == bool(cure)
 
 
+def test_several_masks_of_an_image_are_told() -> None:
+    """As of Data Science Bowl 2018."""
+    files = {
+        "0a7/images": ["0a7.png"],
+        "0a7/masks": ["77a.png"],
+        "77b/images": ["77b.png"],
+        "77b/masks": ["0a7.png", "c01.png"],
+    }
+    text = describe_mask_folders(files, lambda folder: files[folder])
+    assert "several masks of each" in text
+    assert "`pair=mask='{folder}/../mask.png'`" in text
+    assert "77a" not in text
+
+
 @pytest.mark.parametrize(
     ("image", "masks", "path"),
     [

@@ -45,6 +45,7 @@ class MaskFolders(NamedTuple):
         below: the folder in either that holds files; empty if they hold them themselves.
         has_siblings: whether folders beside the parent hold such folders too, as cat/images and
             dog/images.
+        pairs: folders of images and of masks, below the parent and below those beside it.
     """
 
     parent: str
@@ -52,6 +53,7 @@ class MaskFolders(NamedTuple):
     masks: str
     below: str
     has_siblings: bool = False
+    pairs: Sequence[tuple[str, str]] = ()
 
     def describe(self, names_in: NamesIn, *, in_archives: bool = False) -> str:
         """Says that they are, and how both are converted together.
@@ -64,6 +66,13 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
+        if self._have_several_masks(names_in):
+            return (
+                f"{folders} look like images and several masks of each, and `pair=` takes one: "
+                "merge those of an image into one PNG, such as one with the number of its object "
+                f"for each pixel; as {self.parent}/mask.png, `pair=mask='{{folder}}/../mask.png'` "
+                f"`layout='*'` `exclude='**/{self.masks}/*'` converts them together"
+            )
         if images and masks and not name:
             return (
                 f"{folders} look like images and the masks beside them, which have other names: a "
@@ -86,6 +95,15 @@ class MaskFolders(NamedTuple):
             f"{folders} look like images and the masks beside them: {cure} converts them "
             f"together{form}"
         )
+
+    def _have_several_masks(self, names_in: NamesIn) -> bool:
+        """Whether a folder of one image has several masks, as of Data Science Bowl 2018."""
+        if not self.has_siblings:
+            return False
+        for images, masks in self.pairs[:_MOST_FOLDERS]:
+            if len(names_in(images)) == 1 and len(names_in(masks)) > 1:
+                return True
+        return False
 
     def _path_of(self, folder: str) -> str:
         """The folder of files in one of the two."""
@@ -174,7 +192,10 @@ def find_mask_folders(
         if pair:
             images, masks = pair
             siblings = _find_siblings(ordered, parent, images)
-            return MaskFolders(parent, images, masks, below, has_siblings=len(siblings) > 1)
+            paths = {*ordered}
+            mask_folders = [folder.removesuffix(images) + masks for folder in siblings]
+            pairs = [pair for pair in zip(siblings, mask_folders, strict=True) if pair[1] in paths]
+            return MaskFolders(parent, images, masks, below, len(siblings) > 1, pairs)
     return next(_compare_files(ordered, names_in), None)
 
 
