@@ -146,6 +146,15 @@ def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
     return sorted(walk(folder.rstrip("/"), lambda _: False, prefix=prefix, deep=False))
 
 
+def list_folders(folder: str) -> list[str]:
+    """Sorted names of the folders directly in a folder; on gs://, among its first names.
+
+    Raises:
+        OSError: the folder does not exist, or may not be listed.
+    """
+    return backend_of(folder).list_folders(folder)
+
+
 def find(path: str) -> Entry | None:
     """The file at a path, or None."""
     return backend_of(path).find(path)

@@ -115,6 +115,9 @@ class Backend(abc.ABC):
     ) -> Iterator[Entry]: ...
 
     @abc.abstractmethod
+    def list_folders(self, folder: str) -> list[str]: ...
+
+    @abc.abstractmethod
     def find(self, path: str) -> Entry | None: ...
 
     @abc.abstractmethod

@@ -53,6 +53,10 @@ class DiskBackend(Backend):
     ) -> Iterator[Entry]:
         return _Walk(descend, note_repeat).list_below(folder)
 
+    def list_folders(self, folder: str) -> list[str]:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
     def find(self, path: str) -> Entry | None:
         try:
             status = os.stat(path)

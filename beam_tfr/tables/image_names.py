@@ -19,6 +19,7 @@ from beam_tfr.inputs.spellings import change_slashes, is_plain
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.tables.part_folders import PartFolders
 from beam_tfr.tables.paths import list_other_paths, resolve_path
 
 _MOST_NAMES = 500_000  # held at a time, about 300 bytes each
@@ -65,18 +66,28 @@ class ImageFinder:
         prefix: what is left out at the beginning of paths; see `foreign_paths`.
         ignores_case: whether a path on a disk may mean the one that differs by case alone, for
             which each is looked at.
+        parts: folders in which names are looked for.
     """
 
-    def __init__(self, *, prefix: str = "", ignores_case: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        prefix: str = "",
+        ignores_case: bool = False,
+        parts: PartFolders | None = None,
+    ) -> None:
         self._prefix = prefix
         self._ignores_case = ignores_case
+        self._parts = parts
         self._folders = dict[str, _Folder]()
         self._num_names = 0  # in `_folders`
         self._names = dict[str, Mapping[str, list[str]]]()
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[()]]:
         # What was listed stays where it was.
-        make = functools.partial(type(self), prefix=self._prefix, ignores_case=self._ignores_case)
+        make = functools.partial(
+            type(self), prefix=self._prefix, ignores_case=self._ignores_case, parts=self._parts
+        )
         return make, ()
 
     def find(self, cell: Any, base: str, table: str = "") -> str:
@@ -94,6 +105,10 @@ class ImageFinder:
         if self._prefix:
             cell = drop_prefix(cell, self._prefix)
         path = resolve_path(cell, base)
+        if self._parts:
+            part = self._find_part(self._parts, cell)
+            if part:
+                return part
         if isinstance(cell, ImageName):
             return self._find_image(cell, base, path)
         if is_plain(cell):
@@ -104,6 +119,18 @@ class ImageFinder:
         if cell.startswith("~/") and not self._exists(path):
             raise ValueError(f"{cell!r:.200} is {path} here, and there is no such file")
         return self._complete(path)
+
+    def _find_part(self, parts: PartFolders, name: str) -> str:
+        """The path of a name in one of several folders; empty if it is in none.
+
+        Raises:
+            ValueError: it is in several.
+            UsageError: a folder cannot be listed.
+        """
+        try:
+            return parts.find(name)
+        except OSError as error:
+            raise UsageError(f"{error.filename} cannot be listed: {error.strerror}") from error
 
     def _complete(self, path: str) -> str:
         """A path, or the one that it means by an extension that it lacks, or by case.

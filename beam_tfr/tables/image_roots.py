@@ -29,6 +29,12 @@ from beam_tfr.tables.image_folders import (
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
 from beam_tfr.tables.lost_images import describe_lost, find_only_root
+from beam_tfr.tables.part_folders import (
+    MOST_NAMES,
+    PartFolders,
+    clear_names,
+    find_part_folders,
+)
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
@@ -46,6 +52,7 @@ class ImageRoots(NamedTuple):
         image_folders: folders that are named like their tables, from which paths in these start.
         prefix: what is left out at the beginning of paths, which are those of another machine.
         ignores_case: whether paths may mean files whose names differ by case.
+        parts: folders in which names are looked for; None if each has a path.
         missing: the message about the first images if none is there; else empty.
         warnings: about what no option says.
 
@@ -58,6 +65,7 @@ class ImageRoots(NamedTuple):
     image_folders: frozenset[ImageFolder]
     prefix: str
     ignores_case: bool
+    parts: PartFolders | None
     missing: str
     warnings: tuple[str, ...]
 
@@ -84,11 +92,8 @@ def find_image_roots(
     folder = _common_folder(content.files, "tables")
     uris = [uri for _, uri in numbered_uris]
     places = _find_places(content, folder, uris, read)
-    root = places.base or (_common_root(folder, uris) if uris else folder)
-    choose = functools.partial(
-        choose_base, folder=folder, base=places.base, image_folders=places.image_folders
-    )
     paths = [(number, drop_prefix(uri, places.prefix)) for number, uri in numbered_uris]
+    choose = _base_chooser(places, folder)
     survey = survey_paths(
         [
             WrittenPath(path, choose(content.files[number]))
@@ -96,14 +101,19 @@ def find_image_roots(
             if isinstance(path, str)
         ]
     )
-    finder = ImageFinder(prefix=places.prefix, ignores_case=survey.ignores_case)
-    images = _find_images([path for _, path in paths], places.base or folder)
-    warnings = (
-        *filter(None, [*places.warnings, survey.example]),
-        *_warn_of_lost_tables(content, survey, paths, choose),
-        *_warn_of_names(images, places.base or folder),
-        *_warn_of_left_out(content, read, choose, finder),
-    )
+    if survey.missing:
+        places = _add_parts(places, content, folder, paths)
+    root = places.base or (_common_root(folder, uris) if uris else folder)
+    finder = ImageFinder(prefix=places.prefix, ignores_case=survey.ignores_case, parts=places.parts)
+    missing = ""
+    warnings = [*filter(None, [*places.warnings, survey.example])]
+    if not places.parts:
+        start = places.base or folder
+        missing = _describe_missing(content, survey.missing, paths, start)
+        images = _find_images([path for _, path in paths], start)
+        warnings += _warn_of_lost_tables(content, survey, paths, choose)
+        warnings += _warn_of_names(images, start)
+    warnings += _warn_of_left_out(content, read, choose, finder)
     return ImageRoots(
         folder=folder,
         base=places.base,
@@ -111,9 +121,45 @@ def find_image_roots(
         image_folders=places.image_folders,
         prefix=places.prefix,
         ignores_case=survey.ignores_case,
-        missing=_describe_missing(content, survey.missing, paths, places.base or folder),
-        warnings=warnings,
+        parts=places.parts,
+        missing=missing,
+        warnings=tuple(warnings),
     )
+
+
+def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
+    """The function that gives the folder that the paths of a table start from."""
+    return functools.partial(
+        choose_base, folder=folder, base=places.base, image_folders=places.image_folders
+    )
+
+
+def _add_parts(
+    places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
+) -> "_Places":
+    """The places of images with the folders that hold them, each one of them, if there are such.
+
+    Args:
+        places: where none of the first images is.
+        content: what the tables say.
+        folder: that of all tables.
+        paths: the first cells with images.
+    """
+    in_one_folder = all(folder_of(table) == folder for table in content.files)
+    if places.image_folders or not (places.base or in_one_folder):
+        return places
+    starts = [places.base] if places.base else [folder, folder_of(folder[:-1])]
+    names = [path for _, path in spread(paths, MOST_NAMES)]
+    for start in starts:
+        parts = None
+        if start.removeprefix(storage.GCS).rstrip("/"):
+            with contextlib.suppress(OSError):  # of a folder that cannot be listed
+                parts = find_part_folders(names, start)
+        if parts:
+            base = "" if start == folder else start
+            warnings = (*places.warnings, parts.describe())
+            return places._replace(base=base, parts=parts, warnings=warnings)
+    return places
 
 
 def _describe_missing(
@@ -217,6 +263,7 @@ class _Places(NamedTuple):
     image_folders: frozenset[ImageFolder]
     prefix: str
     warnings: tuple[str, ...]
+    parts: PartFolders | None = None
 
 
 def _find_places(
@@ -227,6 +274,7 @@ def _find_places(
     The places that tables have for images come before those of another machine.
     """
     clear_caches()
+    clear_names()
     image_root = content.options.image_root
     guessed = "" if image_root else _guess_image_root(content, folder, uris, read)
     base = f"{image_root.rstrip('/')}/" if image_root else guessed
@@ -256,11 +304,15 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
         roots: the folders from which paths start.
     """
     paths = []
+    base = roots.base or roots.folder
     for uri in uris:
         with contextlib.suppress(ValueError):  # which rejects its row
-            is_file = isinstance(uri, storage.Entry)
-            base = roots.base or roots.folder
-            path = uri.path if is_file else resolve_path(drop_prefix(uri, roots.prefix), base)
+            if isinstance(uri, storage.Entry):
+                path = uri.path
+            elif roots.parts:
+                path = ImageFinder(parts=roots.parts).find(uri, base)
+            else:
+                path = resolve_path(drop_prefix(uri, roots.prefix), base)
             if path.startswith(roots.root):
                 paths.append(path[len(roots.root) :])
     return paths

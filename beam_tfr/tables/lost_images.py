@@ -26,7 +26,7 @@ def describe_lost(paths: Iterable[str], folder: str, *, of_one_table: bool = Tru
         of_one_table: whether they may be taken from one of several folders that have their names.
     """
     written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
-    files_of = _find_files(written, folder)
+    files_of = find_files(written, folder)
     roots = sorted(set[str]().union(*files_of.values()))
     if not roots or roots == [folder]:
         return ""
@@ -49,7 +49,7 @@ def find_only_root(paths: Iterable[str], folder: str) -> str:
     For the arguments see `describe_lost`.
     """
     written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
-    files_of = _find_files(written, folder)
+    files_of = find_files(written, folder)
     roots = set[str]().union(*files_of.values())
     complete = [root for root in roots if _holds_all(root, written, files_of)]
     return complete[0].rstrip("/") if len(complete) == 1 else ""
@@ -59,17 +59,22 @@ def _normalize(path: str) -> str:
     return os.path.normpath(change_slashes(path)).lstrip("/")
 
 
-def _holds_all(root: str, paths: Iterable[str], files_of: "_FilesOf") -> bool:
+def _holds_all(root: str, paths: Iterable[str], files_of: "FilesOf") -> bool:
     """Whether all images that are anywhere are below a folder."""
     return all(root in files_of[path] for path in paths if path in files_of)
 
 
 # Path -> the folders, with a trailing slash, below which a file is at it -> this file.
-_FilesOf = dict[str, dict[str, str]]
+FilesOf = dict[str, dict[str, str]]
 
 
-def _find_files(paths: Sequence[str], folder: str) -> _FilesOf:
-    """The files at paths below any folder, if there are some."""
+def find_files(paths: Sequence[str], folder: str) -> FilesOf:
+    """The files at paths below any folder in one, of which the first files are looked at.
+
+    Args:
+        paths: the paths, without `..` in them.
+        folder: the folder, with a trailing slash.
+    """
     by_name = collections.defaultdict[str, dict[str, None]](dict)
     for path in paths:
         by_name[os.path.basename(path)][path] = None

@@ -9,7 +9,7 @@ from beam_tfr.features.registry import parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.tables.annotations import describe_doubts
-from beam_tfr.tables.box_columns import BOX, find_possible_boxes
+from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
@@ -119,6 +119,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         image_folders=roots.image_folders,
         prefix=roots.prefix,
         ignores_case=roots.ignores_case,
+        parts=roots.parts,
         missing=roots.missing,
         multi_label=bool(options.label_separator) or has_boxes or _hold_lists(labels),
         features=features,

@@ -22,6 +22,7 @@ from beam_tfr.tables.base import DamagedTableError, RowReader
 from beam_tfr.tables.image_folders import ImageFolder, choose_base
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.names import NameColumn
+from beam_tfr.tables.part_folders import PartFolders
 from beam_tfr.tables.paths import resolve_path
 from beam_tfr.tables.places import find_ignored_splits
 from beam_tfr.tables.roles import Role, TableRow
@@ -42,7 +43,7 @@ class Tables:
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.
         image_folders: folders that paths start from instead, for tables that are named like them.
-        prefix, ignores_case: how paths are read; see `ImageRoots`.
+        prefix, ignores_case, parts: how paths are read; see `ImageRoots`.
         multi_label: whether an image has any number of labels.
         label_names, key_names: how the cells of these columns are read.
         features: the columns that become features.
@@ -71,6 +72,7 @@ class Tables:
     stratify: bool = False
     prefix: str = ""
     ignores_case: bool = False
+    parts: PartFolders | None = None
     one_row_each: bool = False
     joins_rows: bool = False
     box_cure: str = ""
@@ -153,7 +155,7 @@ class Tables:
 
     @functools.cached_property
     def _finder(self) -> ImageFinder:
-        return ImageFinder(prefix=self.prefix, ignores_case=self.ignores_case)
+        return ImageFinder(prefix=self.prefix, ignores_case=self.ignores_case, parts=self.parts)
 
     @functools.cached_property
     def _roles(self) -> tuple[Role, ...]:

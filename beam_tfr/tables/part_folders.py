@@ -1,0 +1,185 @@
+"""Images of tables that write bare names, and lie in several folders, each name in one of them.
+
+Such as the parts of ChestX-ray14, `images_001/images` to `images_012/images`, and of HAM10000.
+"""
+
+import collections
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr import storage
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.extensions import is_junk
+from beam_tfr.tables.lost_images import FilesOf, find_files
+
+MOST_NAMES = 1_000  # that show which folders are meant
+_MOST_FOLDERS = 1_000
+_HASH_BYTES = 8
+_DIGITS = re.compile("[0-9]+")
+_SHOWN_FOLDERS = 3
+
+
+class PartFolders(NamedTuple):
+    """Folders that hold the images of a table.
+
+    Attributes:
+        folders: their paths, with a trailing slash.
+        endings: what names may lack in the table, such as `.jpg`; the first is empty.
+    """
+
+    folders: tuple[str, ...]
+    endings: tuple[str, ...]
+
+    def find(self, name: str) -> str:
+        """The path of the file that a name means; empty if there is none.
+
+        Raises:
+            ValueError: there are several.
+            OSError: a folder cannot be listed.
+        """
+        names = _list_names(self.folders)
+        for ending in self.endings:
+            places = names.find_folders(f"{name}{ending}")
+            if len(places) > 1:
+                folders = join_texts(places, _SHOWN_FOLDERS, ", ")
+                raise ValueError(f"{name!r:.200} may be that in each of {folders}")
+            if places:
+                return f"{places[0]}{name}{ending}"
+        return ""
+
+    def describe(self) -> str:
+        """Says that images are looked for in them."""
+        return (
+            "images are in several folders, each name in one of them, and are looked for in all: "
+            f"{join_texts(self.folders, _SHOWN_FOLDERS, ', ')}"
+        )
+
+
+def find_part_folders(names: Sequence[Any], folder: str) -> PartFolders | None:
+    """Finds the folders below one that hold files of some names, most of which are in one of them.
+
+    None if one folder has all of these names, and others have some of them too.
+
+    Args:
+        names: the first cells with images, up to `MOST_NAMES`.
+        folder: where the folders are looked for, with a trailing slash.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    texts = [name for name in names if isinstance(name, str)]
+    if not texts or any("/" in text for text in texts):
+        return None
+    files_of = find_files(texts, folder)
+    roots = sorted(set[str]().union(*files_of.values()) - {folder})
+    complete = [root for root in roots if all(root in files for files in files_of.values())]
+    if not roots or (complete and len(roots) > 1):
+        return None
+    folders = _list_parts(roots, folder)
+    if not 1 < len(folders) <= _MOST_FOLDERS:
+        return None
+    parts = PartFolders(tuple(folders), ("", *_list_endings(files_of)))
+    numbers = collections.Counter(_count_files(parts, text) for text in texts)
+    return parts if numbers[1] > numbers[2] else None
+
+
+def _list_endings(files_of: FilesOf) -> list[str]:
+    """What names lack at their end that the names of their files have."""
+    endings = set[str]()
+    for name, files in files_of.items():
+        endings |= {path[len(root + name) :] for root, path in files.items()}
+    return sorted(endings - {""})
+
+
+def _count_files(parts: PartFolders, name: str) -> int:
+    """How many files a name means: none, one, or 2 for several."""
+    try:
+        return 1 if parts.find(name) else 0
+    except ValueError:
+        return 2
+
+
+def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
+    """All folders that are like those in which images were found.
+
+    Their paths differ where those of the latter do; from a single one, in the digits.
+
+    Args:
+        roots: the folders in which images were found.
+        folder: the one that they are below.
+    """
+    paths = [root[len(folder) :].rstrip("/").split("/") for root in roots]
+    if len({*map(len, paths)}) > 1:
+        return [*roots]
+    patterns = []
+    for level in zip(*paths, strict=True):
+        if len({*level}) > 1:
+            patterns.append(re.compile(".+"))
+        elif len(roots) > 1:
+            patterns.append(re.compile(re.escape(level[0])))
+        else:
+            patterns.append(re.compile(_DIGITS.sub("[0-9]+", re.escape(level[0]))))
+    return [*_match_folders(folder, patterns)]
+
+
+def _match_folders(folder: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[str]:
+    """Yields the folders below one whose parts fit patterns, in order, with a trailing slash."""
+    if not patterns:
+        yield folder
+        return
+    for name in storage.list_folders(folder):
+        if patterns[0].fullmatch(name) and not is_junk(name):
+            yield from _match_folders(f"{folder}{name}/", patterns[1:])
+
+
+class _Names:
+    """The names of the files in some folders, in 10 bytes of memory each.
+
+    Args:
+        folders: the folders.
+    """
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._folders = folders
+        hashes = [_hash_names(folder) for folder in folders]
+        numbers = np.repeat(np.arange(len(folders), dtype=np.uint16), [*map(len, hashes)])
+        all_hashes = np.concatenate(hashes)
+        order = np.argsort(all_hashes, kind="stable")
+        self._hashes = all_hashes[order]
+        self._numbers = numbers[order]
+
+    def find_folders(self, name: str) -> list[str]:
+        """The folders that hold a file of this name."""
+        key = np.frombuffer(_hash_name(name), np.uint64)[0]
+        begin = np.searchsorted(self._hashes, key, side="left")
+        end = np.searchsorted(self._hashes, key, side="right")
+        return [self._folders[number] for number in self._numbers[begin:end]]
+
+
+def _hash_names(folder: str) -> NDArray[np.uint64]:
+    hashes = bytearray()
+    for file in storage.walk(folder.rstrip("/"), lambda _: False, deep=False):
+        hashes += _hash_name(file.name)
+    return np.frombuffer(hashes, np.uint64)
+
+
+def _hash_name(name: str) -> bytes:
+    return hashlib.blake2b(os.fsencode(name), digest_size=_HASH_BYTES).digest()
+
+
+@functools.lru_cache(maxsize=1)
+def _list_names(folders: tuple[str, ...]) -> _Names:
+    """The names in folders, which a process lists once."""
+    return _Names(folders)
+
+
+def clear_names() -> None:
+    """Forgets the names in folders, which may change until the next run of this process."""
+    _list_names.cache_clear()

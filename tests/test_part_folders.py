@@ -1,0 +1,137 @@
+"""Tables of bare names whose images lie in several part folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import PIL.Image
+import pytest
+
+from beam_tfr import convert
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.sources import open_source
+from beam_tfr.tables.rows import Tables
+from tests.fake_gcs import FakeGcs
+from tests.table_rows import records_of
+
+OPTIONS = {"uri_column": "image", "label_column": "label"}
+
+
+def write_images(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (4, 4)).save(root / name)
+
+
+def write_csv(path: Path, *images: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(["image,label\n", *(f"{image},a\n" for image in images)]))
+
+
+def opened(table: Path | str, **options: Any) -> Tables:
+    given = {"output": "/nowhere/out", "table": str(table), **OPTIONS, **options}
+    tables = open_source(from_values(given, ConvertOptions)).origin
+    assert isinstance(tables, Tables)
+    return tables
+
+
+def references(tables: Tables) -> list[ImageRef]:
+    return [ref for file in tables.files for ref in tables.read(file)]
+
+
+def keys_of(tables: Tables) -> list[str]:
+    return [ref.key for ref in references(tables)]
+
+
+def test_each_name_is_found_in_its_part(tmp_path: Path) -> None:
+    """As of ChestX-ray14; no name of the table is in the last part, as if it came later."""
+    names = ("images_001/images/1.png", "images_002/images/2.png", "images_012/images/3.png")
+    write_images(tmp_path, *names)
+    write_csv(tmp_path / "t.csv", "2.png", "1.png")
+    tables = opened(tmp_path / "t.csv")
+    assert keys_of(tables) == [names[1], names[0]]
+    assert not tables.missing
+    (line,) = [line for line in tables.warnings if "in several folders" in line]
+    assert str(tmp_path / "images_012" / "images") in line
+
+
+def test_parts_that_only_later_rows_name(tmp_path: Path) -> None:
+    """The first rows are all in one part."""
+    write_images(tmp_path, "part_1/1.jpg", "part_2/2.jpg", "masks/1.png")
+    write_csv(tmp_path / "t.csv", "1.jpg")
+    tables = opened(tmp_path / "t.csv")
+    assert tables.parts is not None
+    assert tables.parts.folders == (f"{tmp_path}/part_1/", f"{tmp_path}/part_2/")
+    assert keys_of(tables) == ["part_1/1.jpg"]
+
+
+def test_names_without_extensions(tmp_path: Path) -> None:
+    """As of HAM10000."""
+    write_images(tmp_path, "part_1/a.jpg", "part_2/b.jpg", "part_2/b.png", "part_2/c.jpg")
+    write_csv(tmp_path / "t.csv", "a", "c", "d")
+    tables = opened(tmp_path / "t.csv")
+    assert keys_of(tables) == ["part_1/a.jpg", "part_2/c.jpg", "d"]
+
+
+def test_a_name_in_two_parts_is_a_reject(tmp_path: Path) -> None:
+    write_images(tmp_path, "part_1/1.jpg", "part_2/2.jpg", "part_2/4.jpg")
+    write_images(tmp_path, "part_1/3.jpg", "part_2/3.jpg")
+    write_csv(tmp_path / "t.csv", "1.jpg", "2.jpg", "3.jpg", "4.jpg")
+    *_, third, fourth = references(opened(tmp_path / "t.csv"))
+    assert third.reason == "bad-value"
+    assert f"'3.jpg' may be that in each of {tmp_path}/part_1/, {tmp_path}/part_2/" in third.detail
+    assert fourth.key == "part_2/4.jpg"
+
+
+@pytest.mark.parametrize(
+    ("images", "names"),
+    [
+        (["a/1.jpg", "a/2.jpg", "b/1.jpg"], ["1.jpg", "2.jpg"]),  # a has all
+        (["a/1.jpg", "a/2.jpg"], ["1.jpg", "2.jpg"]),
+        (["a/1.jpg", "b/1.jpg", "a/2.jpg", "b/2.jpg"], ["1.jpg", "2.jpg"]),
+        (["a/x/1.jpg", "b/x/2.jpg"], ["x/1.jpg", "x/2.jpg"]),  # which are paths
+    ],
+)
+def test_no_parts(tmp_path: Path, images: list[str], names: list[str]) -> None:
+    write_images(tmp_path, *images)
+    write_csv(tmp_path / "t.csv", *names)
+    tables = opened(tmp_path / "t.csv")
+    assert tables.parts is None
+    assert tables.missing
+
+
+@pytest.mark.parametrize("options", [{}, {"image_root": "set"}])
+def test_parts_around_the_table(tmp_path: Path, options: Mapping[str, str]) -> None:
+    write_images(tmp_path, "set/part_1/1.jpg", "set/part_2/2.jpg")
+    write_csv(tmp_path / "set" / "tables" / "t.csv", "1.jpg", "2.jpg")
+    given = {name: str(tmp_path / folder) for name, folder in options.items()}
+    tables = opened(tmp_path / "set" / "tables" / "t.csv", **given)
+    assert keys_of(tables) == ["part_1/1.jpg", "part_2/2.jpg"]
+    assert not tables.missing
+
+
+def test_parts_on_gs(fake: FakeGcs, tmp_path: Path) -> None:
+    for name in ("in/part_1/1.jpg", "in/part_2/2.jpg", "in/part_3/3.jpg"):
+        fake.put(name, b"x")
+    fake.put("in/t.csv", b"image,label\n1.jpg,a\n2.jpg,a\n3.jpg,a\n4.jpg,a\n")
+    tables = opened("gs://b/in/t.csv")
+    assert keys_of(tables) == ["part_1/1.jpg", "part_2/2.jpg", "part_3/3.jpg", "4.jpg"]
+
+
+def test_splits_named_by_folders_are_told(tmp_path: Path) -> None:
+    write_images(tmp_path, "train/1.jpg", "val/2.jpg")
+    write_csv(tmp_path / "t.csv", "1.jpg", "2.jpg")
+    assert any("`split_column=`" in line for line in opened(tmp_path / "t.csv").warnings)
+
+
+def test_parts_are_converted(tmp_path: Path) -> None:
+    write_images(tmp_path, "part_1/1.jpg", "part_2/2.jpg", "part_1/3.jpg", "part_2/3.jpg")
+    write_csv(tmp_path / "t.csv", "1.jpg", "2.jpg", "3.jpg", "4.jpg")
+    result = convert(
+        table=tmp_path / "t.csv", output=tmp_path / "d", max_rejects=2, progress=False, **OPTIONS
+    )
+    assert sorted(records_of(tmp_path / "d")) == ["part_1/1.jpg", "part_2/2.jpg"]
+    assert result.counts["rejected"] == {"bad-value": 1, "not-found": 1}
