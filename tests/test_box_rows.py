@@ -26,7 +26,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.box_columns import find_box_columns
+from beam_tfr.tables.box_names import find_box_columns
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.joining import BoxJoin, group_rows
 from beam_tfr.tables.opening import open_tables

@@ -147,7 +147,11 @@ def test_columns_beside_those_of_boxes_that_are_not_stored(tmp_path: Path) -> No
             ["box:bbox[xywh]=bbox.x+bbox.y+bbox.w+bbox.h"],
         ),
         ({"objects": [{"bbox": [5, 6, 20, 15], "category": 0}]}, ["objects.bbox:bbox[xywh]"]),
-        ({"objects": [{"x": 5, "y": 6, "w": 20, "h": 15}]}, ["with four numbers"]),
+        (
+            {"objects": [{"x": 5, "y": 6, "w": 20, "h": 15}]},
+            ["box:bbox[xywh]=objects.x+objects.y+objects.w+objects.h"],
+        ),
+        ({"objects": [{"parts": [{"x": 5, "y": 6, "w": 20, "h": 15}]}]}, ["with four numbers"]),
         ({"region_shape_attributes": "{}", "region_attributes": "{}"}, ["COCO"]),
     ],
 )

@@ -95,6 +95,13 @@ class LineBox(RowBox):
     noun = "line"
 
 
+class ObjectBox(RowBox):
+    """A box of an object in a row of a table, with the number of the object, from 1."""
+
+    __slots__ = ()
+    noun = "object"
+
+
 def name_box(box: Any, number: int) -> str:
     """What messages call a box of a row, which has this number, from 1."""
     if isinstance(box, AnnotatedBox):

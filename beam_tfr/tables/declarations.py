@@ -26,7 +26,7 @@ from beam_tfr.tables.base import (
     check_columns,
     table_error,
 )
-from beam_tfr.tables.box_columns import find_size_columns
+from beam_tfr.tables.box_names import find_size_columns
 from beam_tfr.tables.content import (
     TableContent,
 )

@@ -1,10 +1,11 @@
-r"""Paths of another machine, such as `/home/bob/data/img/1.jpg` or `C:\data\img\1.jpg`.
+r"""Paths of another machine, such as `/home/bob/img/1.jpg` or `s3://bucket/img/1.jpg`.
 
 If no file is where the first paths say, but all are found once the same folders are left out at
 their beginning, all paths are read so.
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from beam_tfr.schema.differences import common_start
 from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
+_READ_OTHERWISE = re.compile("(?i)(?:gs|https?|ftp|file)://")
 _MOST_TRIED = 16  # of the first paths, evenly spread
 _MOST_REMOTE = 4  # each of which takes a request in each way
 _MOST_FOLDERS = 32  # at the beginning of paths, that may be left out
@@ -73,10 +75,10 @@ def spread(members: Sequence[Any], most: int) -> Sequence[Any]:
 
 
 def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
-    """Yields the texts that are paths on a disk."""
+    """Yields the texts that are paths on a disk, or addresses of buckets."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
-        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and "://" not in uri:
+        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _READ_OTHERWISE.match(uri):
             yield uri
 
 

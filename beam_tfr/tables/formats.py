@@ -22,6 +22,7 @@ from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import YOLO, Annotations
 from beam_tfr.tables.annotations.darknet import suggest_yaml
+from beam_tfr.tables.annotations.json_kinds import describe_begin
 from beam_tfr.tables.base import (
     HARMFUL,
     ColumnSelection,
@@ -37,6 +38,8 @@ from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
 _BEGIN_BYTES = 4 << 10  # of a table whose name says nothing, enough for its first lines
+_MOST_JSON_BYTES = 16 << 20  # 16 MiB of one that is JSON, which then may tell its kind
+_JSON_LINES = "; with an object in each line it is JSON Lines: name it .jsonl"
 _LIST_LINE = re.compile(rb"[0-9]+\t[0-9.]+\t[^\t]+")
 _TFRECORDS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".tf_record", ".record", ".records")
 FORMATS: dict[str, TableFormat] = {
@@ -74,11 +77,11 @@ class Unnamed(TfRecord):
         self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any]]:
         first = file.read(_BEGIN_BYTES)
-        file.seek(0)
         if isinstance(file, gzip.GzipFile):
             raise _compressed_error(path)
         if first and not begins_record(first):
-            raise _name_error(path, first)
+            raise _name_error(path, first + file.read(_MOST_JSON_BYTES))
+        file.seek(0)
         return super().read_objects(path, file, selection)
 
 
@@ -111,16 +114,16 @@ def _compressed_error(path: str) -> UsageError:
     return table_error(path, f"is compressed as a whole{advice}")
 
 
-def _name_error(path: str, first: bytes) -> UsageError:
-    """The error for a file that is not a table, by its name and its first bytes."""
+def _name_error(path: str, begin: bytes) -> UsageError:
+    """The error for a file that is not a table, by its name and what it begins with."""
     advice = suggest_dataset(path.rpartition("/")[0])
     if path.lower().endswith(".data"):
         advice = advice or suggest_yaml(path)
     if path.lower().endswith(".zip") or has_image_name(path):
         advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
-    if first.startswith((b"<annotation", b"<?xml")):
+    if begin.startswith((b"<annotation", b"<?xml")):
         advice = advice or "; rename files of VOC so that their names end in .xml"
-    advice = advice or _suggest_name(first)
+    advice = advice or _suggest_name(begin)
     if not advice:
         suffix = os.path.splitext(path)[1].lower()
         advice = _ADVICE.get(suffix, "; the first four may be gzipped (.gz)")
@@ -130,13 +133,18 @@ def _name_error(path: str, first: bytes) -> UsageError:
     )
 
 
-def _suggest_name(first: bytes) -> str:
-    """What to name a table by its first bytes; empty if these do not show it."""
-    first_line = first.lstrip().partition(b"\n")[0].rstrip()
-    if first_line.startswith(b"{") and first_line.endswith(b"}"):
-        return "; with an object in each line it is JSON Lines: name it .jsonl"
+def _suggest_name(begin: bytes) -> str:
+    """What to name a table by what it begins with; empty if this does not show it."""
+    first_line, _, rest = begin.strip().partition(b"\n")
+    first_line = first_line.rstrip()
+    has_object = first_line.startswith(b"{") and first_line.endswith(b"}")
+    if has_object and rest.lstrip().startswith(b"{"):
+        return _JSON_LINES
     if first_line.startswith((b"{", b"[")):
-        return "; it is JSON: name it .json"
+        kind = describe_begin(begin)
+        if kind:
+            return f"; as JSON, it {kind}"
+        return _JSON_LINES if has_object and not rest else "; it is JSON: name it .json"
     if _LIST_LINE.fullmatch(first_line):
         return (
             "; as a list of MXNet, with a number, a class and a path in each line, it is read with "

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from beam_tfr.features.boxes import LineBox, RowBox
+from beam_tfr.features.boxes import LineBox, ObjectBox, RowBox
 from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_boxes, to_float
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.tables.base import (
@@ -38,10 +38,12 @@ class NumberedRow(NamedTuple):
     Attributes:
         number: from 1.
         cells: column -> cell.
+        object_number: of the object, from 1, if it is one of those in the row; else 0.
     """
 
     number: int
     cells: Mapping[str, Any]
+    object_number: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class BoxJoin(RowJoin):
         return [*dict.fromkeys(needed)]
 
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
-        with_boxes = [row for row in rows if self.has_box(row)]
+        with_boxes = [row for row in self._divide_rows(rows) if self.has_box(row)]
         cells = dict[str, Any]()
         for name in columns:
             if name == self.box:
@@ -165,18 +167,34 @@ class BoxJoin(RowJoin):
             return
         left_out = [
             row
-            for row in first.numbered_rows()
+            for row in self._divide_rows(first.numbered_rows())
             if not self.has_box(row) and not _is_empty(row.cells[self.label])
         ]
         if left_out:
             label = left_out[0].cells[self.label]
+            are_objects = left_out[0].object_number > 0
+            members = " objects in" if are_objects else " of"
             yield (
-                f"{len(left_out)} of the first {len(first.rows)} rows have no box: their class, "
-                f"such as {label!r:.60}, is not stored"
+                f"{len(left_out)}{members} the first {len(first.rows)} rows have no box: their "
+                f"class, such as {label!r:.60}, is not stored"
             )
 
     def take_lists(self, columns: Collection[str]) -> Self:
         return dataclasses.replace(self, per_box=self.per_box.union(columns))
+
+    def _divide_rows(self, rows: Iterable[NumberedRow]) -> Iterator[NumberedRow]:
+        """Yields rows with a box each: a row for each object, where the sides are lists."""
+        for row in rows:
+            lists = [row.cells[side] for side in self.sides if isinstance(row.cells[side], list)]
+            if not lists:
+                yield row
+                continue
+            number = max(map(len, lists))
+            columns = {*self.sides, self.label, *self.per_box} & row.cells.keys()
+            members = {name: _divide_cell(row.cells[name], number) for name in columns}
+            for index in range(number):
+                own = {name: cells[index] for name, cells in members.items()}
+                yield NumberedRow(row.number, {**row.cells, **own}, index + 1)
 
     def has_box(self, row: NumberedRow) -> bool:
         """Whether a row has any side of a box."""
@@ -194,11 +212,15 @@ class BoxJoin(RowJoin):
             return cell
         sides = [row.cells[side] for side in self.sides or (self.box,)]
         cure = next(filter(None, map(cure_missing, sides)), "")
-        return BadCell(f"has no value in {name_number(row.number)}, which has a box{cure}")
+        place = f"object {row.object_number} of " if row.object_number else ""
+        return BadCell(f"has no value in {place}{name_number(row.number)}, which has a box{cure}")
 
     def _boxes_of(self, row: NumberedRow) -> list[Any]:
         if self.sides:
-            return [_make_box([row.cells[side] for side in self.sides], row.number)]
+            sides = [row.cells[side] for side in self.sides]
+            if row.object_number:
+                return [ObjectBox(sides, row.object_number)]
+            return [_make_box(sides, row.number)]
         try:
             return [_make_box(split_boxes(row.cells[self.box]), row.number)]
         except ValueError as error:
@@ -348,6 +370,15 @@ def holds_one_box(cell: Any) -> bool:
         return False
     has_lists = any(isinstance(member, list) for member in members)
     return not has_lists and len(members) in (0, _NUM_SIDES)
+
+
+def _divide_cell(cell: Any, number: int) -> list[Any]:
+    """The values of objects in a cell, which has a list of them, or one for all."""
+    if not isinstance(cell, list):
+        return [cell] * number
+    if len(cell) == number:
+        return cell
+    return [BadCell(f"has {len(cell)} values for {number} boxes")] * number
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:

@@ -29,7 +29,7 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 from beam_tfr.tables.base import list_columns
-from beam_tfr.tables.box_columns import BOX, find_possible_boxes, find_size_columns
+from beam_tfr.tables.box_names import BOX, find_possible_boxes, find_size_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_places
 from beam_tfr.tables.formats import list_fields, read_columns, read_rows
@@ -146,7 +146,8 @@ def _warn_beside_boxes(content: TableContent) -> Iterator[str]:
     boxes = find_boxes(parse_columns(features))
     if boxes is None:
         return
-    used = {*boxes.columns, BOXES, *SIDES}
+    columns_of_sides = {side.partition(".")[0] for side in boxes.columns}
+    used = {*boxes.columns, *columns_of_sides, BOXES, *SIDES}
     if SOURCE_WIDTH in features:
         used |= {*find_size_columns(content.columns, boxes.columns).values()}
     others = [name for name in _list_unused(content) if name not in used]
@@ -205,7 +206,7 @@ def _find_sides(content: TableContent, columns: Sequence[str]) -> _Suggestion | 
     boxes = find_possible_boxes(columns)
     if boxes is None:
         boxes = find_possible_boxes(_list_fields(content, filter(_may_hold_objects, columns)))
-    if boxes is None or _hold_lists(content, boxes.sides):
+    if boxes is None or _hold_nested_lists(content, boxes.sides):
         return None
     message = (
         f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
@@ -377,12 +378,13 @@ def _list_fields(content: TableContent, columns: Iterable[str]) -> list[str]:
     return [name for name in fields if name not in wanted and name.partition(".")[0] in wanted]
 
 
-def _hold_lists(content: TableContent, fields: Sequence[str]) -> bool:
-    """Whether fields have several values in a row, as those of lists of objects have."""
+def _hold_nested_lists(content: TableContent, fields: Sequence[str]) -> bool:
+    """Whether fields have lists in lists, as those of lists of objects in such lists have."""
     if not any("." in name for name in fields):
         return False
     rows = itertools.islice(read_rows(content.files[0], fields), _FIELD_ROWS)
-    return any(isinstance(cell, list) for _, cells in rows for cell in cells)
+    lists = (cell for _, cells in rows for cell in cells if isinstance(cell, list))
+    return any(isinstance(member, list) for member in itertools.chain.from_iterable(lists))
 
 
 _FINDERS: tuple[Callable[[TableContent, Sequence[str]], _Suggestion | None], ...] = (

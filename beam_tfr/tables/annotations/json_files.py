@@ -20,13 +20,14 @@ from beam_tfr.tables.annotations.coco import (
 )
 from beam_tfr.tables.annotations.coco_fields import describe_other_fields
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
-from beam_tfr.tables.annotations.json_kinds import describe_kind
+from beam_tfr.tables.annotations.json_kinds import describe_begin, describe_kind
 
 # Of a file with more members, each has to be an object if something in it cannot be read.
 _MOST_MEMBERS = 2_000_000
 # A file with more lists and objects has so many bytes for each; annotations have some 30.
 _MOST_LISTS = 2_000_000
 _LEAST_LIST_BYTES = 12
+_BEGIN_BYTES = 64 << 10  # of such a file, by whose keys its kind is told
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 _TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|' + _NAN.pattern)
 _QUOTE = ord('"')
@@ -184,9 +185,9 @@ def _read_loosely(
     if sound != data:
         error = msgspec.ValidationError(str(error).replace("got `null`", "got NaN or `null`"))
     try:
-        if has_many_members:
+        kind = describe_begin(sound[:_BEGIN_BYTES]) if has_many_members else describe_kind(sound)
+        if has_many_members and not kind:
             _OBJECTS.decode(sound)
-        kind = "" if has_many_members else describe_kind(sound)
         content = None if kind else _LOOSE_DECODER.decode(sound)
     except (msgspec.MsgspecError, RecursionError):
         raise error from None

@@ -1,5 +1,7 @@
 """Names kinds of JSON that people take for COCO's instances."""
 
+import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -7,6 +9,8 @@ import msgspec
 
 from beam_tfr.schema.extensions import has_image_name
 
+_BEGIN_BYTES = 4 << 10  # of a long file, with the first of its keys
+_KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
 _COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
 
 
@@ -90,6 +94,33 @@ _KINDS = (
         "'to_entries[] | {path: .key, label: .value}' a.json > a.jsonl",
     ),
     _Kind(
+        frozenset({"images[].image_id", "categories[].category_id"}),
+        "has ids of other names than COCO's, as of Herbarium; give them COCO's: jq '.images[] |= "
+        "(.id = .image_id) | .categories[] |= (.id = .category_id | .name //= .scientificName)' "
+        "a.json > b.json",
+    ),
+    _Kind(
+        frozenset({"type", "features"}),
+        "is GeoJSON, as of xView; write an object for each box in a line, as .jsonl: jq -c "
+        "'.features[].properties | {image: .image_id, class: .type_id, box: .bounds_imcoords}' "
+        "a.json > a.jsonl, and give `uri_column=image`, `label_column=class` and "
+        "`feature_columns=box:bbox[xyxy]`",
+    ),
+    _Kind(
+        frozenset({"name", "frames"}),
+        "is a file of BDD100K for one image; write an object for each image in a line, as .jsonl: "
+        "jq -c '{image: (.name + \".jpg\"), objects: .frames[0].objects}' *.json > a.jsonl",
+    ),
+    _Kind(
+        frozenset({".bbox", ".height"}),
+        "has names of images as keys, as of Kvasir-SEG; write an object for each image in a line, "
+        "as .jsonl: jq -c 'to_entries[] | {image: .key, objects: .value.bbox}' a.json > a.jsonl",
+    ),
+    _Kind(
+        frozenset({"[].annotation_id", "[].lead_time"}),
+        "is an export of Label Studio; export it there in COCO's format",
+    ),
+    _Kind(
         frozenset({"[] without annotations"}),
         "is an array of rows; write one object in a line, as .jsonl: jq -c '.[]' a.json > a.jsonl",
     ),
@@ -113,10 +144,21 @@ def describe_kind(data: bytes) -> str:
     return ""
 
 
-def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
-    """Yields the keys of a file, of its first annotation, and of its first member.
+def describe_begin(begin: bytes) -> str:
+    """What a JSON file is that begins so, by its keys alone if it is longer; else empty."""
+    with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+        return describe_kind(begin)
+    keys = {key.decode() for key in _KEYS.findall(begin[:_BEGIN_BYTES])}
+    for kind in _KINDS:
+        if kind.marks <= keys:
+            return kind.message
+    return ""
 
-    They are spelled `key`, `annotations[].key`, and `.key` or `[].key`.
+
+def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
+    """Yields the keys of a file, of what its lists of COCO begin with, and of its first member.
+
+    They are spelled `key`, `images[].key`, and `.key` or `[].key`.
     """
     if isinstance(content, list):
         keys = _keys_of(content[0]) if content else []
@@ -127,9 +169,10 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
     yield from content
     if has_image_name(next(iter(content), "")):
         yield "names of images"
-    annotations = _decode_list(content.get("annotations", msgspec.Raw(b"[]")))
-    if annotations:
-        yield from (f"annotations[].{key}" for key in _keys_of(annotations[0]))
+    for name in ("images", "categories", "annotations"):
+        members = _decode_list(content.get(name, msgspec.Raw(b"[]")))
+        if members:
+            yield from (f"{name}[].{key}" for key in _keys_of(members[0]))
     for member in [*content.values()][:1]:
         yield from (f".{key}" for key in _keys_of(member))
 

@@ -1,0 +1,154 @@
+"""Columns with the sides of boxes, and with what else is said of images, by their names."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
+
+BOX = "box"  # the name of the feature that such columns become
+# Format -> the names of four columns, as `_plain_name` spells them; the first that are there.
+_SIDES = (
+    ("xyxy", ("xmin", "ymin", "xmax", "ymax")),
+    ("xyxy", ("x1", "y1", "x2", "y2")),
+    ("xyxy", ("x0", "y0", "x1", "y1")),
+    ("xyxy", ("xtl", "ytl", "xbr", "ybr")),
+    ("xyxy", ("minx", "miny", "maxx", "maxy")),
+    ("xyxy", ("topx", "topy", "bottomx", "bottomy")),
+    ("xyxy", ("startx", "starty", "endx", "endy")),
+    ("xyxy", ("left", "top", "right", "bottom")),
+    ("xywh", ("x", "y", "w", "h")),
+    ("xywh", ("xmin", "ymin", "w", "h")),
+    ("xywh", ("xmin", "ymin", "width", "height")),
+    ("xywh", ("left", "top", "w", "h")),
+    ("xywh", ("left", "top", "width", "height")),
+    ("center_xywh", ("xcenter", "ycenter", "w", "h")),
+    ("center_xywh", ("xcenter", "ycenter", "width", "height")),
+    ("center_xywh", ("centerx", "centery", "w", "h")),
+    ("center_xywh", ("centerx", "centery", "width", "height")),
+    ("center_xywh", ("cx", "cy", "w", "h")),
+)
+# Besides those, of columns with `bbox_` before their names, as of makesense.ai; others, as CelebA's
+# x_1, may have a point, and the size of its image.
+_MARKED_SIDES = (
+    ("xywh", ("x", "y", "width", "height")),
+    ("xywh", ("x1", "y1", "width", "height")),
+)
+FILES = (
+    *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
+    *("imagefilename", "img", "imgpath", "imgname", "frame", "photo"),
+    *("imageid", "uri", "imageuri", "gcsuri", "imagegcsuri", "sourceref", "imageurl"),
+)
+CLASSES = (
+    *("class", "classname", "label", "labelname", "category", "categoryname"),
+    *("classid", "labelid", "categoryid"),
+)
+SPLITS = ("set", "subset", "mluse")  # besides `split`, which any table may have
+_WIDTHS = ("width", "imagewidth", "imgwidth")
+_HEIGHTS = ("height", "imageheight", "imgheight")
+
+
+class BoxColumns(NamedTuple):
+    """Four columns with the sides of boxes.
+
+    Attributes:
+        form: one of `BOX_FORMATS`.
+        sides: the columns, in its order.
+    """
+
+    form: str
+    sides: tuple[str, ...]
+
+    @property
+    def declaration(self) -> str:
+        """The declaration of the feature that they become."""
+        return f"bbox[{self.form}]={'+'.join(self.sides)}"
+
+
+def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str, str]:
+    """The features of the size of an image -> the columns with it; none without both.
+
+    Args:
+        columns: those of the table.
+        sides: those of them with the sides of boxes.
+    """
+    by_name = by_plain_name(name for name in columns if name not in sides)
+    width = find_name(_WIDTHS, by_name)
+    height = find_name(_HEIGHTS, by_name)
+    if not width or not height:
+        return {}
+    return {SOURCE_WIDTH: width, SOURCE_HEIGHT: height}
+
+
+def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
+    """The columns with the sides of boxes, by their names; None if there are none.
+
+    Those with `bbox_` before their names come first: a column `width` beside is that of the image.
+    """
+    all_columns = [*columns]
+    marked = [name for name in all_columns if _plain_name(name) != _letters_of(name)]
+    return find_marked_sides(marked) or _find_sides(all_columns, _SIDES)
+
+
+def find_marked_sides(columns: Iterable[str]) -> BoxColumns | None:
+    """The sides of boxes among names that are those of boxes alone; None if there are none."""
+    return _find_sides(columns, (*_SIDES, *_MARKED_SIDES))
+
+
+def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
+    """The columns that may be the sides of boxes.
+
+    As `find_box_columns`, but a `width` beside `x` and `y` may be that of an image, and the names
+    may have more in common, such as GTSRB's `Roi.X1`.
+    """
+    boxes = find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
+    return boxes or _find_longer_names(columns)
+
+
+def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
+    """The first sides of boxes whose names have the same before and behind them."""
+    by_letters = {_letters_of(column): column for column in columns}
+    for form, sides in (*_SIDES, *_MARKED_SIDES):
+        for letters in by_letters:
+            before, side, behind = letters.rpartition(sides[0])
+            names = [f"{before}{name}{behind}" for name in sides]
+            if side and by_letters.keys() >= {*names}:
+                return BoxColumns(form, tuple(by_letters[name] for name in names))
+    return None
+
+
+def _find_sides(
+    columns: Iterable[str], sides: Iterable[tuple[str, tuple[str, ...]]]
+) -> BoxColumns | None:
+    """The first of some sides, by their format and names, that columns have; None if none is."""
+    by_name = by_plain_name(columns)
+    for form, names in sides:
+        if by_name.keys() >= {*names}:
+            return BoxColumns(form, tuple(by_name[name] for name in names))
+    return None
+
+
+def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
+    """The columns, by the names that `_plain_name` spells."""
+    by_name = dict[str, str]()
+    for column in columns:
+        by_name.setdefault(_plain_name(column), column)
+    return by_name
+
+
+def _plain_name(column: str) -> str:
+    """The name of a column in lower case, without `bbox_` before it, and marks in it."""
+    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", _letters_of(column))
+
+
+def _letters_of(column: str) -> str:
+    """The letters and digits of the name of a column, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", column.lower())
+
+
+def find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
+    """The column with the first of some names; empty if there is none."""
+    for name in names:
+        if name in by_name:
+            return by_name[name]
+    return ""

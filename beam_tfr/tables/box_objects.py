@@ -1,0 +1,169 @@
+"""Tables with a list of objects in each row, whose fields are the sides of boxes.
+
+Such as those of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width": 20,
+"height": 15, "class_id": 0}]`, of Vertex AI, Azure ML and BDD100K.
+"""
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.tables.box_names import (
+    CLASSES,
+    FILES,
+    SPLITS,
+    BoxColumns,
+    by_plain_name,
+    find_marked_sides,
+    find_name,
+)
+from beam_tfr.tables.formats import list_fields, read_rows
+
+_FIRST_ROWS = 1_000  # in which fields are looked for
+_FEW_ROWS = 100  # whose cells are looked at
+_CLASSES = (*CLASSES, "displayname", "tag", "name")
+_OF_PERCENT = "originalwidth"  # beside sides in percent, as of Label Studio
+_CLASS_MAP = re.compile(r"(?s)(?P<field>.*\.class-map)\..+")
+
+
+class BoxObjects(NamedTuple):
+    """A column with lists of objects, and what else is said of their images.
+
+    Attributes:
+        boxes: the fields with the sides of their boxes.
+        file: the column with the paths of images; this and all others may be empty.
+        label: the field with their classes.
+        split: the column, or field, that may have the split.
+        names: the field with an object of names, by the numbers of classes.
+    """
+
+    boxes: BoxColumns
+    file: str
+    label: str
+    split: str
+    names: str
+
+    @property
+    def column(self) -> str:
+        """The column of the objects."""
+        return self.boxes.sides[0].partition(".")[0]
+
+    def describe_names(self, path: str) -> Iterator[str]:
+        """Yields a line about names of classes that the table has elsewhere.
+
+        Args:
+            path: the table.
+        """
+        if self.names:
+            names = _write_jq(self.names)
+            parent, _, field = self.label.rpartition(".")
+            label = f"{_write_jq(parent)}[]{_write_jq(field)}"
+            yield (
+                f"classes of {self.label} are numbers, whose names are in {self.names}: jq -c "
+                f"'{names} as $names | {label} |= $names[tostring]' {path} > named.jsonl writes "
+                "a table with these names"
+            )
+
+
+def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
+    """Finds lists of objects with the sides of boxes; None if there are none.
+
+    Args:
+        path: the table.
+        columns: its columns.
+    """
+    fields = list_fields(path, _FIRST_ROWS)
+    for parent, names in _group_fields(fields).items():
+        boxes = find_marked_sides(names)
+        if boxes is None or _OF_PERCENT in by_plain_name(names):
+            continue
+        sides = tuple(f"{parent}.{name}" for name in boxes.sides)
+        if not _hold_flat_lists(path, sides):
+            continue
+        others = [name for name in fields if not name.startswith(f"{parent}.")]
+        label = _find_label(path, parent, fields)
+        return BoxObjects(
+            boxes._replace(sides=sides),
+            file=_find_file(path, columns),
+            label=label,
+            split=find_name(SPLITS, _by_end([*columns, *others])),
+            names=_find_class_map(others) if label else "",
+        )
+    return None
+
+
+def _group_fields(fields: Iterable[str]) -> dict[str, list[str]]:
+    """Object, such as `image.boxes` -> the names of its fields."""
+    names_of = defaultdict[str, list[str]](list)
+    for field in fields:
+        parent, _, name = field.rpartition(".")
+        names_of[parent].append(name)
+    return names_of
+
+
+def _hold_flat_lists(path: str, fields: Sequence[str]) -> bool:
+    """Whether fields have a list of values in the first rows, and no lists in lists."""
+    cells = [cell for row in _read_cells(path, fields) for cell in row if cell is not None]
+    if not any(isinstance(cell, list) for cell in cells):
+        return False
+    members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
+    return not any(isinstance(member, list) for member in members)
+
+
+def _find_label(path: str, parent: str, fields: Sequence[str]) -> str:
+    """The field with the classes of objects, or of those around; empty if there is none.
+
+    Args:
+        path: the table.
+        parent: the object with the sides.
+        fields: all fields.
+    """
+    names_of = _group_fields(fields)
+    while parent:
+        name = find_name(_CLASSES, by_plain_name(names_of[parent]))
+        label = f"{parent}.{name}"
+        if name and _hold_flat_lists(path, [label]):
+            return label
+        parent = parent.rpartition(".")[0]
+    return ""
+
+
+def _find_file(path: str, columns: Sequence[str]) -> str:
+    """The column with the paths of images, by its name or its cells; empty if there is none."""
+    name = find_name(FILES, by_plain_name(columns))
+    if name:
+        return name
+    for column in columns:
+        cells = [cell for (cell,) in _read_cells(path, [column])]
+        if cells and all(isinstance(cell, str) and has_image_name(cell) for cell in cells):
+            return column
+    return ""
+
+
+def _find_class_map(fields: Iterable[str]) -> str:
+    """The field in which SageMaker has the names of classes; empty if there is none."""
+    for field in fields:
+        match = _CLASS_MAP.fullmatch(field)
+        if match:
+            return match["field"]
+    return ""
+
+
+def _by_end(fields: Iterable[str]) -> dict[str, str]:
+    """The fields, by the plain names of what they end in: that of `labels.aiplatform/ml_use`."""
+    ends = {re.split(r"[./]", field)[-1]: field for field in fields}
+    return {name: ends[end] for name, end in by_plain_name(ends).items()}
+
+
+def _read_cells(path: str, fields: Sequence[str]) -> Iterator[Sequence[Any]]:
+    """Yields the cells of some fields in the first rows."""
+    for _, cells in itertools.islice(read_rows(path, fields), _FEW_ROWS):
+        yield cells
+
+
+def _write_jq(field: str) -> str:
+    """A field as jq writes it: `."bounding-box"."annotations"`."""
+    return "".join(f'."{name}"' for name in field.split("."))
