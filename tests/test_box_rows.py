@@ -333,12 +333,36 @@ def test_bad_boxes_of_rows_that_imply_boxes(tmp_path: Path) -> None:
     )
     for name in ("a.jpg", "b.jpg"):
         Image.new("RGB", (40, 30)).save(tmp_path / name)
-    with pytest.raises(DataError, match=r"bad_boxes=drop` with `uri_column=`.*`feature_columns=`"):
+    with pytest.raises(DataError, match="give `bad_boxes=drop` if boxes have no area"):
         convert(table=str(table), output=f"{tmp_path}/o")
-    declared = {"box": "bbox[xyxy]=xmin+ymin+xmax+ymax"}
-    roles: Any = {"uri_column": "filename", "label_column": "class", "feature_columns": declared}
-    convert(table=str(table), output=f"{tmp_path}/d", bad_boxes="drop", **roles)
-    assert (tmp_path / "d/manifest.json").exists()
+    result = convert(table=str(table), output=f"{tmp_path}/d", bad_boxes="drop")
+    assert result.counts["written"] == 2
+    result = convert(
+        table=str(table),
+        output=f"{tmp_path}/e",
+        bad_boxes="drop",
+        no_boxes="reject",
+        min_visible=0.5,
+        max_rejects=1,
+    )
+    assert result.counts["rejected"] == {"without-boxes": 1}
+
+
+def test_options_of_boxes_where_columns_imply_none(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("filename,class\na.jpg,cat\n")
+    of_boxes: list[dict[str, Any]] = [
+        {"bad_boxes": "drop"},
+        {"no_boxes": "reject"},
+        {"min_visible": 0.5},
+    ]
+    roles: list[dict[str, Any]] = [{}, {"uri_column": "filename"}]
+    for option in of_boxes:
+        for role in roles:
+            options = option | role
+            content = find_content(ConvertOptions(table=(str(table),), output="/o", **options))
+            with pytest.raises(UsageError, match="has no effect without boxes"):
+                open_tables(content)
 
 
 def test_classes_of_rows_without_a_box_are_told(tmp_path: Path) -> None:

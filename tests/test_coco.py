@@ -481,6 +481,8 @@ KINDS: dict[str, tuple[Any, str]] = {
     "VIA": ({"1.png123": {"filename": "1.png", "regions": []}}, "VIA"),
     "project of VIA": ({"_via_settings": {}, "_via_img_metadata": {}}, "VIA"),
     "Label Studio": ([{"id": 1, "data": {}, "annotations": []}], "Label Studio"),
+    "Labelbox": ([{"data_row": {}, "projects": {}}], "Labelbox"),
+    "Labelbox, old": ([{"Labeled Data": "x", "Label": {}}], "Labelbox"),
     "rows": ([{"path": "1.png", "class": "cat"}], r"\.jsonl"),
 }
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
+from tests.archives import tarred
+from tests.conftest import Run
 from tests.image_tables import JPEG
+
+Command = Callable[..., Run]
 
 
 def write_records(folder: Path, number_of: Mapping[str, int], image: bytes = JPEG) -> str:
@@ -73,3 +79,61 @@ def test_numbers_beside_the_classes_of_boxes(tmp_path: Path) -> None:
 def test_classes_of_which_the_first_rows_show_few(tmp_path: Path) -> None:
     number_of = {f"{number:04}.": number for number in reversed(range(1_100))}
     assert not lines_of_ids(write_records(tmp_path, number_of, image=b"x"))
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        (["0", "1", "2", "10"], "class 10 has the id 3. A file of `classes=`, with all numbers"),
+        (["1", "2", "10"], "class 1 has the id 0"),
+        (["001", "002"], "all numbers from 000 to 002"),
+        (["-1", "1"], "class -1 has the id 0"),
+        (["0", "1", "10", "2"], "10 comes before 2"),
+        (["0.0", "1.0", "10.0", "2.0"], "10.0 comes before 2.0"),
+        (["0", "1", "2"], ""),
+        (["00", "01"], ""),
+        (["1", "10", "2", "cat"], ""),
+        ([], ""),
+    ],
+)
+def test_classes_that_are_numbers_but_not_their_ids(classes: Sequence[str], told: str) -> None:
+    text = describe_class_numbers(classes)
+    assert told in text
+    assert bool(text) == bool(told)
+    assert not describe_class_numbers(classes, are_given=True)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "tar", "tfrecord"])
+def test_plan_tells_labels_from_1_and_the_cure_works(
+    tmp_path: Path, suffix: str, beam_tfr: Command
+) -> None:
+    table = tmp_path / f"t.{suffix}"
+    numbers = (1, 2, 10)
+    cells = [json.dumps({"path": f"{number}.jpg", "label": number}) for number in numbers]
+    for number in numbers:
+        (tmp_path / f"{number}.jpg").write_bytes(JPEG)
+    options = ["--uri_column", "path", "--label_column", "label"]
+    if suffix == "csv":
+        table.write_text("path,label\n" + "".join(f"{n}.jpg,{n}\n" for n in numbers))
+    elif suffix == "jsonl":
+        table.write_text("\n".join(cells))
+    elif suffix == "tar":
+        options = []
+        files = [(f"{n}.jpg", JPEG) for n in numbers] + [(f"{n}.cls", b"%d" % n) for n in numbers]
+        table.write_bytes(tarred(dict(sorted(files))))
+    else:
+        options = []
+        records = []
+        for number in numbers:
+            values = {"image/encoded": ("bytes", [JPEG]), "image/class/label": ("int64", [number])}
+            records.append(frame(examples.serialize(values)))
+        table.write_bytes(b"".join(records))
+    planned = beam_tfr("plan", "--table", table, *options, "--output", tmp_path / "o")
+    assert planned.out.count("class 1 has the id 0") == 1, planned.err
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(map(str, range(11))))
+    planned = beam_tfr(
+        "plan", "--table", table, *options, "--output", tmp_path / "o", "--classes", names
+    )
+    assert planned.code == 0, planned.err
+    assert "has the id" not in planned.out

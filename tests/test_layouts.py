@@ -16,7 +16,6 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_last_folders,
-    describe_numbered_classes,
     find_deep_folders,
 )
 from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split, suggest_layout
@@ -504,24 +503,6 @@ def test_folders_of_images_and_masks_are_told_from_classes(
     assert bool(text) == is_told
     if is_told:
         assert f"pair=mask='../{classes[1]}/{{stem}}.png'" in text
-
-
-@pytest.mark.parametrize(
-    ("classes", "is_told"),
-    [
-        (["0", "1", "10", "2"], True),
-        (["0.0", "1.0", "10.0", "2.0"], True),
-        (["0", "1", "2", "10"], False),  # as a table has them
-        (["00", "01", "02", "10"], False),
-        (["1", "10", "2", "cat"], False),
-        ([], False),
-    ],
-)
-def test_numbers_sorted_as_text_are_told(classes: Sequence[str], is_told: bool) -> None:
-    text = describe_numbered_classes(classes)
-    assert bool(text) == is_told
-    if is_told:
-        assert f"{classes[2]} comes before {classes[3]}" in text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.conftest import Run
+from tests.fake_gcs import FakeGcs
 from tests.image_tables import JPEG
 
 Command = Callable[..., Run]
@@ -122,7 +124,7 @@ def test_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("cell", "problem"),
     [
         ("http://example.org/1.jpg", "'http://example.org/1.jpg': only local paths and gs://"),
-        ("s3://bucket/1.jpg", "only local paths and gs://"),
+        ("s3://bucket/9.jpg", "only local paths and gs://"),
         ("file://server/1.jpg", "'file://server/1.jpg': only local paths"),
         ("data:image/jpeg;base64,/9j/4AAQ", "is an image itself"),
         ("/elsewhere/1.jpg", "/elsewhere/1.jpg is not below "),
@@ -140,7 +142,10 @@ def test_a_path_that_cannot_be_used_costs_its_row(folder: Path, cell: str, probl
             beam_tfr.convert(table=table, uri_column="path", output=folder / "out", progress=False)
 
 
-FOREIGN = ("/home/bob/data", "C:\\data", "data/old", "\\\\server\\share")
+FOREIGN = (
+    *("/home/bob/data", "C:\\data", "data/old", "\\\\server\\share"),
+    "s3://bucket/data",
+)
 
 
 @pytest.mark.parametrize("start", FOREIGN)
@@ -175,6 +180,33 @@ def test_paths_of_another_machine_start_from_the_folder_of_the_table(tmp_path: P
     (tmp_path / "data/img/a.jpg").write_bytes(b"x")
     tables = opened(write_table(tmp_path / "data/t.jsonl", "/home/bob/data/img/a.jpg"))
     assert [ref.key for ref in tables.read(tables.files[0])] == ["img/a.jpg"]
+
+
+def test_copies_of_images_on_gcs(
+    tmp_path: Path, fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "img").mkdir()
+    (tmp_path / "img/a.jpg").write_bytes(b"x")
+    cell = "gs://b/data/img/a.jpg"
+    table = write_table(tmp_path / "t.jsonl", cell)
+    tables = opened(table)
+    assert [tables.root + ref.key for ref in tables.read(str(table))] == [f"{tmp_path}/img/a.jpg"]
+    assert "without gs://b/data/ at their beginning" in tables.warnings[0]
+    fake.put("data/img/a.jpg", b"y")
+    tables = opened(table)
+    assert [tables.root + ref.key for ref in tables.read(str(table))] == [cell]
+    assert not tables.warnings
+
+    def refuse(path: str) -> storage.Entry | None:
+        if storage.is_gcs(path):
+            raise PermissionError(errno.EACCES, "no access")
+        return find(path)
+
+    find = storage.find
+    monkeypatch.setattr(storage, "find", refuse)
+    (line,) = opened(table).warnings
+    assert "unknown (no access); without gs://b/data/" in line
+    assert not opened(table).prefix
 
 
 def test_paths_of_another_machine_must_be_certain(tmp_path: Path) -> None:

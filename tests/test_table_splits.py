@@ -408,6 +408,52 @@ def test_columns_that_are_called_otherwise(
     assert keys_by_split(tables).keys() == splits
 
 
+ML_USE = "aiplatform.googleapis.com/ml_use"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("labels", "splits"),
+    [
+        ({ML_USE: ("training", "test")}, {"training", "test"}),
+        ({"split": ("train", "val")}, {"train", "val"}),
+        ({"set": ("red", "blue")}, {"train"}),
+    ],
+)
+def test_fields_that_hold_splits(
+    tmp_path: Path, suffix: str, labels: Mapping[str, tuple[str, str]], splits: set[str]
+) -> None:
+    """As of Vertex AI's dataItemResourceLabels."""
+    path = tmp_path / f"a.{suffix}"
+    rows = []
+    for number in range(2):
+        cell = {name: values[number] for name, values in labels.items()}
+        rows.append({"file_name": f"{number}.png", "dataItemResourceLabels": cell})
+    if suffix == "jsonl":
+        write(path, "\n".join(map(json.dumps, rows)))
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    tables = open_input(table=str(path), uri_column="file_name")
+    assert keys_by_split(tables).keys() == splits
+    (name,) = labels
+    column = f"dataItemResourceLabels.{name}"
+    lines = [line for line in tables.warnings if column in line]
+    assert len(lines) == (splits != {"train"})
+    assert all("gives the splits" in line for line in lines)
+
+
+def test_fields_that_may_hold_splits_are_told(tmp_path: Path) -> None:
+    rows = [
+        {"file_name": f"{use}.png", "meta": {"is_train": 1, "usage_of": use, "size": 7}}
+        for use in ("PublicTest", "test")
+    ]
+    write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    tables = open_input(table=f"{tmp_path}/a.jsonl", uri_column="file_name")
+    (line,) = [line for line in tables.warnings if "may say the split" in line]
+    assert "'meta.is_train', 'meta.usage_of'" in line
+    assert "`split_column=meta.is_train`" in line
+
+
 def voc_folder(root: Path, num_images: int, lists: Mapping[str, list[int]]) -> str:
     """Writes a folder as of VOC 2007; returns the pattern of its annotations."""
     for number in range(num_images):

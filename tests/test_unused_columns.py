@@ -13,7 +13,7 @@ import pytest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example, serialize
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -201,21 +201,23 @@ def test_columns_that_only_a_later_table_has_are_told(tmp_path: Path) -> None:
         ("1,0,0", "cat"),
         ("0.0,1.0,0.0", "dog"),
         ("1,0,1", "cat|hat"),
+        ("1.0,-1.0,", "cat"),
     ],
 )
 def test_a_column_for_each_class_has_a_cure_that_works(
     tmp_path: Path, rows: str, classes: str
 ) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(f"path,cat,dog,hat,age\n1.jpg,{rows},7\n")
+    path.write_text(f"path,cat,dog,hat,age\n1.jpg,{rows},7\n2.jpg,0,1,0,8\n")
     line, others = unused_lines(path, uri_column="path")
+    assert ("which have -1" in line) == ("-1" in rows)
     assert "age" in others
     assert not unused_lines(path, uri_column="path", label_column="age")[0].startswith(line[:40])
     cure = line.partition("with pandas: ")[2]
     assert cure in unused_lines(path, uri_column="path", label_column="cat")[0]
     table = pandas.read_csv(path)
     exec(cure, {"table": table})
-    assert [*table["class"]] == [classes]
+    assert [*table["class"]] == [classes, "dog"]
     assert ("label_separator='|'" in line) == ("|" in classes)
 
 
@@ -284,7 +286,7 @@ def test_tfrecords_of_which_the_first_lack_the_class(tmp_path: Path) -> None:
     (tmp_path / "b.tfrec").write_bytes(frame(serialize(image | {"class": ("int64", [1])})))
     options = ConvertOptions(table=(f"{tmp_path}/*.tfrec",), output="/o", uri_column="image")
     lines = [*open_tables(find_content(options)).warnings]
-    assert any("class; leave the first table out" in line for line in lines)
+    assert any("class; leave tables without them" in line for line in lines)
 
 
 @pytest.mark.parametrize("names", ["ab", "ba"])
@@ -295,5 +297,90 @@ def test_one_of_two_tables_lacks_the_class(tmp_path: Path, names: str) -> None:
     options = ConvertOptions(
         table=(f"{tmp_path}/*.csv",), output="/o", uri_column="image", label_column="label"
     )
-    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave this one out"):
+    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave tables without it out"):
         open_tables(find_content(options))
+
+
+PIXELS = [str(number % 256) for number in range(784)]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "header", "row", "shape"),
+    [
+        ("csv", "label," + ",".join(f"pixel{n}" for n in range(784)), PIXELS, "28, 28"),
+        ("csv", ",".join(f"{n // 28 + 1}x{n % 28 + 1}" for n in range(784)), PIXELS, "28, 28"),
+        ("csv", ",".join(f"pixel{n:04}" for n in range(2352)), PIXELS * 3, "28, 28, 3"),
+        ("csv", "emotion,pixels,Usage", [" ".join(PIXELS)], "28, 28"),
+        ("jsonl", "label,digit", [[7] * 64], "8, 8"),
+    ],
+)
+def test_pixels_in_cells_are_told(
+    tmp_path: Path, suffix: str, header: str, row: Sequence[Any], shape: str
+) -> None:
+    path = tmp_path / f"t.{suffix}"
+    columns = header.split(",")
+    values = [*row, *"3" * (len(columns) - len(row))]
+    if len(columns) > len(row):  # the pixels come behind the first column
+        values = [*"3", *row, *"3" * (len(columns) - len(row) - 1)]
+    if suffix == "csv":
+        path.write_text(f"{header}\n" + ",".join(values) + "\n")
+    else:
+        path.write_text(json.dumps(dict(zip(columns, values, strict=True))) + "\n")
+    content = find_content(ConvertOptions(table=(str(path),), output="/o"))
+    (line,) = [line for line in open_tables(content).warnings if "pixels of images" in line]
+    assert f".reshape({shape})" in line
+
+
+def test_pixels_beside_paths_are_told_and_other_numbers_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("path,class,pixels\n1.jpg,cat," + " ".join(PIXELS) + "\n")
+    (line,) = unused_lines(path, uri_column="path", label_column="class")
+    assert "column 'pixels'" in line
+    header = ",".join(f"score_{number}" for number in range(100))
+    for cell in ("0.5", "1", "300"):
+        path.write_text(f"{header}\n{','.join([cell] * 100)}\n")
+        content = find_content(ConvertOptions(table=(str(path),), output="/o"))
+        assert not [line for line in open_tables(content).warnings if "pixels" in line]
+
+
+@pytest.mark.parametrize(
+    ("rows", "cures"),
+    [
+        (
+            "patientId,x,y,width,height,Target\na,,,,,0\nb,5,6,20,15,1",
+            ["`uri_column=` names that of the images", "box:bbox[xywh]=x+y+width+height"],
+        ),
+        (
+            'image_id,width,height,bbox,source\na,40,30,"[5, 6, 20, 15]",x',
+            ["`uri_column=image_id`", "'bbox:bbox[xywh]'"],
+        ),
+        (
+            "Image Index,Finding Label,Bbox [x,y,w,h],,,\n1.png,Mass,5,6,20,15,,,",
+            [],  # which are boxes without a doubt
+        ),
+        ("patient,xmin,ymin,xmax,ymax\na,5,6,25,21", ["=xmin+ymin+xmax+ymax'"]),
+        ("name,age\na,7", []),
+    ],
+)
+def test_rows_that_may_be_boxes_of_images(tmp_path: Path, rows: str, cures: Sequence[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{rows}\n")
+    options = find_content(ConvertOptions(table=(str(path),), output="/o"))
+    lines = [line for line in options.warnings if "look like boxes" in line]
+    assert len(lines) == bool(cures)
+    assert all(cure in line for line in lines for cure in cures)
+
+
+def test_columns_without_name_and_value_are_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,size,,\n7,8,,\n9,10,,\n")
+    tables = open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))
+    assert tables.columns == ["age", "size"]
+    assert len([*tables.read(str(path))]) == 2
+    later = tmp_path / "u.csv"
+    later.write_text("age,size,\n7,8,x\n")
+    with pytest.raises(DataError, match=r"row 1 after the header`: has 'x' in a column without"):
+        [*tables.read(str(later))]
+    path.write_text("age,size,,\n7,8,,x\n")
+    with pytest.raises(UsageError, match="a column has no name"):
+        open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))

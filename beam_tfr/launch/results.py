@@ -13,6 +13,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.copies.summary import describe_duplicates
 from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
 from beam_tfr.dataset.share_notes import describe_shares
@@ -25,7 +26,6 @@ from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
-from beam_tfr.layouts.class_folders import describe_numbered_classes
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -147,6 +147,7 @@ class Result(Printable):
         new_codecs: codecs that a dataset which was complete already has rejects for want of, and
             that are installed now.
         unused: sentences about options that changed nothing.
+        class_numbers: a sentence about classes that are numbers, but not their ids; may be empty.
     """
 
     manifest: Manifest
@@ -158,6 +159,7 @@ class Result(Printable):
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
     new_codecs: Sequence[str] = ()
     unused: Sequence[str] = ()
+    class_numbers: str = ""
 
     @property
     def folder(self) -> str:
@@ -249,7 +251,7 @@ class Result(Printable):
             "seconds": round(self.seconds, 3),
             "images_per_second": round(self.images_per_second, 1),
             "changed": dict(self.changed),
-            "notes": [*self.notes, *self.unused],
+            "notes": [*self.notes, *filter(None, [self.class_numbers]), *self.unused],
         }
 
     def lines(self) -> Iterator[str]:
@@ -324,9 +326,8 @@ class Result(Printable):
         if self.new_ids:
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
-        numbers_as_text = describe_numbered_classes(self.class_names)
-        if numbers_as_text:
-            yield f"note:    {numbers_as_text}"
+        if self.class_numbers:
+            yield f"note:    {self.class_numbers}"
         for name, note in _NOTES.items():
             number = self.run[name]
             if number:
@@ -427,6 +428,9 @@ def read_result(
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),
         unused=_describe_unused_options(step, counters),
+        class_numbers=describe_class_numbers(
+            published.class_names, are_given=step.source.plan.gives_classes
+        ),
     )
 
 

@@ -1,11 +1,10 @@
 """Finds folders of images that a layout takes for classes, and that hardly are.
 
-Or that are classes within classes, or numbers.
+Or that are classes within classes.
 """
 
 import collections
 import itertools
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,8 +18,6 @@ from beam_tfr.layouts.split_names import (
     split_of_folder,
 )
 from beam_tfr.schema.differences import common_start, join_texts
-
-_NUMBER = re.compile(r"[0-9]{1,15}(?:\.0+)?")
 
 
 def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
@@ -171,23 +168,3 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
     label = min(merged)
     first, second, *_ = sorted(merged[label].values())
     return f"; folders of one name, such as {first} and {second}, are one class"
-
-
-def describe_numbered_classes(classes: Sequence[str]) -> str:
-    """Says so if classes are numbers in the order of texts, so 10 before 2; empty if they are not.
-
-    Folders named 0 to 42 are such classes.
-
-    Args:
-        classes: in the order of their ids.
-    """
-    if not all(map(_NUMBER.fullmatch, classes)) or list(classes) != sorted(classes):
-        return ""
-    for number, following in itertools.pairwise(classes):
-        if float(number) > float(following):
-            return (
-                f"classes are numbers, but sorted as text: {number} comes before {following}, and "
-                "the id of a class is not its number. A file of `classes=`, one in each line, sets "
-                "their order"
-            )
-    return ""

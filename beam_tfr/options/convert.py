@@ -18,7 +18,7 @@ from beam_tfr.options.image import DEFAULT_RESIZE, ImageOptions
 from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, Option, option, options_of
-from beam_tfr.options.tabular import BOX_OPTIONS, TableOptions
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.beside import HANDLING
 from beam_tfr.schema.dataset import MOST_SHARDS, shares_of
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
@@ -373,16 +373,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         conflict = find_pair_conflict(features.companions)
         if conflict:
             self.refuse("pair" if self.pair else "feature_columns", conflict)
-        if not features.boxes and self.uri_column != KNOWN:
-            self._check_no_boxes()
-
-    def _check_no_boxes(self) -> None:
-        """Checks that no option is about boxes."""
-        for name in BOX_OPTIONS:
-            if self.is_given(name):
-                self.refuse(
-                    name, "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`"
-                )
 
     def _check_labels(self) -> None:
         """Checks that options about classes have an effect."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
-_of_boxes = functools.partial(option, group=TABLES, only_with={"feature_columns": ()}, implied=True)
+_of_boxes = functools.partial(option, group=TABLES, only_with={"table": ()}, implied=True)
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # but those in the brackets of a type
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
@@ -158,6 +158,18 @@ class TableOptions(Checked):
         "rejects do not count towards --max_rejects",
         choices=("keep", "reject"),
     )
+
+    def refuse_box_options(self) -> None:
+        """Refuses options about boxes, where there are none.
+
+        Raises:
+            UsageError: one is given.
+        """
+        for name in BOX_OPTIONS:
+            if self.is_given(name):
+                self.refuse(
+                    name, "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`"
+                )
 
     @property
     def roles(self) -> list[str]:

@@ -15,7 +15,6 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.output import sidecars
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
@@ -31,6 +30,10 @@ _USUAL_SHARE = Fraction(1, 100)
 _USUAL_NUMBER = Fraction(10)
 _LARGEST_SHARE = Fraction(1, 10)
 _USUAL_LIMIT = "1 %, or 10 if that is more, but never more than 10 %"
+_DROP_BOXES = (
+    "give `bad_boxes=drop` if boxes have no area or are outside of their image, which leaves out "
+    "only these"
+)
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
@@ -110,26 +113,12 @@ def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, 
         causes.append(f"are of rejected {plan.noun} ({_name_reasons(counts.rejected)})")
         cures.append(f"fix these {plan.noun}")
     if _may_hold_bad_boxes(plan, counts.rejected):
-        cures.append(_suggest_drop(plan))
+        cures.append(_DROP_BOXES)
     if "boxes-dropped" in counts.adjusted:
         cures.append("lower `min_visible=`")
         if plan.options.get("resize") == "crop":
             cures.append("use `resize=pad`")
     return f"all of its boxes there ({planned:,}) {' or '.join(causes)}", cures
-
-
-def _suggest_drop(plan: Plan) -> str:
-    """The option that leaves bad boxes out, with those that it needs where columns imply them."""
-    boxes = FeaturesDict.from_options(plan.options).boxes
-    beside = ""
-    if boxes and (boxes.columns or boxes.name == BOXES):
-        beside = (
-            " with `uri_column=`, `label_column=` and `feature_columns=`, as the columns imply,"
-        )
-    return (
-        f"give `bad_boxes=drop`{beside} if boxes have no area or are outside of their image, which "
-        "leaves out only these"
-    )
 
 
 def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
@@ -189,7 +178,7 @@ def describe_excess(
         limit = f"{allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
     cure = ""
     if _may_hold_bad_boxes(plan, rejected):
-        cure = f"{_suggest_drop(plan)}, "
+        cure = f"{_DROP_BOXES}, "
     if "not-found" in rejected and "layout" not in plan.options:
         cure += "give `image_root=` if paths start from another folder, "
     return (

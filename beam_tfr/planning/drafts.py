@@ -88,6 +88,11 @@ class PlanSettings:
     labelled: bool
     first: Sequence[str] = ()
 
+    @property
+    def gives_classes(self) -> bool:
+        """Whether the order of classes is given, and not that of their names."""
+        return bool(self.first or self.options["classes"])
+
 
 def draft_plan(
     survey: Survey, record_bytes: float, settings: PlanSettings, *, codecs: Mapping[str, str]

@@ -10,6 +10,7 @@ from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
 from beam_tfr.copies.summary import describe_sample
 from beam_tfr.dataflow import jobs
+from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.share_notes import describe_shares
@@ -37,11 +38,7 @@ from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.launch import prepare_run
-from beam_tfr.layouts.class_folders import (
-    describe_deep_folders,
-    describe_numbered_classes,
-    find_deep_folders,
-)
+from beam_tfr.layouts.class_folders import describe_deep_folders, find_deep_folders
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
@@ -170,6 +167,7 @@ def preview(
     if source.encoding in IMAGE_ENCODINGS:
         seconds = estimate.seconds
         cpu_seconds = estimate.cpu_seconds
+    class_numbers = describe_class_numbers(plan.classes, are_given=source.plan.gives_classes)
     return Preview(
         plan=plan,
         listing=listing,
@@ -183,7 +181,7 @@ def preview(
         warnings=[
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample),
-            *filter(None, [describe_numbered_classes(plan.labels or ())]),
+            *filter(None, [class_numbers]),
         ],
     )
 

@@ -392,8 +392,8 @@ def check_columns(
             hint = _find_partition(path, name) or _suggest_column(name, present)
             if not hint and not is_single:
                 hint = (
-                    "; if other tables have it, leave this one out of `table=`, or add the column "
-                    "to it, with empty cells"
+                    "; if other tables have it, leave tables without it out of `table=`, or add "
+                    "the column to them, with empty cells"
                 )
             raise table_error(
                 path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"

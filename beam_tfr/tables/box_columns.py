@@ -24,9 +24,11 @@ from beam_tfr.tables.box_names import (
     by_plain_name,
     find_box_columns,
     find_name,
+    find_possible_boxes,
     find_size_columns,
 )
 from beam_tfr.tables.box_objects import BoxObjects, find_box_objects
+from beam_tfr.tables.coordinates import names_boxes
 from beam_tfr.tables.formats import format_of, read_rows
 
 _FIRST_ROWS = 1_000  # which show whether sides are shares of the image, and splits
@@ -88,17 +90,13 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         path: the first table.
         columns: its columns.
     """
-    if not _may_have_boxes(options, path, columns):
+    found = None
+    if _may_have_boxes(options, path, columns):
+        found = _find_columns(columns) or _find_objects(path, columns)
+    if found is None or not (options.uri_column or found.file):
+        return ImpliedOptions(options, (*_warn_of_possible_boxes(options, path, columns, found),))
+    if not _is_open(options, columns, found):
         return ImpliedOptions(options)
-    found = _find_columns(columns) or _find_objects(path, columns)
-    if found is None or not _is_open(options, columns, found):
-        return ImpliedOptions(options)
-    if not options.uri_column and not found.file:
-        warning = (
-            f"{path} has columns that look like boxes, {', '.join(found.boxes.sides)}: "
-            "`uri_column=` names that of the images; without it, each row is a record"
-        )
-        return ImpliedOptions(options, (warning,))
     sizes = {} if found.objects else find_size_columns(columns, found.boxes.sides)
     others = [*sizes.values(), *filter(None, [found.split])]
     first_rows = _read_first_rows(path, [*found.boxes.sides, *others])
@@ -134,6 +132,31 @@ def _find_objects(path: str, columns: Sequence[str]) -> _Found | None:
     if objects is None:
         return None
     return _Found(objects.boxes, objects.file, objects.label, objects.split, objects)
+
+
+def _warn_of_possible_boxes(
+    options: ConvertOptions, path: str, columns: Sequence[str], found: _Found | None
+) -> Iterator[str]:
+    """Yields a warning about columns that look like boxes, if each row becomes a record."""
+    if not options.may_become_images or not format_of(path).may_have_box_rows:
+        return
+    boxes = found.boxes if found else find_possible_boxes(columns)
+    if boxes:
+        shown = ", ".join(boxes.sides)
+        declaration = f"{BOX}:{boxes.declaration}"
+    else:
+        shown = next(filter(names_boxes, columns), "")
+        declaration = f"{shown}:bbox[xywh]"
+    if shown:
+        file = find_name(FILES, by_plain_name(columns))
+        images = "`uri_column=` names that of the images"
+        if file:
+            images = f"`uri_column={file}` reads the images"
+        yield (
+            f"{path} has columns that look like boxes, {shown}, but each row is a record without "
+            f"its image: {images}, and `feature_columns='{declaration}'` stores the boxes, if they "
+            "have this form"
+        )
 
 
 def _imply_roles(options: ConvertOptions, found: _Found) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _MARKED_SIDES = (
 FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
     *("imagefilename", "img", "imgpath", "imgname", "frame", "photo"),
-    *("imageid", "uri", "imageuri", "gcsuri", "imagegcsuri", "sourceref", "imageurl"),
+    *("imageid", "imageindex", "uri", "imageuri", "gcsuri", "imagegcsuri", "sourceref", "imageurl"),
 )
 CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),

@@ -10,10 +10,12 @@ from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
+from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
 from beam_tfr.tables.formats import FORMATS, describe_columns, format_of, read_class_names
 from beam_tfr.tables.samples import EXTENSIONS
+from beam_tfr.tables.text_rows import JsonLines
 
 SPLIT = "image/split"  # the column of a dataset with the split
 # Columns of TFRecords and tars with images, with their classes, and with those of their boxes; the
@@ -95,6 +97,8 @@ def imply_columns(
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
     if options.uri_column != KNOWN:
+        if options.may_become_images and isinstance(format_of(files[0]), JsonLines):
+            _check_columns_of_rows(files[0], columns)
         has_choice = options.feature_columns is not None
         options, warnings = imply_boxes(options, files[0], columns)
         options.check_image_options()
@@ -127,6 +131,17 @@ def imply_columns(
     return TableContent(
         options, files, columns, warnings=(warning,), implies_features=implies_features
     )
+
+
+def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
+    """Checks that rows that would become records are no export of another program.
+
+    Raises:
+        UsageError: they are; says what to do.
+    """
+    export = describe_labelbox(columns, in_lines=True)
+    if export:
+        raise table_error(path, export)
 
 
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:

@@ -8,6 +8,8 @@ _PLACES = re.compile(
     r"(?i)(.*[_./ ])?(b?box(es)?|box_[xywh]|[xy]([0-2]|_?min|_?max))"
     r"|.*(key_?points|landmarks|polygons?)"
 )
+# Lists of boxes.
+_BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?(_?string)?")
 # An x that is a word of a name: `left_eye_x`, `x_1`, `centerX`.
 _X = re.compile(r"(?<![A-Za-z])[xX](?![A-Za-z])|(?<=[a-z])X(?![a-z])")
 _Y = str.maketrans("xX", "yY")
@@ -16,6 +18,11 @@ _Y = str.maketrans("xX", "yY")
 def names_places(column: str) -> bool:
     """Whether the name of a column is one of boxes, of a side of them, or of points."""
     return bool(_PLACES.fullmatch(column))
+
+
+def names_boxes(column: str) -> bool:
+    """Whether the name of a column is one of boxes, each with all of its sides."""
+    return bool(_BOXES.fullmatch(column))
 
 
 def find_point_columns(columns: Iterable[str]) -> list[str]:

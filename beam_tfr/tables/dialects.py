@@ -10,7 +10,7 @@ import csv
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -195,6 +195,12 @@ class _Division(NamedTuple):
     number: int
     is_even: bool
 
+    def is_better_than(self, other: Self) -> bool:
+        """Whether rows are divided evenly, and not by the other, or into fewer cells."""
+        if not self.is_even:
+            return False
+        return not other.is_even or self.number > other.number
+
 
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
     """The delimiter that a table has, given that which it should have.
@@ -205,17 +211,15 @@ def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
     Raises:
         ValueError: another one, but which is not certain.
     """
-    header = next(filter(str.strip, lines), "")
-    marks = [delimiter, *(mark for mark in DELIMITERS if mark != delimiter)]
-    expected, *others = [_divide(lines, mark) for mark in marks]
+    expected = _divide(lines, delimiter)
+    others = [_divide(lines, mark) for mark in DELIMITERS if mark != delimiter]
     dividing = [other for other in others if other.number > 1]
-    better = [other for other in dividing if other.is_even]
-    if expected.number > 1 and expected.is_even:
-        better = [other for other in better if other.number > expected.number]
+    better = [other for other in dividing if other.is_better_than(expected)]
     if len(better) == 1:
         return better[0].delimiter
     if expected.number > 1 or not dividing:
         return delimiter
+    header = next(filter(str.strip, lines), "")
     names = " or ".join(DELIMITERS[other.delimiter] for other in dividing)
     raise ValueError(
         f"its header {header!r:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "

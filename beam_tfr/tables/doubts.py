@@ -4,7 +4,7 @@ import contextlib
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from beam_tfr import storage
@@ -140,26 +140,34 @@ def warn_of_texts(
         if declarations[feature.name] or not feature.text.startswith("bytes"):
             continue
         texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
-        others = sorted(text for text in texts if not NUMBER.fullmatch(text))
-        marked = sorted(filter(_MARKED.fullmatch, texts))
-        if marked and set(others) <= {*marked}:
-            yield (
-                f"column {feature.name!r} has numbers with signs, such as {marked[0]:.30}, and is "
-                "stored as text; write numbers without them"
-            )
-            continue
-        if others and all(map(_WITH_COMMA.fullmatch, others)):
-            yield (
-                f"column {feature.name!r} has numbers with commas, such as {others[0]:.30}, and is "
-                "stored as text; write numbers with a decimal point, and no mark for thousands"
-            )
-        elif others and 2 * len(others) <= len(texts):
-            shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
-            yield (
-                f"column {feature.name!r} has numbers, but is stored as text because of {shown}; "
-                f"`na_values=` names what stands for a missing value, and "
-                f"`feature_columns={feature.name}:float` rejects rows with other texts"
-            )
+        problem = _describe_numbers(feature.name, texts)
+        if problem:
+            yield f"column {feature.name!r} has numbers{problem}"
+
+
+def _describe_numbers(column: str, texts: Set[str]) -> str:
+    """Why texts that should be numbers are none, and what to do; empty if they are other texts."""
+    others = sorted(text for text in texts if not NUMBER.fullmatch(text))
+    marked = sorted(filter(_MARKED.fullmatch, texts))
+    if marked and {*others} <= {*marked}:
+        return (
+            f" with signs, such as {marked[0]:.30}, and is stored as text; write numbers without "
+            "them"
+        )
+    if not others:
+        return ""
+    if all(map(_WITH_COMMA.fullmatch, others)):
+        return (
+            f" with commas, such as {others[0]:.30}, and is stored as text; write numbers with a "
+            "decimal point, and no mark for thousands"
+        )
+    if 2 * len(others) > len(texts):
+        return ""
+    shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
+    return (
+        f", but is stored as text because of {shown}; `na_values=` names what stands for a missing "
+        f"value, and `feature_columns={column}:float` rejects rows with other texts"
+    )
 
 
 def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:

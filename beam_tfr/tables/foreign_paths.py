@@ -15,7 +15,7 @@ from beam_tfr.schema.differences import common_start
 from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
-_READ_OTHERWISE = re.compile("(?i)(?:gs|https?|ftp|file)://")
+_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
 _MOST_TRIED = 16  # of the first paths, evenly spread
 _MOST_REMOTE = 4  # each of which takes a request in each way
 _MOST_FOLDERS = 32  # at the beginning of paths, that may be left out
@@ -27,17 +27,19 @@ class ForeignPaths(NamedTuple):
     Attributes:
         prefix: what is left out at their beginning, with a trailing slash.
         root: the folder that the rest starts from, with a trailing slash.
+        problem: why nobody can tell whether files are where the paths say; empty if none is.
     """
 
     prefix: str
     root: str
+    problem: str = ""
 
 
 def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
     """Finds what to leave out of the paths of another machine.
 
-    None if a file is where its path says, if not most files are found, or if they are found in
-    several ways.
+    None if a file is where its path says, if not most files are found here, or if they are found
+    in several ways.
 
     Args:
         uris: the first cells with paths of images.
@@ -45,15 +47,21 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
         roots: folders that the rest may start from, with a trailing slash each, the best first.
     """
     texts = [*_select_paths(uris)]
-    tried = spread(texts, _MOST_REMOTE if storage.is_remote(base) else _MOST_TRIED)
-    if not tried or any(_is_there(text, base) for text in tried):
-        return None
+    is_remote = storage.is_gcs(base) or any(map(storage.is_gcs, texts))
+    tried = spread(texts, _MOST_REMOTE if is_remote else _MOST_TRIED)
+    problem = ""
+    try:
+        local_first = sorted(tried, key=storage.is_gcs)
+        if not tried or any(_has_file(text, base) for text in local_first):
+            return None
+    except OSError as error:
+        problem = error.strerror or str(error)
     paths = [*map(change_slashes, texts)]
     readings = dict[str, ForeignPaths]()  # the first file that is found -> how
     prefixes = [*_list_prefixes(paths)]
     for root in roots:
         for prefix in prefixes:
-            reading = ForeignPaths(prefix, root)
+            reading = ForeignPaths(prefix, root, problem)
             files = [*_find_files(tried, reading)]
             if 2 * len(files) > len(tried):
                 readings.setdefault(files[0], reading)
@@ -62,6 +70,12 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
 
 def describe_foreign_paths(foreign: ForeignPaths) -> str:
     """The message about paths of another machine."""
+    if foreign.problem:
+        return (
+            "whether images are where the paths of the first rows say is unknown "
+            f"({foreign.problem}); without {foreign.prefix} at their beginning, they are found in "
+            f"{foreign.root}: leave it out of the paths to read these"
+        )
     return (
         f"no file is where the paths of the first rows say; without {foreign.prefix} at their "
         f"beginning, they are found in {foreign.root}, where all paths start now"
@@ -78,7 +92,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
     """Yields the texts that are paths on a disk, or addresses of buckets."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
-        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _READ_OTHERWISE.match(uri):
+        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _ADDRESS.match(uri):
             yield uri
 
 
@@ -94,15 +108,19 @@ def _find_files(texts: Iterable[str], reading: ForeignPaths) -> Iterator[str]:
     """Yields the files that are found for some paths."""
     for text in texts:
         rest = drop_prefix(text, reading.prefix)
-        if _is_there(rest, reading.root):
-            yield resolve_path(rest, reading.root)
+        with contextlib.suppress(OSError):
+            if _has_file(rest, reading.root):
+                yield resolve_path(rest, reading.root)
 
 
-def _is_there(text: str, base: str) -> bool:
-    """Whether there is a file at a path; taken for granted if that cannot be found out."""
-    with contextlib.suppress(ValueError):
-        try:
-            return storage.find(resolve_path(text, base)) is not None
-        except OSError:
-            return True
-    return False
+def _has_file(text: str, base: str) -> bool:
+    """Whether there is a file at a path.
+
+    Raises:
+        OSError: that cannot be found out.
+    """
+    try:
+        path = resolve_path(text, base)
+    except ValueError:  # such as s3://bucket/1.jpg
+        return False
+    return storage.find(path) is not None

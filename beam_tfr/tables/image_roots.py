@@ -288,7 +288,10 @@ def _find_places(
     foreign = find_foreign_paths(uris, base or folder, roots)
     if foreign is None:
         return _Places(base, image_folders, "", (second_files,))
-    return _Places(foreign.root, image_folders, foreign.prefix, (describe_foreign_paths(foreign),))
+    notice = describe_foreign_paths(foreign)
+    if foreign.problem:
+        return _Places(base, image_folders, "", (second_files, notice))
+    return _Places(foreign.root, image_folders, foreign.prefix, (notice,))
 
 
 def _is_whole_path(uri: Any) -> bool:

@@ -57,7 +57,10 @@ from beam_tfr.tables.split_columns import (
     warn_of_splits,
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source
-from beam_tfr.tables.unused_columns import warn_of_other_tables, warn_of_unused_columns
+from beam_tfr.tables.unused.beside_boxes import warn_beside_boxes
+from beam_tfr.tables.unused.columns import warn_of_unused_columns
+from beam_tfr.tables.unused.later_tables import warn_of_later_tables
+from beam_tfr.tables.unused.pixels import warn_of_pixels
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
 _MOST_IMAGES = 1_000  # whose folders are looked at
@@ -93,6 +96,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     has_boxes = any(feature.per_box for feature in features)
     labels = cells.get(options.label_column, ())
     if not has_boxes:
+        options.refuse_box_options()
         check_classes(content.files[0], options, labels)
     all_texts = _split_all(labels, options.label_separator, in_text=has_boxes)
     class_texts = [*itertools.islice(all_texts, _MOST_CLASS_TEXTS)]
@@ -142,8 +146,10 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_other_ids(content, class_texts),
+            *warn_beside_boxes(content),
             *warn_of_unused_columns(content),
-            *warn_of_other_tables(content),
+            *warn_of_pixels(content, cells),
+            *warn_of_later_tables(content),
             *_warn_of_split_feature(content),
             *warn_of_folders(content, image_paths),
             *warn_of_images(content, cells),
@@ -158,7 +164,7 @@ def _find_split_column(content: TableContent) -> str:
     """The column that may say the split of each row, if no option does; empty if none may."""
     if content.read_rows or takes_all(content.options):
         return ""
-    return find_split_column(content.options, content.columns)
+    return find_split_column(content)
 
 
 def _suggest_boxes(content: TableContent) -> str:
@@ -227,7 +233,7 @@ def _hold_lists(cells: Iterable[Any]) -> bool:
 def _warn_of_split_feature(content: TableContent) -> Iterator[str]:
     """Yields a line about a column named like splits that becomes a feature."""
     if content.read_rows is None and takes_all(content.options):
-        column = find_split_column(content.options, content.columns)
+        column = find_split_column(content)
         yield from filter(None, [describe_split_feature(column)])
 
 

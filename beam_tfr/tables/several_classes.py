@@ -138,16 +138,25 @@ def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
 
     All have as many, and truth values, shares, or a number that repeats, show that they are no ids.
     """
-    if not lists or len({len(members) for members in lists}) > 1 or len(lists[0]) < 2:
+    sizes = {len(members) for members in lists}
+    if len(sizes) != 1 or min(sizes) < 2:
         return ""
-    members = [str(member) for names in lists for member in names]
-    if all(member in _FLAGS for member in members):
-        has_repeats = any(len({*names}) < len(names) for names in lists)
-        return "int64" if has_repeats or isinstance(lists[0][0], bool) else ""
-    if not all(map(NUMBER.fullmatch, members)):
+    texts = [str(member) for members in lists for member in members]
+    if _FLAGS.issuperset(texts):
+        return "int64" if _are_truth_values(lists) else ""
+    if not all(map(NUMBER.fullmatch, texts)):
         return ""
-    has_shares = any("." in member and not float(member).is_integer() for member in members)
-    return "float" if has_shares else ""
+    return "float" if any(map(_is_share, texts)) else ""
+
+
+def _are_truth_values(lists: Sequence[Sequence[Any]]) -> bool:
+    """Whether lists of 0 and 1 say for each class whether it applies, and are no ids."""
+    has_repeats = any(len({*members}) < len(members) for members in lists)
+    return has_repeats or isinstance(lists[0][0], bool)
+
+
+def _is_share(number: str) -> bool:
+    return "." in number and not float(number).is_integer()
 
 
 def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:

@@ -11,17 +11,17 @@ from typing import Any
 from beam_tfr.features.cells import is_missing
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.layouts.split_names import is_split_word
-from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_annotated
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.export_splits import read_export_splits
-from beam_tfr.tables.formats import format_of, read_rows
+from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
 from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.paths import folder_of
+from beam_tfr.tables.text_rows import JsonLines
 
 _SPLIT = "split"
 # Other names, in lower case without marks; such a column must hold nothing but words for splits.
@@ -39,27 +39,40 @@ _LIKE_WORD = re.compile(
 )
 
 
-def find_split_column(options: ConvertOptions, columns: Collection[str]) -> str:
-    """The column of tables that may say the split of each row, by its name.
+def find_split_column(content: TableContent) -> str:
+    """The column of tables, or field of the objects in one, that may say the split of each row.
 
-    Empty if there is none, if options say where splits come from, or if it is named as a feature
-    or has another role.
+    Empty if none is named so, if options say where splits come from, or if it is named as a feature
+    or has another role. Columns come before fields, such as `labels.example.com/ml_use`, and whole
+    names before those with something before them, such as `image/split`.
     """
+    options = content.options
     if options.shares or options.split_column:
         return ""
     named = {*options.roles, *(options.feature_columns or ())}
-    by_name = {_plain_name(column): column for column in columns if column not in named}
+    columns = [column for column in _list_with_fields(content) if column not in named]
+    by_name = {_plain_name(column): column for column in columns}
+    for column in columns:
+        by_name.setdefault(_last_name(column), column)
     return next((by_name[name] for name in (_SPLIT, *_OTHER_NAMES) if name in by_name), "")
 
 
 def is_named_like_splits(column: str) -> bool:
     """Whether a column is named like one that says the split of each row."""
-    return _plain_name(column) in (_SPLIT, *_OTHER_NAMES)
+    return _last_name(column) in (_SPLIT, *_OTHER_NAMES)
+
+
+def _list_with_fields(content: TableContent) -> list[str]:
+    """The columns of tables, and the fields of the objects in them."""
+    columns = [*content.columns]
+    if isinstance(content.table_format, JsonLines | Parquet) and not content.read_rows:
+        columns += list_fields(content.files[0], _FIRST_ROWS)
+    return columns
 
 
 def describe_split_feature(column: str) -> str:
     """The message about a column that becomes a feature, and so gives no splits; may be empty."""
-    if _plain_name(column) != _SPLIT:
+    if _last_name(column) != _SPLIT:
         return ""
     return f"column {column!a} is a feature; `split_column={column}` takes splits from it"
 
@@ -84,7 +97,7 @@ def imply_split_column(content: TableContent, column: str, cells: Sequence[Any])
         )
         options = dataclasses.replace(content.options, split_column=column)
         return content._replace(options=options, warnings=(*content.warnings, warning))
-    if _plain_name(column) != _SPLIT:
+    if _last_name(column) != _SPLIT:
         return content
     num_empty = sum(map(is_missing, cells))
     if num_empty and _are_splits(splits - {""}, column, folder_of(content.files[0])):
@@ -113,7 +126,7 @@ def warn_of_other_columns(content: TableContent) -> Iterator[str]:
     if not format_of(table).may_have_box_rows:  # which have rows of many images
         return
     columns = _list_candidates(content)
-    named = [column for column in columns if _LIKE_SPLITS.fullmatch(_plain_name(column))]
+    named = [column for column in columns if _LIKE_SPLITS.fullmatch(_last_name(column))]
     doubtful = [*dict.fromkeys([*named, *_find_columns_of_splits(table, columns)])]
     if doubtful:
         shown = join_texts([ascii(column) for column in doubtful], _MOST_SHOWN, ", ")
@@ -128,15 +141,16 @@ def _list_candidates(content: TableContent) -> list[str]:
 
     Of a text all are read in any case, but of a Parquet file only those with a name that is near.
     """
-    counts = collections.Counter(content.columns)
+    columns = [*filter(None, _list_with_fields(content))]
+    counts = collections.Counter(columns)
     left_out = {*content.options.roles, *(content.options.feature_columns or ())}
     others = [
         column
-        for column in content.columns
-        if column not in left_out and counts[column] == 1 and _plain_name(column) != _SPLIT
+        for column in columns
+        if column not in left_out and counts[column] == 1 and _last_name(column) != _SPLIT
     ]
     if isinstance(content.table_format, Parquet):
-        others = [column for column in others if _NEAR_SPLITS.search(_plain_name(column))]
+        others = [column for column in others if _NEAR_SPLITS.search(_last_name(column))]
     return others[:_MOST_COLUMNS]
 
 
@@ -198,7 +212,7 @@ def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
         return False
     words = [split for split in splits if is_split_word(split)]
     others = [split for split in splits if not is_split_word(split) and split.lower() != _NO_SPLIT]
-    if _plain_name(column) == _SPLIT:
+    if _last_name(column) == _SPLIT:
         return bool(words) or read_export_splits(folder).issuperset(splits)
     return bool(words) and not others
 
@@ -213,4 +227,10 @@ def _read_split(cell: Any) -> str:
 
 
 def _plain_name(column: str) -> str:
+    """The letters and digits of the name of a column, in lower case."""
     return re.sub("[^a-z0-9]", "", column.lower())
+
+
+def _last_name(column: str) -> str:
+    """The plain name behind the last point, slash or colon in the name of a column."""
+    return _plain_name(re.split("[./:]", column)[-1])

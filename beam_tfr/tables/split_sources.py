@@ -94,20 +94,18 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
         images_of[folder_of(table)].append(name_of_image(table))
     image_sets = {folder: _read_image_sets(folder) for folder in images_of}
     with_lists = [folder for folder, sets in image_sets.items() if sets.lists]
+    without = [folder for folder in image_sets if folder not in with_lists]
     if not with_lists:
         return SplitSource()
-    counts = collections.Counter[str]()  # of images, by split
-    for folder, images in images_of.items():
-        counts.update(map(image_sets[folder].split_of, images))
+    counts = _count_images(images_of, image_sets)
     first_list = image_sets[with_lists[0]].lists[0]
     if counts.keys() == {UNLISTED}:
         return _leave_out_lists(first_list, "it names none of the images")
-    without = next((folder for folder, sets in image_sets.items() if not sets.lists), "")
     if without and "/ImageSets/" not in first_list:
-        return _leave_out_lists(first_list, f"there is none for {without}")
+        return _leave_out_lists(first_list, f"there is none for {without[0]}")
     if without:
         raise table_error(
-            without,
+            without[0],
             "has no lists of images such as ImageSets/Main/train.txt beside it, but "
             f"{with_lists[0]} has: add them, or put all images into one split: "
             "`splits=train=1`",
@@ -116,6 +114,16 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
     listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
     lists = _describe_lists(first_list, counts, len(listed - with_files))
     return SplitSource(roles.ImageSetRole(), (lists, *_collect_notes(image_sets.values())))
+
+
+def _count_images(
+    images_of: Mapping[str, Sequence[str]], image_sets: Mapping[str, ImageSets]
+) -> collections.Counter[str]:
+    """Split -> images, given those of each folder, and its lists."""
+    counts = collections.Counter[str]()
+    for folder, images in images_of.items():
+        counts.update(map(image_sets[folder].split_of, images))
+    return counts
 
 
 def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:

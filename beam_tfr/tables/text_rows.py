@@ -55,29 +55,36 @@ class Delimited(TableFormat):
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         with open_table(path) as file:
-            header, rows, _ = _read_lines(path, file, self._find_dialect(path, file))
+            header, lines, _ = _read_lines(path, file, self._find_dialect(path, file))
+            num_rows = 1 if all(header) else most_rows
+            rows = list[list[str]]()
             with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
-                _, row = next(rows, (0, []))
-                problem = find_row_as_header(header, row)
-                if problem:
-                    raise table_error(path, problem)
-            return header
+                for _, cells in itertools.islice(lines, num_rows):
+                    rows.append(cells)
+        problem = find_row_as_header(header, rows[0] if rows else [])
+        if problem:
+            raise table_error(path, problem)
+        return _leave_out_unnamed(header, rows)
 
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         with open_table(path) as file:
             dialect = self._find_dialect(path, file)
             header, lines, line_of = _read_lines(path, file, dialect)
-            check_columns(path, header, selection.columns, selection.known_columns)
+            names = [*filter(None, header)]
+            check_columns(path, names, selection.columns, selection.known_columns)
             for note in dialect.notes:
                 selection.say(f"{path}: {note}")
             place_of = {name: place for place, name in enumerate(header)}
             positions = [place_of[name] for name in selection.columns]
             decimal_commas = dialect.decimal_commas & {*positions}
+            unnamed = _list_unnamed(header) if selection.known_columns else []
             for number, cells in lines:
                 if line_of() != number + 1:  # the header is line 1
                     number = _locate_row(number, cells, line_of())
                 if len(cells) != len(header):
                     cells = _fit_cells(path, number, cells, header)
+                if unnamed:
+                    _check_unnamed(path, number, cells, unnamed)
                 for position in decimal_commas:
                     cells[position] = read_decimal_comma(cells[position])
                 yield number, [cells[position] for position in positions]
@@ -156,6 +163,44 @@ def _fit_cells(path: str, number: int, cells: list[str], header: Sequence[str]) 
         name_row(path, number),
         f"has {len(cells)} cells, but the header has {expected}; {cause}",
     )
+
+
+def _leave_out_unnamed(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The columns of a header, but for those without a name and without a value in some rows.
+
+    Programs write such columns as commas at the end of each line.
+    """
+    columns = list[str]()
+    for place, name in enumerate(header):
+        if name or any(any(row[place : place + 1]) for row in rows):
+            columns.append(name)
+    return columns
+
+
+def _list_unnamed(header: Sequence[str]) -> list[int]:
+    """The places of columns without a name."""
+    return [place for place, name in enumerate(header) if not name]
+
+
+def _check_unnamed(path: str, number: int, cells: Sequence[str], unnamed: Iterable[int]) -> None:
+    """Checks that a row has no value in columns without a name, which no feature stores.
+
+    Args:
+        path: the table.
+        number: of the row.
+        cells: its cells.
+        unnamed: the places of these columns.
+
+    Raises:
+        DataError: it has.
+    """
+    for place in unnamed:
+        if cells[place]:
+            raise damaged_table(
+                name_row(path, number),
+                f"has {cells[place]!r:.60} in a column without a name; give the column one in the "
+                "header, or name the columns that become features with `feature_columns=`",
+            )
 
 
 class JsonLines(ObjectFormat):

@@ -4,7 +4,7 @@ import codecs
 import gzip
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -206,23 +206,22 @@ def _read_coco_loosely(
 ) -> Iterator[_Row]:
     images, bad_images = _decode_members("$.images", loose.images, _IMAGES)
     annotations, bad = _decode_members("$.annotations", loose.annotations or [], _ANNOTATIONS)
-    strays = [member.problem for member in bad_images]
-    marked = []
-    for member in bad:
-        owner = _decode_rest(member, _OWNERS)
-        if owner is None:
-            strays.append(member.problem)
-        else:
-            marked.append(_mark_annotation(owner, member.problem))
+    marked = [*filter(None, map(_mark_annotation, bad))]
     harmed = {obj.image_id for obj in marked}
     if harmed.issuperset(image.id for image in images) or (bad and not annotations):
         raise error
-    rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
-    lost = {image.id for image in rest if image is not None}  # rejects already
+    lost = _find_ids(bad_images)  # of images that are rejects already
     known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
     yield from read_coco(CocoFile(images, loose.categories, known), say)
-    for problem in strays:
-        yield {"file": BadCell(problem)}
+    strays = [member for member in bad if _mark_annotation(member) is None]
+    for member in [*bad_images, *strays]:
+        yield {"file": BadCell(member.problem)}
+
+
+def _find_ids(bad_images: Iterable[_BadMember]) -> set[int | str]:
+    """The ids of images of which something else cannot be read."""
+    rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
+    return {image.id for image in rest if image is not None}
 
 
 def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> _Member | None:
@@ -233,10 +232,13 @@ def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> 
         return None
 
 
-def _mark_annotation(owner: _Owner, problem: str) -> BadAnnotation:
-    """Stands for an object of which something cannot be read."""
+def _mark_annotation(member: _BadMember) -> BadAnnotation | None:
+    """Stands for an object of which something cannot be read; None if its image is unknown."""
+    owner = _decode_rest(member, _OWNERS)
+    if owner is None:
+        return None
     category_id = owner.category_id if isinstance(owner.category_id, int) else -1
-    return BadAnnotation(owner.image_id, category_id, problem=problem)
+    return BadAnnotation(owner.image_id, category_id, problem=member.problem)
 
 
 def _read_pictures_loosely(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.tables.annotations import labelbox
 
 _BEGIN_BYTES = 4 << 10  # of a long file, with the first of its keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
@@ -137,6 +138,10 @@ def describe_kind(data: bytes) -> str:
     if rest.lstrip().startswith(b"{") and _keys_of(msgspec.Raw(first_line)):
         return "has an object in each line, which is JSON Lines: name it .jsonl"
     content = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    if isinstance(content, list) and content:
+        export = labelbox.describe_labelbox(_keys_of(content[0]), in_lines=False)
+        if export:
+            return export
     marks = {*_find_marks(content)}
     for kind in _KINDS:
         if kind.marks <= marks:

@@ -72,11 +72,9 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     """
     root = parse_voc(file)
     name = _text_of(root, "filename")
-    if not name and root.tag == "annotations":
-        raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
-    if not name and root.tag != "annotation":
-        raise ValueError(f"begins with <{root.tag}>, not with <annotation>, and names no image")
-    name = name or _stem_of(path)
+    if not name:
+        _check_root(root)
+        name = _stem_of(path)
     objects = root.findall("object")
     boxes = [_read_box(obj) for obj in objects]
     moved = [box.from_1 for box in boxes]
@@ -92,6 +90,18 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         "image/object/difficult": [_read_flag(obj, "difficult") for obj in objects],
         "image/object/truncated": [_read_flag(obj, "truncated") for obj in objects],
     }
+
+
+def _check_root(root: ElementTree.Element) -> None:
+    """Checks that a file that names no image is one of Pascal VOC all the same.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if root.tag == "annotations":
+        raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
+    if root.tag != "annotation":
+        raise ValueError(f"begins with <{root.tag}>, not with <annotation>, and names no image")
 
 
 def parse_voc(file: IO[bytes]) -> ElementTree.Element:

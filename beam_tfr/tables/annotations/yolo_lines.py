@@ -149,24 +149,27 @@ def _to_float(field: str) -> float:
 
 def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
     """What the lines of a set have behind their shapes, given the numbers of the first ones."""
-    pairs = [line for line in lines if _is_even(line)]
-    has_tracks = _have_tracks(pairs)
-    is_polygon = any(len(line) - 2 * has_tracks >= _LEAST_CORNERS for line in pairs)
-    has_odd = any(len(line) > _LEAST_CORNERS and len(line) % 2 for line in lines)
-    has_polygons = is_polygon or has_odd
+    pairs = [*filter(_is_even, lines)]
+    has_odd = any(map(_is_odd, lines))
     fives = [line for line in lines if len(line) == _BOX + 1]
+    if _have_tracks(pairs):
+        return LineForm(fifth=_name_fifth(fives), has_tracks=True, has_scores=has_odd)
+    has_polygons = has_odd or bool(pairs)
     has_boxes = any(len(line) == _BOX for line in lines)
     is_telling = has_boxes or len(pairs) >= _TELLING_LINES
     return LineForm(
-        fifth="" if has_polygons and not has_tracks else _name_fifth(fives),
-        has_tracks=has_tracks,
-        has_scores=has_odd and (has_tracks or not is_polygon),
-        are_six_unclear=is_telling and not has_tracks and _are_boxes_of_six(pairs),
+        fifth="" if has_polygons else _name_fifth(fives),
+        has_scores=has_odd and not pairs,
+        are_six_unclear=is_telling and _are_boxes_of_six(pairs),
     )
 
 
 def _is_even(line: Sequence[float]) -> bool:
     return len(line) >= _LEAST_CORNERS and len(line) % 2 == 0
+
+
+def _is_odd(line: Sequence[float]) -> bool:
+    return len(line) > _LEAST_CORNERS and len(line) % 2 == 1
 
 
 def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:

@@ -1,0 +1,40 @@
+"""Exports of Labelbox, and what makes a table of their boxes.
+
+See https://docs.labelbox.com/reference/export-image-annotations.
+"""
+
+from collections.abc import Iterable
+
+# Keys of each member, of exports with projects, and of those before.
+_KEYS = frozenset({"data_row", "projects"})
+_OLD_KEYS = frozenset({"Labeled Data", "Label"})
+_OBJECTS = (
+    ".data_row.external_id as $image | .projects[].labels[].annotations.objects[]? | "
+    "select(.bounding_box) | [$image, .name, (.bounding_box | .left, .top, .width, .height)] | @csv"
+)
+_OLD_OBJECTS = (
+    '."External ID" as $image | .Label.objects[]? | select(.bbox) | '
+    "[$image, .title, (.bbox | .left, .top, .width, .height)] | @csv"
+)
+
+
+def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
+    """What an export of Labelbox is, and what to do; empty for anything else.
+
+    Args:
+        keys: those of a member of its array, or of an object in a line.
+        in_lines: whether it has an object in each line, and no array.
+    """
+    present = {*keys}
+    objects = ""
+    if present >= _KEYS:
+        objects = _OBJECTS
+    elif present >= _OLD_KEYS:
+        objects = _OLD_OBJECTS
+    if not objects:
+        return ""
+    program = objects if in_lines else f".[] | {objects}"
+    return (
+        "is an export of Labelbox; write a row for each box into a table: "
+        f"(echo path,class,left,top,width,height; jq -r '{program}' FILE) > boxes.csv"
+    )

@@ -1,0 +1,72 @@
+"""Warns of columns beside those of boxes, where the columns of boxes imply the features."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.registry import find_boxes, parse_columns
+from beam_tfr.schema.feature_names import (
+    BOXES,
+    FILENAME,
+    OBJECT_MASK,
+    OBJECT_TEXT,
+    SIDES,
+    SOURCE_WIDTH,
+)
+from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.box_names import find_size_columns
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.unused.columns import list_unused
+from beam_tfr.tables.unused.suggestions import read_first_cells
+
+# Columns of TFRecords that no option stores.
+_NEVER_STORED = {FILENAME, OBJECT_MASK}
+# Columns with a value for each box begin so.
+_OF_OBJECTS = OBJECT_TEXT.removesuffix("class/text")
+
+
+def warn_beside_boxes(content: TableContent) -> Iterator[str]:
+    """Yields a warning about columns of which nothing is stored beside those of boxes."""
+    if not content.implies_features:
+        return
+    boxes = find_boxes(parse_columns(content.options.feature_columns or {}))
+    if boxes is None:
+        return
+    others = _list_unused_beside(content, boxes)
+    if not others:
+        return
+    text = f"nothing is stored of the columns {list_columns(others)}"
+    storable = [name for name in others if name not in _NEVER_STORED]
+    if not storable:
+        yield f"{text}, which no option stores"
+        return
+    roles = f"`uri_column={content.options.uri_column}` with "
+    if content.options.label_column and boxes.name == BOXES:
+        roles += f"`label_column={content.options.label_column}` and "
+    columns = f"{boxes.name}:bbox[{boxes.form}],{_declare(content, storable[0])}"
+    yield (
+        f"{text}: name those to store beside the boxes, such as {roles}"
+        f"`feature_columns='{columns}'`"
+    )
+
+
+def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
+    """The columns of which nothing is stored, given the boxes."""
+    columns_of_sides = {side.partition(".")[0] for side in boxes.columns}
+    used = {*boxes.columns, *columns_of_sides, BOXES, *SIDES}
+    if SOURCE_WIDTH in (content.options.feature_columns or {}):
+        used |= {*find_size_columns(content.columns, boxes.columns).values()}
+    return [name for name in list_unused(content) if name not in used]
+
+
+def _declare(content: TableContent, column: str) -> str:
+    """The declaration of a column of TFRecords with a value for each box; the name of another."""
+    if not column.startswith(_OF_OBJECTS):
+        return column
+    values = list[Any]()
+    for cell in read_first_cells(content, [column])[column]:
+        values += cell if isinstance(cell, list) else [cell]
+    for kind, name in ((int, "int64"), (float, "float")):
+        if any(isinstance(value, kind) for value in values):
+            return f"{column}:{name}[box]"
+    return f"{column}:bytes[box]"

@@ -1,0 +1,110 @@
+"""Columns that may hold boxes, points, or objects with them."""
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from beam_tfr.schema.feature_names import BOXES
+from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.box_names import BOX, find_possible_boxes
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
+from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_first_cells
+
+# Names of columns with objects.
+_OBJECTS = re.compile(
+    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?"
+    r"|(box(es)?|prediction)_?string)"
+)
+# Columns of VIA's CSV, with a region in each row.
+_VIA = frozenset({"region_shape_attributes", "region_attributes"})
+
+
+def find_regions(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Columns with the regions of VIA."""
+    if not {*columns} >= _VIA:
+        return None
+    regions = [name for name in columns if name.startswith(("region_", "file_"))]
+    message = (
+        f"nothing is stored of {list_columns(regions)}, which VIA writes: export the regions there "
+        "in COCO's format, which is a `table=`"
+    )
+    return Suggestion(regions, message)
+
+
+def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Four columns, or fields of the object in one, that may be the sides of boxes."""
+    boxes = find_possible_boxes(columns)
+    if boxes is None:
+        boxes = find_possible_boxes(list_fields_of(content, filter(_may_hold_objects, columns)))
+    if boxes is None or _hold_nested_lists(content, boxes.sides):
+        return None
+    message = (
+        f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
+        f"`feature_columns='{BOX}:{boxes.declaration}'` stores these"
+    )
+    columns_of_fields = [side.partition(".")[0] for side in boxes.sides]
+    return Suggestion([*boxes.sides, *columns_of_fields], message)
+
+
+def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Columns that may be the x and y of points."""
+    points = find_point_columns(columns)
+    if not points:
+        return None
+    message = (
+        f"nothing is stored of {list_columns(points)}: if they are points in the images, write a "
+        'list of them for each box, in .jsonl, such as "box": [[5, 6, 20, 15]], "joint": '
+        f"[[7, 8, 2, 9, 12, 2]]: `feature_columns='{BOX}:bbox[xywh],joint:points[xyv]'` stores "
+        "these"
+    )
+    return Suggestion(points, message)
+
+
+def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Columns that may hold objects, or lists of boxes."""
+    objects = [*filter(_may_hold_objects, columns)]
+    if not objects:
+        return None
+    field = _find_boxes(content, objects)
+    uri_column = content.options.uri_column
+    if field:
+        message = (
+            f"nothing is stored of {list_columns(objects)}: `uri_column={uri_column}` with "
+            f"`feature_columns={field}:bbox[xywh]` stores the boxes, and `label_column=` their "
+            "classes, if they are in a field beside it"
+        )
+        return Suggestion(objects, message)
+    if not content.options.label_column:
+        return None
+    box = next(filter(names_boxes, objects), BOX)
+    form = "rel_xyxy" if box == BOXES else "xywh"
+    message = (
+        f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
+        f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
+        f"the boxes of a column {box} with four numbers for each, in this or another form; their "
+        "classes, if any, are the lists of `label_column=`"
+    )
+    return Suggestion(objects, message)
+
+
+def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
+    """The field with boxes of a column of objects, such as `objects.bbox`; empty without one."""
+    for name in list_fields_of(content, objects):
+        if names_boxes(name.partition(".")[2]):
+            return name
+    return ""
+
+
+def _may_hold_objects(column: str) -> bool:
+    """Whether the name of a column is one of boxes, points, or objects."""
+    return names_places(column) or bool(_OBJECTS.fullmatch(column))
+
+
+def _hold_nested_lists(content: TableContent, fields: Sequence[str]) -> bool:
+    """Whether fields have lists in lists, as those of lists of objects in such lists have."""
+    if not any("." in name for name in fields):
+        return False
+    cells = itertools.chain.from_iterable(read_first_cells(content, fields).values())
+    members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
+    return any(isinstance(member, list) for member in members)

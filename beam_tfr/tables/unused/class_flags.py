@@ -1,0 +1,90 @@
+"""Columns of 0 and 1, one for each class, as of ISIC, CheXpert or Roboflow's `_classes.csv`."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.text_rows import Delimited, JsonLines
+from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
+
+# The texts of cells -> what they say; -1 is no 1, whatever else it is: no, or not sure.
+_VALUE_OF = {
+    **dict.fromkeys(("-1", "-1.0"), "-1"),
+    **dict.fromkeys(("0", "0.0"), "0"),
+    **dict.fromkeys(("1", "1.0"), "1"),
+    **dict.fromkeys(("False", "false"), "False"),
+    **dict.fromkeys(("True", "true"), "True"),
+    "": "nothing",
+}
+_TRUE_VALUES = {"1", "True"}
+
+
+class _Flags(NamedTuple):
+    """Columns of 0 and 1.
+
+    Attributes:
+        columns: the columns.
+        values: what their cells say, each once.
+        is_one_each: whether each row has one 1.
+    """
+
+    columns: Sequence[str]
+    values: Sequence[str]
+    is_one_each: bool
+
+
+def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Columns of 0 and 1, each of which may be that of a class."""
+    if content.read_rows or not isinstance(content.table_format, Delimited | JsonLines):
+        return None
+    label = content.options.label_column
+    wanted = {*columns, label}
+    candidates = [name for name in content.columns if name in wanted]
+    if len(candidates) < 2:
+        return None
+    flags = _find_flags(content, candidates)
+    if len(flags.columns) < 2 or (label and label not in flags.columns):
+        return None
+    unused = [name for name in flags.columns if name != label]
+    values = join_texts(flags.values, separator=" or ")
+    names = json.dumps(flags.columns, ensure_ascii=False)
+    option = "`label_column=class`"
+    if not flags.is_one_each:
+        option += " with `label_separator='|'`"
+    message = (
+        f"nothing is stored of {list_columns(unused)}, which have {values} in each row: if each is "
+        "a class of the images that have 1 there, write the classes of each row into one column, "
+        f'for {option}; with pandas: table["class"] = table[{names}].eq(1)'
+        '.apply(lambda row: "|".join(row.index[row]), axis=1)'
+    )
+    return Suggestion(flags.columns, message)
+
+
+def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
+    """Those of some columns that have 0 and 1 in the first rows."""
+    flags = dict[str, list[str]]()
+    for name, cells in read_first_cells(content, columns).items():
+        values = [*map(_read_value, cells)]
+        if all(values) and {*values} != {"nothing"}:
+            flags[name] = values
+    rows = [*zip(*flags.values(), strict=True)]
+    numbers = {_count_true(row) for row in rows}
+    if not any(numbers):
+        return _Flags((), (), is_one_each=False)
+    present = {value for row in rows for value in row}
+    in_order = [value for value in dict.fromkeys(_VALUE_OF.values()) if value in present]
+    return _Flags([*flags], in_order, is_one_each=numbers == {1})
+
+
+def _read_value(cell: Any) -> str:
+    """What a cell says; empty if it is none of a flag."""
+    text = "" if cell is None else str(cell)
+    return _VALUE_OF.get(text, "")
+
+
+def _count_true(row: Iterable[str]) -> int:
+    """How many cells of a row say that the image has their class."""
+    return sum(value in _TRUE_VALUES for value in row)

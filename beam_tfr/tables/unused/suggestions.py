@@ -1,0 +1,43 @@
+"""What columns may hold, and the first rows that show it."""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.formats import list_fields, read_rows
+
+FIRST_ROWS = 100
+
+
+class Suggestion(NamedTuple):
+    """What columns without a role may hold.
+
+    Attributes:
+        columns: the columns.
+        message: says so, and what stores it.
+    """
+
+    columns: Sequence[str]
+    message: str
+
+
+def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str, list[Any]]:
+    """Column -> its cells in the first rows of the first table, as far as these can be read."""
+    cells_of: dict[str, list[Any]] = {name: [] for name in columns}
+    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
+        for _, cells in itertools.islice(read_rows(content.files[0], columns), FIRST_ROWS):
+            for name, cell in zip(columns, cells, strict=True):
+                cells_of[name].append(cell)
+    return cells_of
+
+
+def list_fields_of(content: TableContent, columns: Iterable[str]) -> list[str]:
+    """The fields of the objects in some columns, such as `objects.bbox`."""
+    wanted = {*columns}
+    if content.read_rows or not wanted:  # a dataset has no columns of objects
+        return []
+    fields = list_fields(content.files[0], FIRST_ROWS)
+    return [name for name in fields if name not in wanted and name.partition(".")[0] in wanted]
