@@ -90,6 +90,7 @@ class Convert(beam.PTransform):
         removed: what was taken down from the dataset in the output, and is left out.
         guarded: whether each image is decoded in a guarded process.
         splits_of: the dataset in whose splits images stay, with `stratify`; None to divide all.
+        before: the dataset that is updated: images that get another split than there are counted.
         groups: step from the beginning of the pipeline to images that share their split, as
             `ChooseSplits.groups`.
         copies: step from the beginning of the pipeline to copies that are rejected, as
@@ -117,6 +118,7 @@ class Convert(beam.PTransform):
         removed: Removed = _NOTHING,
         guarded: bool = False,
         splits_of: BaseDataset | None = None,
+        before: BaseDataset | None = None,
         groups: beam.PTransform | None = None,
         copies: beam.PTransform | None = None,
         on_bytes: Sequence[beam.PTransform] = (),
@@ -131,6 +133,7 @@ class Convert(beam.PTransform):
         self.update = update
         self.removed = removed
         self.splits_of = splits_of
+        self.before = before
         self.groups = groups
         self.copies = copies
         self.read = ReadImages(
@@ -191,8 +194,12 @@ class Convert(beam.PTransform):
                 functions.append(in_process or step.fn)
         return functions
 
-    def plan_shards(self, known_images: PCollection[bytes] | None = None) -> PlanShards:
-        """The step that plans the shards; for `known_images` see `PlanShards`."""
+    def plan_shards(
+        self,
+        known_images: PCollection[bytes] | None = None,
+        earlier_splits: PCollection[bytes] | None = None,
+    ) -> PlanShards:
+        """The step that plans the shards; for the arguments see `PlanShards`."""
         options = self.options
         target = Target(
             options.output, self.run_id, options.overwrite, options.accept_unreadable, self.base
@@ -206,6 +213,7 @@ class Convert(beam.PTransform):
             read=self.read,
             functions=self.record_functions(guarded=self.read.guarded),
             guarded_functions=self.record_functions(guarded=True),
+            settles_copies=options.settles_copies and not self.source.renames,
         )
         return PlanShards(
             target,
@@ -213,6 +221,7 @@ class Convert(beam.PTransform):
             seed=options.seed,
             gives_splits=not options.stratify,
             known_images=known_images,
+            earlier_splits=earlier_splits,
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
@@ -234,7 +243,10 @@ class Convert(beam.PTransform):
         if self.base:
             splits_stay = self._splits_stay(self.base)
             known_images = references.read_known(begin, self.base, splits_stay=splits_stay)
-        return refs | self.plan_shards(known_images)  # type: ignore[no-any-return]
+        earlier_splits = None
+        if self.before and not self._splits_stay(self.before):
+            earlier_splits = references.read_earlier_splits(begin, self.before)
+        return refs | self.plan_shards(known_images, earlier_splits)  # type: ignore[no-any-return]
 
     def _choose_splits(self, begin: PBegin, refs: PCollection[bytes]) -> PCollection[bytes]:
         """Chooses the splits of references that have none yet."""
@@ -336,6 +348,8 @@ class _DraftFromSample:
         read: the step that reads files.
         functions: from the content of a file to its record.
         guarded_functions: the same where earlier attempts crashed.
+        settles_copies: whether the images of a dataset keep the digest of its input: references of
+            copies that were settled are not those of the input any more.
     """
 
     settings: PlanSettings
@@ -346,6 +360,7 @@ class _DraftFromSample:
     read: ReadImages
     functions: Sequence[Callable[[Any, ImageRef], Any]]
     guarded_functions: Sequence[Callable[[Any, ImageRef], Any]]
+    settles_copies: bool
 
     def __call__(self, survey: Survey) -> Plan:
         names_in = functools.partial(list_names, self.read.root)
@@ -364,6 +379,10 @@ class _DraftFromSample:
         plan = make_plan(survey, record_bytes, self.settings)
         if self.read.base:
             self.read.base.check_codecs(plan.codecs)
+        if self.settles_copies and isinstance(self.origin, BaseDataset):
+            dataset = self.origin.read_manifest()
+            if plan.matched == dataset.counts["matched"]:  # none was taken down
+                plan.input_digest = dataset.fields["input_digest"]
         provisional = not (is_complete or self.read.accept_unreadable)
         return dataclasses.replace(plan, provisional=provisional)
 
@@ -450,7 +469,11 @@ class Repair(Convert):
         begun = self.progress()
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
-    def plan_shards(self, known_images: PCollection[bytes] | None = None) -> PlanShards:
+    def plan_shards(
+        self,
+        known_images: PCollection[bytes] | None = None,
+        earlier_splits: PCollection[bytes] | None = None,
+    ) -> PlanShards:
         """The step that plans the same shards as before.
 
         Their number is known without a sample.
@@ -475,6 +498,7 @@ class Repair(Convert):
             seed=self.options.seed,
             gives_splits=not self.options.stratify,
             known_images=known_images,
+            earlier_splits=earlier_splits,
         )
 
 

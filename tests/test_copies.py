@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.copies import near
-from beam_tfr.copies.clusters import MOST_IN_CLUSTER, Clusters, find_clusters
+from beam_tfr.copies.clusters import MOST_IN_CLUSTER, Clusters, cluster_pairs, find_clusters
 from beam_tfr.copies.components import Components
 from beam_tfr.copies.hashes import HASH_BYTES, Hashes
-from beam_tfr.copies.images import NO_LABEL, ComparedImages
+from beam_tfr.copies.images import NO_LABEL, ComparedImages, HashedImages
 from beam_tfr.copies.near import MOST_DISTANCE, choose_bands, link_near
+from beam_tfr.copies.parts import Pairs, Parts
 from beam_tfr.copies.summary import summarize_clusters
 from beam_tfr.images.appearance import perceptual_hash
 
@@ -176,6 +178,63 @@ def compared(
         is_flat=np.zeros(number, bool),
     )
     return images._replace(**others)
+
+
+def find_in_parts(images: ComparedImages, distance: int | None, number_of_parts: int) -> Clusters:
+    """Finds the clusters part by part, as workers do, with the images in three shards."""
+    parts = Parts(distance, number_of_parts)
+    hashed = HashedImages(*(getattr(images, name) for name in HashedImages._fields))
+    packs = collections.defaultdict[int, list[bytes]](list)
+    for begin in range(0, images.number, 1 + images.number // 3):
+        shard = HashedImages(*(column[begin:][: 1 + images.number // 3] for column in hashed))
+        for part, packed in parts.divide(shard, begin):
+            packs[part].insert(0, packed)
+    pairs = Pairs.join(parts.link(part, of_part) for part, of_part in packs.items())
+    rows = pairs.list_rows()
+    some = ComparedImages(
+        *(
+            column if name in ("split_names", "label_names") else take_rows(column, rows)
+            for name, column in images._asdict().items()
+        )
+    )
+    found = cluster_pairs(
+        some, np.searchsorted(rows, pairs.equal), np.searchsorted(rows, pairs.near)
+    )
+    return Clusters(*([c._replace(images=rows[c.images]) for c in clusters] for clusters in found))
+
+
+def take_rows(column: Any, rows: np.ndarray) -> Any:
+    return column.take(pa.array(rows)) if isinstance(column, pa.ChunkedArray) else column[rows]
+
+
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([None, 0, 16, 31, MOST_DISTANCE]),
+    st.sampled_from([1, 4, 32]),
+)
+def test_parts_find_the_same_clusters(
+    seed: int, distance: int | None, number_of_parts: int
+) -> None:
+    """Of photos with copies of copies, mirrored, flat, unhashed and of equal bytes."""
+    generator = np.random.default_rng(seed)
+    rows = [*random_bits(20, seed)]
+    while len(rows) < 120:
+        copied = flip(rows[generator.integers(len(rows))], generator.integers(0, 40), generator)
+        rows.append(copied ^ MIRROR if generator.integers(2) else copied)
+    images = compared(
+        np.array(rows),
+        splits=generator.integers(0, 2, 120).tolist(),
+        labels=generator.integers(-1, 2, 120).tolist(),
+        pixels=generator.integers(1, 4, 120).tolist(),
+        sources=generator.integers(0, 100, 120).tolist(),
+        is_flat=generator.random(120) < 0.1,
+        has_hash=generator.random(120) < 0.9,
+    )
+    expected = find_clusters(images, distance)
+    found = find_in_parts(images, distance, number_of_parts)
+    for expected_clusters, found_clusters in zip(expected, found, strict=True):
+        as_lists = [(c.images.tolist(), *c[1:]) for c in found_clusters]
+        assert as_lists == [(c.images.tolist(), *c[1:]) for c in expected_clusters]
 
 
 def members(clusters: Clusters) -> list[list[int]]:

@@ -28,6 +28,7 @@ MUTATIONS = 150
     [
         ("threads", ["takeover", "corrupt"], 3),
         ("gcs", ["permission"], 5),
+        ("threads", ["settled"], 2),
     ],
 )
 def test_disturbed_runs_end_as_if_they_had_not_been(

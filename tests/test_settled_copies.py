@@ -14,15 +14,17 @@ import pytest
 from PIL import Image
 
 import beam_tfr as package
+from beam_tfr.copies.parts import Pairs
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import settling
 from beam_tfr.output.copied_images import CopiedImages
-from beam_tfr.schema.errors import DataError, RunError
+from beam_tfr.schema.errors import DataError, RunError, UsageError
 from tests.conftest import Run
 from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
 from tests.living_photos import files_of
+from tests.portable_runners import PROCESSES, THREADS
 from tests.updates import convert, count_decoding, update
 
 Command = Callable[..., Run]
@@ -81,6 +83,7 @@ def test_a_new_dataset_equals_an_update_of_one_that_only_reports(
     decoded = count_decoding(monkeypatch)
     updated = update(tmp_path / "updated", duplicates=settled)
     assert decoded == []
+    assert convert(tmp_path / "new", input=copies, duplicates=settled, **options).fresh is False
     assert files_of(tmp_path / "new") == files_of(tmp_path / "updated")
     assert new.digest == updated.digest
     assert not (tmp_path / "new" / ".beam_tfr").exists()
@@ -143,6 +146,58 @@ def test_nothing_is_published_between_the_steps_and_the_same_call_resumes(
     assert not convert(tmp_path / "d", **options).fresh
 
 
+@pytest.mark.parametrize("settled", ["group", "drop"])
+def test_a_complete_dataset_is_only_compared(
+    copies: Path, tmp_path: Path, settled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of files, and of a table with splits, whose copies moved to others or were rejected."""
+    lines = ["filename,class,split"]
+    for number, path in enumerate(sorted(copies.rglob("*.jpg"))):
+        lines.append(f"{path},{path.parent.name},{('train', 'test')[number % 2]}")
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(lines) + "\n")
+    inputs: dict[str, dict[str, Any]] = {
+        "files": {"input": copies, **SPLITS},
+        "rows": {"table": table, "image_size": 64},
+    }
+    for name, options in inputs.items():
+        assert convert(tmp_path / name, duplicates=settled, **options).fresh
+    monkeypatch.setattr(settling, "convert_and_settle", None)
+    for name, options in inputs.items():
+        before = files_of(tmp_path / name)
+        assert not convert(tmp_path / name, duplicates=settled, **options).fresh
+        assert files_of(tmp_path / name) == before
+        assert not (tmp_path / name / ".beam_tfr").exists()
+        with pytest.raises(UsageError, match="image_size"):
+            convert(tmp_path / name, duplicates=settled, **{**options, "image_size": 32})
+    table.write_text("\n".join(lines).replace("train", "test", 3) + "\n")
+    next(copies.rglob("same_*")).unlink()
+    for name, options in inputs.items():
+        with pytest.raises(UsageError, match="beam-tfr update"):
+            convert(tmp_path / name, duplicates=settled, **options)
+
+
+ENGINES = [
+    pytest.param(THREADS["not fused, four attempts"], id="not fused"),
+    pytest.param(PROCESSES, id="processes", marks=pytest.mark.slow),
+    pytest.param(["prism"], id="prism", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("flags", ENGINES)
+def test_every_engine_finds_the_same_copies(
+    copies: Path, tmp_path: Path, flags: list[str], request: pytest.FixtureRequest
+) -> None:
+    if flags == ["prism"]:
+        binary = request.getfixturevalue("prism")
+        flags = ["--runner=PrismRunner", f"--prism_location={binary}"]
+    for settled in ("group", "drop"):
+        options = {"input": copies, "duplicates": settled, **SPLITS}
+        here = convert(tmp_path / f"here-{settled}", **options)
+        there = convert(tmp_path / f"there-{settled}", beam_flags=flags, **options)
+        assert there.digest == here.digest
+
+
 def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     photos = sorted((SAMPLE / "train" / "hat").iterdir())[:4]
     names = ["x_1", "x_2", "y_1", "y_2", "z_1", "v_1"]
@@ -152,9 +207,12 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     layout = "{label}/{group}_*"
     convert(tmp_path / "d", input=tmp_path / "photos", layout=layout, image_size=64)
     manifest = read_manifest(str(tmp_path / "d"))
-    copied = CopiedImages.find(BaseDataset(manifest.folder, manifest.fields["manifest_digest"]))
+    base = BaseDataset(manifest.folder, manifest.fields["manifest_digest"])
+    pairs = Pairs(np.array([[1, 2], [4, 5]]), np.zeros((0, 2), np.int64))
+    copied = CopiedImages.find(base, pairs)
+    assert [len(cluster.images) for cluster in copied.clusters] == [2, 2]
     assert [*copied.list_groups()] == []  # all are in one split
-    torn = copied.images._replace(splits=np.arange(copied.images.number))
+    torn = copied.images._replace(splits=np.arange(4), split_names=list("abcd"))
     copied = dataclasses.replace(copied, images=torn)
     pairs = [value.decode().split("\0") for value in copied.list_groups()]
     assert dict(pairs) == {

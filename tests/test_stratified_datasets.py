@@ -193,6 +193,49 @@ def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> Non
     assert any(" off its shares" in note or " off their shares" in note for note in result.notes)
 
 
+def test_images_that_move_are_counted_where_no_record_is_copied(
+    tmp_path: pathlib.Path, photos: pathlib.Path
+) -> None:
+    output = tmp_path / "d"
+    convert(output, input=photos, **SMALL)
+    before = keys_of(output)
+    result = update(output, input=photos, image_size=9, seed=3, resplit=True)
+    moved = sum(before[key] != split for key, split in keys_of(output).items())
+    assert result.run["moved"] == moved > 0
+    table = tmp_path / "t.csv"
+    table.write_text("class,value\n" + "".join(f"{'ab'[n % 2]},{n}\n" for n in range(60)))
+    options = {"label_column": "class", "splits": SHARES, "stratify": True}
+    convert(tmp_path / "rows", table=table, **options)
+    before = keys_of(tmp_path / "rows")
+    result = update(tmp_path / "rows", table=table, seed=3, resplit=True)
+    moved = sum(before[key] != split for key, split in keys_of(tmp_path / "rows").items())
+    assert result.run["moved"] == moved > 0
+
+
+def test_new_copies_are_not_counted_as_moved(tmp_path: pathlib.Path, photos: pathlib.Path) -> None:
+    output = tmp_path / "d"
+    convert(output, input=photos, image_size=8, splits=SHARES, duplicates="group")
+    before = keys_of(output)
+    for path in sorted(photos.rglob("*.jpg")):
+        (path.parent / f"copy_{path.name}").write_bytes(path.read_bytes())
+    result = update(output, input=photos)
+    after = keys_of(output)
+    assert all(after[key] == after[key.replace("/", "/copy_")] for key in before)
+    assert result.run["moved"] == sum(after[key] != split for key, split in before.items())
+
+
+def test_the_largest_group_is_named_where_shares_are_missed(tmp_path: pathlib.Path) -> None:
+    photos = tmp_path / "photos"
+    for number in range(30):
+        paint(photos / "cat" / f"{'big' if number < 20 else number}" / f"{number}.jpg", number)
+    options = {**SMALL, "layout": "{label}/{group}/*", "splits": {"a": 0.5, "b": 0.5}}
+    result = convert(tmp_path / "d", input=photos, **options)
+    preview = beam_tfr.plan(input=photos, progress=False, **options)
+    report = beam_tfr.verify(tmp_path / "d", progress=False)
+    for notes in (result.notes, preview.warnings, report.notes):
+        assert any("the largest is big of 20 images" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

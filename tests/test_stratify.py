@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr.planning import dividing, packing
+from beam_tfr.planning import dividing, packing, strata
 from beam_tfr.planning.shares import Divider, fill_empty, round_shares, share_out
 from beam_tfr.schema.dataset import NO_SPLIT, name_folds, shares_of
 from beam_tfr.schema.encoded_ref import open_split
@@ -99,9 +99,9 @@ def test_a_class_with_as_many_images_as_splits_is_in_each() -> None:
 
 
 def test_rounding_in_many_classes_does_not_favor_a_split() -> None:
-    divider = Divider(THREE, fills_empty=True)
+    divider = Divider(THREE)
     none = dict.fromkeys(THREE, 0)
-    numbers = [divider.divide(14, none, [*THREE]) for _ in range(1000)]
+    numbers = [divider.divide(14, none) for _ in range(1000)]
     assert [sum(column) for column in zip(*numbers, strict=True)] == [11_200, 1_400, 1_400]
 
 
@@ -195,6 +195,85 @@ def test_groups_are_on_one_side_and_shares_hold_within_the_largest(
                 assert gap <= max(sizes, default=1) + 1 + forced
 
 
+MIXED_GROUPS = st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 6), min_size=1))
+
+
+def list_mixed(groups: Iterable[Mapping[str, int]]) -> list[ImageRef]:
+    """Images of groups, each with so many images of each class."""
+    refs = []
+    for number, classes in enumerate(groups):
+        for name, images in classes.items():
+            refs += [
+                make_ref(f"g{number}/{name}{i}", [name], group=f"g{number}") for i in range(images)
+            ]
+    return refs
+
+
+def find_gaps(refs: list[ImageRef], splits: Mapping[str, str]) -> dict[str, Fraction]:
+    """Class -> how far the split that is farthest off is from its share."""
+    gaps = {}
+    for name, numbers in count(refs, splits).items():
+        wanted = ideals(sum(numbers.values()), THREE)
+        gaps[name] = max(abs(numbers.get(split, 0) - ideal) for split, ideal in wanted.items())
+    return gaps
+
+
+@settings(max_examples=50)
+@given(MIXED_GROUPS, CLASS_SIZES, SHARES, st.integers(0, 3), st.booleans())
+def test_groups_of_several_classes_are_on_one_side_and_every_class_is_in_each_split(
+    groups: list[dict[str, int]],
+    single: dict[str, int],
+    shares: Mapping[str, Fraction],
+    seed: int,
+    are_many: bool,
+) -> None:
+    refs = [*list_mixed(groups), *list_refs(single)]
+    with pytest.MonkeyPatch.context() as patched:
+        if are_many:
+            patched.setattr(strata, "MOST_KINDS", 1)
+        splits = choose(refs, shares, seed)
+        assert splits == choose(refs[::-1], shares, seed)
+    for number in range(len(groups)):
+        assert len({splits[ref.key] for ref in refs if ref.key.startswith(f"g{number}/")}) <= 1
+    for name, numbers in count(refs, splits).items():
+        if single.get(name, 0) >= len(shares):
+            assert set(numbers) == set(shares)
+
+
+def test_classes_in_mixed_groups_are_near_their_shares() -> None:
+    """60 patients of 1 to 12 images in four classes, of which the rarest has 3 % of them."""
+    chance = random.Random(0)
+    groups = []
+    for _ in range(60):
+        names = chance.choices("abcd", (60, 25, 12, 3), k=chance.randint(1, 12))
+        groups.append(collections.Counter(names))
+    refs = list_mixed(groups)
+    for seed in range(5):
+        assert max(find_gaps(refs, choose(refs, THREE, seed)).values()) <= 2
+
+
+def test_large_and_small_groups_are_in_every_split() -> None:
+    refs = list_mixed([{"a": 1 + number % 10} for number in range(200)])
+    splits = choose(refs, THREE)
+    largest = dict.fromkeys(THREE, 0)
+    smallest = dict.fromkeys(THREE, 99)
+    for ref in refs:
+        number = int(ref.key[1 : ref.key.index("/")])
+        split = splits[ref.key]
+        largest[split] = max(largest[split], 1 + number % 10)
+        smallest[split] = min(smallest[split], 1 + number % 10)
+    assert min(largest.values()) >= 8
+    assert max(smallest.values()) <= 3
+    assert find_gaps(refs, splits)["a"] <= 1
+
+
+def test_many_groups_of_a_kind_are_divided_exactly() -> None:
+    refs = list_mixed([{"a": 2, "b": 1}] * 5_000 + [{"a": 1}] * 3_000)
+    numbers = count(refs, choose(refs, THREE))
+    assert numbers["b"] == {"train": 4_000, "validation": 500, "test": 500}
+    assert numbers["a"] == {"train": 10_400, "validation": 1_300, "test": 1_300}
+
+
 def test_groups_of_which_images_are_in_splits_go_to_most_of_them() -> None:
     refs = [
         make_ref("1", ["a"], "train?g"),
@@ -270,7 +349,11 @@ GROUPED = [
 
 
 @pytest.mark.parametrize("with_groups", [False, True])
-def test_an_engine_chooses_the_same_splits_in_any_order(with_groups: bool) -> None:
+@pytest.mark.parametrize("most_kinds", [strata.MOST_KINDS, 5])
+def test_an_engine_chooses_the_same_splits_in_any_order(
+    with_groups: bool, most_kinds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strata, "MOST_KINDS", most_kinds)
     refs = [ref if with_groups else ref._replace(split=open_split()) for ref in GROUPED]
     random.Random(1).shuffle(refs)
     encoded = [ref.encode() for ref in refs]

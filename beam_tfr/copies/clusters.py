@@ -1,5 +1,7 @@
 """Finds clusters: images that are copies of each other."""
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -49,12 +51,40 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
     """
     equal = Components(images.number)
     with_source = np.flatnonzero(images.has_source)
-    equal.link_equal(_number_equal(images.sources[with_source]), with_source)
-    if distance is None:
-        return Clusters(_make_clusters(images, equal.first), [])
+    equal.link_equal(number_equal(images.sources[with_source]), with_source)
     near = Components(images.number)
     near.link(np.arange(images.number), equal.first)
-    _link_near(images, near, distance)
+    if distance is not None:
+        compared = np.flatnonzero(images.is_compared)
+        link = functools.partial(link_near, distance=distance)
+        near.link(compared, compared[link_different(images.hashes[compared], link)])
+    return cluster_linked(images, equal, near)
+
+
+def cluster_pairs(images: ComparedImages, equal_pairs: Rows, near_pairs: Rows) -> Clusters:
+    """Makes the clusters of pairs: int64 [pairs, 2], of rows of `images`.
+
+    Args:
+        images: those of all pairs, in the order of their records.
+        equal_pairs: of equal bytes.
+        near_pairs: whose hashes are near.
+    """
+    equal = Components(images.number)
+    equal.link(equal_pairs[:, 0], equal_pairs[:, 1])
+    near = Components(images.number)
+    near.link(np.arange(images.number), equal.first)
+    near.link(near_pairs[:, 0], near_pairs[:, 1])
+    return cluster_linked(images, equal, near)
+
+
+def cluster_linked(images: ComparedImages, equal: Components, near: Components) -> Clusters:
+    """Makes the clusters of images that are linked.
+
+    Args:
+        images: of the dataset.
+        equal: links those of equal bytes.
+        near: links these too, and those whose hashes are near.
+    """
     sizes = np.bincount(near.first, minlength=images.number)
     is_too_large = sizes[near.first] > MOST_IN_CLUSTER
     trusted = np.where(is_too_large, equal.first, near.first)
@@ -62,7 +92,7 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
     return Clusters(_make_clusters(images, trusted), _make_clusters(images, too_large))
 
 
-def _number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
+def number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
     """Numbers that are equal for equal hashes: int64 [rows], for uint8 [rows, 32]."""
     words = np.ascontiguousarray(hashes).view(np.uint64)
     order = np.lexsort(words.T)
@@ -73,17 +103,25 @@ def _number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
     return numbers
 
 
-def _link_near(images: ComparedImages, components: Components, distance: int) -> None:
-    """Links near copies, without nearly flat images."""
-    compared = np.flatnonzero(images.has_hash & ~images.is_flat)
-    numbers = _number_equal(images.hashes[compared])
-    components.link_equal(numbers, compared)
+def link_different(hashes: "np.typing.NDArray[np.uint8]", link: Callable[[Hashes], Rows]) -> Rows:
+    """Links images of which some may have equal hashes.
+
+    Args:
+        hashes: of the images: uint8 [images, 32].
+        link: links images of different hashes, as `link_near`.
+
+    Returns:
+        The smallest of the images that each belongs to: int64 [images].
+    """
+    numbers = number_equal(hashes)
+    components = Components(len(hashes))
+    components.link_equal(numbers, np.arange(len(hashes)))
     # One image for each hash is enough from here on.
-    first = np.zeros(numbers.max(initial=-1) + 1, np.int64)
-    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
-    different = compared[first]
-    linked = link_near(Hashes.from_bytes(images.hashes[different]), distance)
+    different = np.zeros(numbers.max(initial=-1) + 1, np.int64)
+    different[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    linked = link(Hashes.from_bytes(hashes[different]))
     components.link(different, different[linked])
+    return components.first
 
 
 def _make_clusters(images: ComparedImages, first: Rows) -> list[Cluster]:

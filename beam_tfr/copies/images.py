@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,32 @@ _SOURCE = "source_sha256"
 _HASH = "phash"
 _CONTRAST = "std"
 _THREADS = 32  # that read contents, on gs:// with a request each
+
+
+class HashedImages(NamedTuple):
+    """What images are compared by; attributes as of `ComparedImages`."""
+
+    sources: npt.NDArray[np.uint8]
+    has_source: npt.NDArray[np.bool_]
+    hashes: npt.NDArray[np.uint8]
+    has_hash: npt.NDArray[np.bool_]
+    is_flat: npt.NDArray[np.bool_]
+
+    @classmethod
+    def from_table(cls, table: Any) -> Self:
+        """Takes them from a `pyarrow.Table` of contents."""
+        sources, has_source = _read_hashes(table, _SOURCE)
+        hashes, has_hash = _read_hashes(table, _HASH)
+        return cls(sources, has_source, hashes, has_hash, _find_flat(table, hashes))
+
+    @property
+    def number(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def is_compared(self) -> npt.NDArray[np.bool_]:
+        """Whether the hash of each image is compared with those of others: bool [images]."""
+        return self.has_hash & ~self.is_flat
 
 
 class ComparedImages(NamedTuple):
@@ -63,6 +89,11 @@ class ComparedImages(NamedTuple):
     def number(self) -> int:
         return len(self.splits)
 
+    @property
+    def is_compared(self) -> npt.NDArray[np.bool_]:
+        """Whether the hash of each image is compared with those of others: bool [images]."""
+        return self.has_hash & ~self.is_flat
+
 
 def read_images(
     dataset: Manifest, progress: Callable[[Progress], object] | None = None
@@ -92,6 +123,46 @@ def read_images(
                 progress(Progress("reading", done, dataset.counts["written"]))
     check_not_replaced(dataset)
     return join_images(dataset, tables)
+
+
+def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
+    """Reads some images of a dataset from its contents.
+
+    Args:
+        dataset: its manifest.
+        rows: numbers of their records, sorted.
+
+    Raises:
+        DataError: as `read_images`.
+    """
+    columns = choose_columns(dataset)
+
+    def read(part: tuple[ShardEntry, Rows]) -> Any:
+        shard, chosen = part
+        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+        return table.take(chosen)
+
+    parts = list[tuple[ShardEntry, Rows]]()
+    first = 0
+    for shard in list_shards(dataset):
+        begin, end = np.searchsorted(rows, [first, first + shard.num_examples]).tolist()
+        if begin < end:
+            parts.append((shard, rows[begin:end] - first))
+        first += shard.num_examples
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return join_images(dataset, pool.map(read, parts))
+
+
+def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
+    """Reads what the images of a shard are compared by.
+
+    Raises:
+        DataError: as `read_images`.
+    """
+    wanted = {_SOURCE, _HASH, _CONTRAST}
+    columns = [name for name in dataset.contents_schema().names if name in wanted]
+    table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+    return HashedImages.from_table(table)
 
 
 def list_shards(dataset: Manifest) -> list[ShardEntry]:
@@ -130,8 +201,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
     table = pa.concat_tables([empty.select(columns), *(part.select(columns) for part in tables)])
     split_names = [*dataset.splits]
     labels, label_names = _number_labels(table, dataset.class_names)
-    sources, has_source = _read_hashes(table, _SOURCE)
-    hashes, has_hash = _read_hashes(table, _HASH)
+    hashed = HashedImages.from_table(table)
     return ComparedImages(
         keys=table.column(_KEY).cast(pa.large_string()),
         split_names=split_names,
@@ -139,11 +209,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
         label_names=label_names,
         labels=labels,
         pixels=_count_pixels(table, _side_columns(dataset)),
-        sources=sources,
-        has_source=has_source,
-        hashes=hashes,
-        has_hash=has_hash,
-        is_flat=_find_flat(table, hashes),
+        **hashed._asdict(),
     )
 
 

@@ -46,7 +46,7 @@ def link_near(hashes: Hashes, distance: int) -> Rows:
         The smallest of the images that each belongs to: int64 [images].
     """
     components = Components(len(hashes))
-    number_of_parts = _count_parts(len(hashes), distance)
+    number_of_parts = count_parts(len(hashes), distance)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         for band in choose_bands(distance):
             values = _Band(hashes, band)
@@ -58,12 +58,53 @@ def link_near(hashes: Hashes, distance: int) -> Rows:
     return components.first
 
 
+def link_in_part(hashes: Hashes, distance: int, band: int, number_of_parts: int, part: int) -> Rows:
+    """Finds which images are near copies, of those that share a bucket in one part of a band.
+
+    Args:
+        hashes: of the images.
+        distance: bits that two near hashes may differ by.
+        band: number of the band.
+        number_of_parts: into which the buckets of a band are divided, a power of two.
+        part: number of the part.
+
+    Returns:
+        As `link_near`.
+    """
+    components = Components(len(hashes))
+    values = _Band(hashes, choose_bands(distance)[band])
+    _link_part(hashes, values, components, distance, number_of_parts, part)
+    return components.first
+
+
+def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -> tuple[Rows, Rows]:
+    """Finds the parts of a band in which the buckets of images are, for `link_in_part`.
+
+    Returns:
+        Images, and a part of each, without repeats: int64 [n].
+    """
+    chosen = list[Rows]()
+    images = np.arange(len(hashes))
+    for buckets in _Band(hashes, choose_bands(distance)[band]).buckets():
+        parts = (buckets & np.uint64(number_of_parts - 1)).astype(np.int64)
+        chosen.append(images * number_of_parts + parts)
+        if number_of_parts == 1:
+            break
+    found = np.unique(np.concatenate(chosen))
+    return found // number_of_parts, found % number_of_parts
+
+
+def count_bands(distance: int) -> int:
+    """Into how many bands a hash is divided for a distance."""
+    return max(_FEWEST_BANDS, distance // (_BAND_DIFFERENCES + 1) + 1)
+
+
 def choose_bands(distance: int) -> list[Sequence[_Bit]]:
     """Divides the bits of a hash into bands for a distance.
 
     If each of n bands of two hashes differed by three bits or more, they would be 3n bits apart.
     """
-    number = max(_FEWEST_BANDS, distance // (_BAND_DIFFERENCES + 1) + 1)
+    number = count_bands(distance)
     bits = list[_Bit]()
     for turns in (False, True):
         for index in range(HALF_BITS):
@@ -74,7 +115,7 @@ def choose_bands(distance: int) -> list[Sequence[_Bit]]:
     return [bits[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
 
-def _count_parts(images: int, distance: int) -> int:
+def count_parts(images: int, distance: int) -> int:
     """Into how many parts, a power of two, the buckets of a band are divided."""
     longest = max(map(len, choose_bands(distance)))
     keys = images * (1 + longest)

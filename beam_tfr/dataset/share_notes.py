@@ -1,10 +1,13 @@
 """Says which classes `stratify=` could not divide by the shares of the splits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted, printable
+from beam_tfr.dataset.groups import LargestGroup, find_largest_group
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.dataset import shares_of
 from beam_tfr.schema.differences import join_texts
 
@@ -47,8 +50,20 @@ class _ClassShares(NamedTuple):
         return self.gap(self.worst_split) > 1 + len(small_shares)
 
 
+def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
+    """Yields what `describe_shares` tells of a dataset."""
+    find_largest = functools.partial(find_largest_group, dataset)
+    yield from describe_shares(
+        dataset.splits, dataset.class_names, dataset.options, find_largest=find_largest
+    )
+
+
 def describe_shares(
-    splits: Mapping[str, Any], class_names: Sequence[str], options: Mapping[str, Any]
+    splits: Mapping[str, Any],
+    class_names: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    find_largest: Callable[[], LargestGroup | None],
 ) -> Iterator[str]:
     """Yields sentences about classes that are not divided by the shares of the splits.
 
@@ -56,6 +71,7 @@ def describe_shares(
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
         class_names: names of all classes.
         options: those of the dataset or plan.
+        find_largest: finds the largest group of images; None if it is not known.
     """
     shares = shares_of(options)
     if not options.get("stratify") or not shares:
@@ -71,7 +87,7 @@ def describe_shares(
         )
     off = [entry for entry in present if entry.images >= len(shares) and entry.is_off]
     if off:
-        yield _describe_gaps(off, options)
+        yield _describe_gaps(off, options, find_largest)
 
 
 def _share_class(
@@ -87,13 +103,17 @@ def _share_class(
     return _ClassShares(name, numbers, ideals)
 
 
-def _describe_gaps(classes: Sequence[_ClassShares], options: Mapping[str, Any]) -> str:
+def _describe_gaps(
+    classes: Sequence[_ClassShares],
+    options: Mapping[str, Any],
+    find_largest: Callable[[], LargestGroup | None],
+) -> str:
     """A sentence about classes that are off their shares."""
     worst = max(classes, key=lambda entry: entry.gap(entry.worst_split))
     split = worst.worst_split
     reasons = ["rejects are missing", "an update moves no image without `resplit=`"]
     if options.get("group_column") or "{group}" in options.get("layout", ""):
-        reasons.insert(0, "groups stay together")
+        reasons.insert(0, _describe_groups(find_largest()))
     if options.get("duplicates") == "group":
         reasons.insert(0, "copies stay together")
     if options.get("duplicates") == "drop":
@@ -108,3 +128,11 @@ def _describe_gaps(classes: Sequence[_ClassShares], options: Mapping[str, Any]) 
             f"{printable(worst.name)}"
         )
     return f"{subject}: {instead} ({'; '.join(reasons)})"
+
+
+def _describe_groups(largest: LargestGroup | None) -> str:
+    """The reason that groups are."""
+    if largest is None:
+        return "groups stay together"
+    images = counted(largest.images, "image")
+    return f"groups stay together, the largest is {printable(largest.name)} of {images}"

@@ -16,7 +16,7 @@ from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
-from beam_tfr.dataset.share_notes import describe_shares
+from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
@@ -214,7 +214,7 @@ class Result(Printable):
             *describe_shared_sources(dataset),
             *describe_duplicates(dataset),
             *describe_classes(dataset.splits, dataset.class_names, encoding),
-            *describe_shares(dataset.splits, dataset.class_names, dataset.options),
+            *describe_dataset_shares(dataset),
             *describe_unlabelled(dataset),
             *filter(None, [_describe_palettes(dataset)]),
         )

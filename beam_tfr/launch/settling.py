@@ -9,7 +9,7 @@ then. A run that was killed in either step resumes in it.
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import apache_beam as beam
 
@@ -30,7 +30,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FIRST_FOLDER, SOURCES_FOLDER, WORK_FOLDER
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.sources import Input, open_source
 from beam_tfr.transforms.copies import FindCopies
 
@@ -55,6 +55,7 @@ def convert_and_settle(
     choose_step: Callable[[ConvertOptions, Input], StepBuilder] = choose_convert,
     update: Update | None = None,
     splits_of: BaseDataset | None = None,
+    before: BaseDataset | None = None,
     outcome: Outcome = UNPUBLISHED,
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
@@ -66,6 +67,7 @@ def convert_and_settle(
         choose_step: chooses the first step, given its options and the opened source.
         update: what the history records about an update, if it is one.
         splits_of: the dataset in whose splits images stay, with `stratify`; copies follow them.
+        before: the dataset that is updated, if it is an update; see `Convert`.
         beam_flags, open_input, outcome, progress, say: see `run_step`.
 
     Raises as `run_step`.
@@ -91,7 +93,7 @@ def convert_and_settle(
     dataset = read_manifest(first.output)
     open_first = functools.partial(_open_first, dataset=dataset)
     choose_second = functools.partial(
-        _choose_second, dataset=dataset, update=update, splits_of=splits_of
+        _choose_second, dataset=dataset, update=update, splits_of=splits_of, before=before
     )
     second = copy.copy(options)
     # What was rejected was accepted in the first step, and copies are rejected on purpose.
@@ -160,14 +162,23 @@ def _choose_second(
     dataset: Manifest,
     update: Update | None,
     splits_of: BaseDataset | None,
+    before: BaseDataset | None,
 ) -> StepBuilder:
     """Chooses the second step, which copies all records of the first."""
     base, _ = choose_base(dataset, source, UpdateOptions(codecs="keep"), lambda _: None)
     if base is None:
         raise UsageError(f"{dataset.folder} was changed by another program; remove the folder")
     settling = steps_that_settle(options.duplicates, base)
-    arguments: dict[str, Any] = {"base": base, "update": update, "splits_of": splits_of, **settling}
-    return functools.partial(Convert, options, source, **arguments)
+    return functools.partial(
+        Convert,
+        options,
+        source,
+        base=base,
+        update=update,
+        splits_of=splits_of,
+        before=before,
+        **settling,
+    )
 
 
 def start(
@@ -181,12 +192,14 @@ def start(
     if not options.settles_copies:
         return run_step(options, beam_flags, progress=progress, say=say)
     dataset = None if options.overwrite else find_manifest(options.output)
-    if dataset:
-        _check_same_copies(options, dataset)
-    choose_step = functools.partial(_choose_conversion, dataset=dataset)
-    return convert_and_settle(
-        options, beam_flags, choose_step=choose_step, progress=progress, say=say
+    if dataset is None:
+        return convert_and_settle(options, beam_flags, progress=progress, say=say)
+    _check_same_copies(options, dataset)
+    result = run_step(
+        options, beam_flags, choose_step=_choose_comparison, progress=progress, say=say
     )
+    remove_first(options.output)  # which a run that was killed at its end has left
+    return result
 
 
 def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
@@ -205,14 +218,22 @@ def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
         )
 
 
-def _choose_conversion(
-    options: ConvertOptions, source: Input, *, dataset: Manifest | None
-) -> StepBuilder:
-    """Chooses the first step of a conversion, which copies what the output has already."""
-    if dataset is None:
-        return choose_convert(options, source)
-    base, _ = choose_base(dataset, source, UpdateOptions(codecs="convert"), lambda _: None)
-    return functools.partial(Convert, options, source, base=base)
+def _choose_comparison(options: ConvertOptions, source: Input) -> StepBuilder:
+    """Chooses the step that compares the dataset in the output with the one that is asked for.
+
+    It plans as any conversion does, and a plan for a complete dataset ends there: it is the same,
+    or an error says what differs.
+    """
+    build_step = choose_convert(options, source)
+
+    def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
+        if find_manifest(options.output) is None:  # else copies would not be settled
+            raise RunError(
+                f"the dataset in {options.output} was removed just now; run the same command again"
+            )
+        return build_step(run_id=run_id, removed=removed, guarded=guarded)
+
+    return build
 
 
 def convert(

@@ -96,6 +96,7 @@ def update(
             choose_step=choose_step,
             update=Update(command, counted=False),
             splits_of=_find_splits_of(options, dataset, update_options),
+            before=_whole_dataset(dataset),
             outcome=_OUTCOME,
             progress=progress,
             say=say,
@@ -286,7 +287,14 @@ def _choose_update(
     if base and isinstance(source.origin, BaseDataset) and settles:
         settling = steps_that_settle(options.duplicates, base)
     return functools.partial(
-        Convert, options, source, base=base, update=history_line, splits_of=splits_of, **settling
+        Convert,
+        options,
+        source,
+        base=base,
+        update=history_line,
+        splits_of=splits_of,
+        before=_whole_dataset(dataset),
+        **settling,
     )
 
 
@@ -321,4 +329,9 @@ def _find_splits_of(
     """The dataset if its images stay in their splits, else None."""
     if update_options.resplit or not options.stratify:
         return None
+    return _whole_dataset(dataset)
+
+
+def _whole_dataset(dataset: Manifest) -> BaseDataset:
+    """The dataset that is updated, as it is."""
     return BaseDataset(dataset.folder, dataset.fields["manifest_digest"])

@@ -1,84 +1,131 @@
 """Finds the copies among the images of a dataset, by the keys of their references."""
 
+import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.copies.clusters import Cluster, find_clusters
+from beam_tfr.copies.clusters import Cluster, cluster_pairs
 from beam_tfr.copies.components import Components
-from beam_tfr.copies.images import NO_LABEL, ComparedImages, read_images
-from beam_tfr.copies.search import check_distance
-from beam_tfr.dataset.base import BaseDataset, planned_shards
+from beam_tfr.copies.hashes import Rows
+from beam_tfr.copies.images import NO_LABEL, ComparedImages, read_some_images
+from beam_tfr.copies.parts import Pairs
+from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.output.known import require_sources
 from beam_tfr.schema.encoded_ref import key_of, to_text
+
+
+class _Member(NamedTuple):
+    """An image that shares its split with others.
+
+    Attributes:
+        key: its key.
+        split: the split that it is in.
+    """
+
+    key: bytes
+    split: str
 
 
 @dataclasses.dataclass(frozen=True)
 class CopiedImages:
     """The copies in a dataset.
 
+    Only images that have copies are in memory.
+
     Attributes:
         dataset: its manifest.
-        images: all of its images.
-        clusters: those of copies.
-        keys: of the images, by their rows; empty if there are no clusters.
+        rows: numbers of the records of images that have copies, sorted.
+        images: these images.
+        clusters: of them.
+        keys: of them.
     """
 
     dataset: Manifest
+    rows: Rows
     images: ComparedImages
     clusters: Sequence[Cluster]
     keys: Sequence[bytes]
 
     @classmethod
-    def find(cls, base: BaseDataset) -> "CopiedImages":
-        """Finds the copies in a dataset.
+    def find(cls, base: BaseDataset, pairs: Pairs) -> "CopiedImages":
+        """Finds the copies in a dataset, given all pairs of them.
 
         Raises:
             DataError: contents or sidecars are missing or damaged.
         """
         dataset = base.read_manifest()
-        images = read_images(dataset)
-        clusters = find_clusters(images, check_distance(dataset, None)).trusted
-        keys = [*_read_keys(dataset)] if clusters else []
-        return cls(dataset, images, clusters, keys)
+        rows = pairs.list_rows()
+        images = read_some_images(dataset, rows)
+        equal = np.searchsorted(rows, pairs.equal)
+        near = np.searchsorted(rows, pairs.near)
+        clusters = cluster_pairs(images, equal, near).trusted
+        return cls(dataset, rows, images, clusters, [*_read_keys(dataset, rows)])
 
     def list_groups(self) -> Iterator[bytes]:
         """Yields images that have to share their split, and do not: key, NUL, name of the group.
 
         The name is the smallest key in it. Groups of the layout that share a copy are one.
         """
-        if not self.clusters:
-            return
-        components = Components(len(self.keys))
-        copies = [cluster.images[1:] for cluster in self.clusters]
-        kept = [np.repeat(cluster.images[0], len(cluster.images) - 1) for cluster in self.clusters]
-        components.link(np.concatenate(kept), np.concatenate(copies))
-        self._link_groups(components)
-        splits = self.images.splits
-        is_elsewhere = splits != splits[components.first]
-        first_of_torn = np.unique(components.first[is_elsewhere])
-        members = dict[int, list[bytes]]()
-        for row in np.flatnonzero(np.isin(components.first, first_of_torn)).tolist():
-            members.setdefault(int(components.first[row]), []).append(self.keys[row])
-        for keys in members.values():
-            name = min(keys)
-            yield from (key + b"\0" + name for key in keys)
+        for members in self._list_members().values():
+            if len({member.split for member in members}) > 1:
+                name = min(member.key for member in members)
+                yield from (member.key + b"\0" + name for member in members)
 
-    def _link_groups(self, components: Components) -> None:
-        """Links the images of each group of the layout, if it has any."""
-        layout = parse_layout(str(self.dataset.options.get("layout", "*")))
+    def _list_members(self) -> Mapping[int, Sequence[_Member]]:
+        """The images that have to share their split, by the first of them."""
+        if not self.clusters:
+            return {}
+        in_clusters = np.concatenate([cluster.images for cluster in self.clusters])
+        kept = [np.repeat(cluster.images[:1], len(cluster.images)) for cluster in self.clusters]
+        components = Components(len(self.keys))
+        components.link(np.concatenate(kept), in_clusters)
+        rows_of_groups = self._link_groups(components, in_clusters)
+        members = collections.defaultdict[int, list[_Member]](list)
+        for row in in_clusters.tolist():
+            split = self.images.split_names[self.images.splits[row]]
+            members[int(components.first[row])].append(_Member(self.keys[row], split))
+        if rows_of_groups:
+            clustered = {self.keys[row] for row in in_clusters.tolist()}
+            for group, member in self._list_grouped():
+                row = rows_of_groups.get(group)
+                if row is not None and member.key not in clustered:
+                    members[int(components.first[row])].append(member)
+        return members
+
+    def _link_groups(self, components: Components, rows: Rows) -> Mapping[str, int]:
+        """Links images of the same group of the layout; returns an image of each group."""
         first = dict[str, int]()
         left = list[int]()
         right = list[int]()
-        for row, key in enumerate(self.keys):
-            group = (layout.parse_key(to_text(key)) or {}).get("group")
+        for row in rows.tolist():
+            group = self._group_of(self.keys[row])
             if group is not None:
                 left.append(first.setdefault(group, row))
                 right.append(row)
         components.link(np.array(left, np.int64), np.array(right, np.int64))
+        return first
+
+    def _list_grouped(self) -> Iterator[tuple[str, _Member]]:
+        """Yields all images that are in a group of the layout, with it."""
+        for shard in planned_shards(self.dataset):
+            for key in _read_keys_of_shard(self.dataset, shard):
+                group = self._group_of(key)
+                if group is not None:
+                    yield group, _Member(key, shard.split)
+
+    def _group_of(self, key: bytes) -> str | None:
+        """The group of the layout that an image is in."""
+        return (self._layout.parse_key(to_text(key)) or {}).get("group")
+
+    @functools.cached_property
+    def _layout(self) -> Layout:
+        return parse_layout(str(self.dataset.options.get("layout", "*")))
 
     def list_rejects(self) -> Iterator[bytes]:
         """Yields images that are copies of one that is kept: key, NUL, a sentence about it."""
@@ -97,9 +144,20 @@ class CopiedImages:
         return f", which has another class: {names[labels[kept]]} there, {names[labels[row]]} here"
 
 
-def _read_keys(dataset: Manifest) -> Iterator[bytes]:
-    """Yields the keys of all records, in their order."""
+def _read_keys(dataset: Manifest, rows: Rows) -> Iterator[bytes]:
+    """Yields the keys of some records, by their sorted numbers."""
     for shard in planned_shards(dataset):
-        for source in require_sources(dataset.folder, shard):
-            if source.reject is None:
-                yield key_of(source.ref)
+        if shard.entry is None:
+            continue
+        first = shard.first
+        begin, end = np.searchsorted(rows, [first, first + shard.entry.num_examples]).tolist()
+        if begin < end:
+            keys = [*_read_keys_of_shard(dataset, shard)]
+            yield from (keys[row - first] for row in rows[begin:end].tolist())
+
+
+def _read_keys_of_shard(dataset: Manifest, shard: PlannedShard) -> Iterator[bytes]:
+    """Yields the keys of the records of a shard, in order."""
+    for source in require_sources(dataset.folder, shard):
+        if source.reject is None:
+            yield key_of(source.ref)

@@ -7,12 +7,11 @@ pixels, the contents hold the rest that is not in a record. So a copied record g
 contents and statistics as one that is made again. `known_records` reads them.
 """
 
-import bisect
 import dataclasses
 import functools
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -76,44 +75,6 @@ def require_sources(folder: str, shard: PlannedShard) -> list[KnownSource]:
             "`beam-tfr update DIR --input …` makes it again"
         )
     return sources
-
-
-def count_moved(base: BaseDataset, split: str, images: Iterable[bytes]) -> int:
-    """How many known images had their record in another split before.
-
-    Args:
-        base: the dataset that is updated.
-        split: the split that they are in now.
-        images: results of `encode_source`; of rejects it is not known.
-    """
-    moved = 0
-    for image in images:
-        start = len(key_of(image)) + 1
-        number = _EarlierRef(*_EARLIER_REF.unpack_from(image, start)).number
-        is_reject = len(image) > start + _EARLIER_REF.size
-        if not is_reject and _split_of_record(base, number) != split:
-            moved += 1
-    return moved
-
-
-def _split_of_record(base: BaseDataset, number: int) -> str:
-    """The split of a record of a dataset, by its number in the order of the manifest."""
-    splits, firsts = _splits_of_records(base)
-    return splits[bisect.bisect_right(firsts, number) - 1]
-
-
-@functools.lru_cache(maxsize=2)
-def _splits_of_records(base: BaseDataset) -> tuple[list[str], list[int]]:
-    """The splits of a dataset that have records, and the number of the first record of each."""
-    splits = list[str]()
-    firsts = list[int]()
-    first = 0
-    for name, split in base.read_manifest().splits.items():
-        if split.num_examples:
-            splits.append(name)
-            firsts.append(first)
-            first += split.num_examples
-    return splits, firsts
 
 
 @functools.lru_cache(maxsize=2)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
-from beam_tfr.schema.dataset import canonical_json
+from beam_tfr.schema.dataset import NO_SPLIT, canonical_json
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_text
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.naming import shard_name
@@ -20,11 +20,12 @@ from beam_tfr.schema.plan import Plan, Shard
 
 # First byte of the values grouped for a shard.
 _PLANNED = b"\0"
-_IMAGES = b"\1"
-_KNOWN = b"\2"
+IMAGES = b"\1"  # references
+KNOWN = b"\2"  # known images
+EARLIER = b"\3"  # splits of earlier records
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 
-# Split and number of a shard -> encoded references in it, or known images.
+# Split and number of a shard -> encoded references in it, or what is known of images.
 Assigned = collections.defaultdict[tuple[str, int], list[bytes]]
 
 
@@ -54,7 +55,7 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
 
     Args:
         images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL,
-            what is known about it.
+            what is known about it, such as its split before.
         plan: the plan.
     """
     assigned = Assigned(list)
@@ -83,25 +84,22 @@ class AssignmentPacker:
     Args:
         max_bytes: maximum to hold, and once packed references; eight times as many while a shard
             has less than `WORTH_BYTES`.
-        packs_known_images: whether it packs known images instead of references.
+        kind: what it packs: `IMAGES`, `KNOWN` or `EARLIER`.
     """
 
-    def __init__(self, max_bytes: int = 8 << 20, *, packs_known_images: bool = False) -> None:
+    def __init__(self, max_bytes: int = 8 << 20, *, kind: bytes = IMAGES) -> None:
         self._max_bytes = max_bytes
         self._held = 0
         self._shards: dict[str, list[bytes]] = {}
-        self._packs_known_images = packs_known_images
+        self._kind = kind
 
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
-        """Adds encoded references, or known images.
+        """Adds encoded references, or what is known of images.
 
         Returns the packed values that are ready, often none.
         """
-        assigned = (
-            assign_known_images(values, plan)
-            if self._packs_known_images
-            else assign_refs(values, plan)
-        )
+        assign = assign_refs if self._kind == IMAGES else assign_known_images
+        assigned = assign(values, plan)
         for (split, number), shard_values in assigned.items():
             name = shard_name(split, number, plan.splits[split].num_shards)
             self._shards.setdefault(name, []).extend(shard_values)
@@ -115,8 +113,7 @@ class AssignmentPacker:
         shards = self._shards
         self._shards = {}
         self._held = 0
-        kind = _KNOWN if self._packs_known_images else _IMAGES
-        return [(name, kind + packing.pack_values(values)) for name, values in shards.items()]
+        return [(name, self._kind + packing.pack_values(values)) for name, values in shards.items()]
 
 
 def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -148,11 +145,21 @@ class OrderedShard(NamedTuple):
         shard: the shard.
         refs: its encoded references, in order.
         known_images: key -> what is known of an image.
+        earlier_splits: key -> a NUL, the split that the record of an image was in before.
     """
 
     shard: Shard
     refs: list[bytes]
     known_images: dict[bytes, bytes]
+    earlier_splits: dict[bytes, bytes]
+
+    def count_moved(self) -> int:
+        """How many images were in another split before."""
+        if self.shard.split == NO_SPLIT:
+            return 0
+        here = b"\0" + self.shard.split.encode()
+        earlier = (self.earlier_splits.get(key_of(ref), here) for ref in self.refs)
+        return sum(split != here for split in earlier)
 
 
 def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
@@ -168,17 +175,21 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
     """
     planned, *packed = sorted(values)  # the planned shard comes first
     shard = Shard(*json.loads(planned.removeprefix(_PLANNED)))
-    refs = _unpack(packed, _IMAGES)
+    refs = _unpack(packed, IMAGES)
     _check_complete(shard, refs)
     orders = order_keys(seed, map(key_of, refs))
     ordered = sorted(zip(orders, refs, strict=True))
     _check_different(ordered)
-    known_images = {key_of(image): image for image in _unpack(packed, _KNOWN)}
-    return OrderedShard(shard, [ref for _, ref in ordered], known_images)
+    known_images = {key_of(image): image for image in _unpack(packed, KNOWN)}
+    earlier_splits = dict[bytes, bytes]()
+    for value in _unpack(packed, EARLIER):
+        key = key_of(value)
+        earlier_splits[key] = value[len(key) :]
+    return OrderedShard(shard, [ref for _, ref in ordered], known_images, earlier_splits)
 
 
 def _unpack(packed: Iterable[bytes], kind: bytes) -> list[bytes]:
-    """The references, or known images, in values grouped for a shard."""
+    """The values of a kind among those grouped for a shard."""
     unpacked = list[bytes]()
     for value in packed:
         if value.startswith(kind):

@@ -5,12 +5,16 @@ from fractions import Fraction
 
 from beam_tfr.planning import packing
 from beam_tfr.planning.strata import (
+    Bucket,
     ClassCounts,
     Group,
+    GroupSurvey,
     StrataCuts,
+    StrataDraft,
     StrataSurvey,
     Unit,
-    draft_strata,
+    draft_groups,
+    draft_images,
     list_single_units,
 )
 from beam_tfr.schema.encoded_ref import EncodedRef, SplitField
@@ -64,7 +68,10 @@ def _place_groups(
             if not group.find_split(shares, seed):
                 yield [group.make_unit(counts, seed)]
 
-    cuts = _find_cuts(list_units, counts, shares, are_groups=True)
+    survey = GroupSurvey()
+    for units in list_units():
+        survey.add(units)
+    cuts = _find_cuts(draft_groups(survey, counts, shares, seed), list_units)
     packs = list[bytes]()
     for group in groups:
         split = group.find_split(shares, seed)
@@ -84,7 +91,10 @@ def _place_images(
             units = list_single_units(packing.unpack_values(packed), counts, seed)
             yield [*filter(None, units)]
 
-    cuts = _find_cuts(list_units, counts, shares, are_groups=False)
+    survey = StrataSurvey()
+    for units_of_pack in list_units():
+        survey.add(units_of_pack)
+    cuts = _find_cuts(draft_images(survey, counts, shares, seed), list_units)
     for packed in packs:
         refs = packing.unpack_values(packed)
         units = list_single_units(refs, counts, seed)
@@ -96,20 +106,10 @@ def _place_images(
                 yield EncodedRef.parse(encoded).encode_in(split.encode())
 
 
-def _find_cuts(
-    list_units: Callable[[], Iterable[list[Unit]]],
-    counts: ClassCounts,
-    shares: Mapping[str, Fraction],
-    *,
-    are_groups: bool,
-) -> StrataCuts:
-    survey = StrataSurvey()
+def _find_cuts(draft: StrataDraft, list_units: Callable[[], Iterable[list[Unit]]]) -> StrataCuts:
+    near_cuts = dict[Bucket, list[bytes]]()
     for units in list_units():
-        survey.add(units)
-    draft = draft_strata(survey, counts, shares, are_groups=are_groups)
-    near_cuts = dict[tuple[str, int], list[bytes]]()
-    for units in list_units():
-        for bucket, unit in draft.find_candidates(units):
-            near_cuts.setdefault(bucket, []).append(unit)
-    picked = [(bucket, draft.pick_cuts(bucket, units)) for bucket, units in near_cuts.items()]
+        for bucket, order in draft.find_candidates(units):
+            near_cuts.setdefault(bucket, []).append(order)
+    picked = [(bucket, draft.pick_cuts(bucket, orders)) for bucket, orders in near_cuts.items()]
     return draft.finish(picked)

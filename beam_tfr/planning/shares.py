@@ -86,34 +86,31 @@ def fill_empty(
 class Divider:
     """Divides the images of one class after another among splits, by their shares.
 
-    A class is within one image of its share in each split. What rounding gives to a split in one
-    class it takes in the next, so the splits have their shares of all images too.
+    A class is within one image of its share in each split, and is in each if it has as many images
+    as splits. What rounding gives to a split in one class it takes in the next, so the splits have
+    their shares of all images too.
 
     Args:
         shares: split -> share; they may add up to little more or less than 1.
-        fills_empty: whether each split gets an image of a class that has as many as splits.
     """
 
-    def __init__(self, shares: Mapping[str, Fraction], *, fills_empty: bool) -> None:
-        self._shares = shares
-        self._fills_empty = fills_empty
-        self._owed = dict.fromkeys(shares, Fraction(0))
+    def __init__(self, shares: Mapping[str, Fraction]) -> None:
+        total = sum(shares.values(), Fraction(0))
+        self._parts = [share / total for share in shares.values()]
+        self._splits = [*shares]
+        self._owed = [Fraction(0)] * len(shares)
 
-    def divide(self, images: int, placed: Mapping[str, int], splits: Sequence[str]) -> list[int]:
-        """How many images of the next class go to each of some splits.
+    def divide(self, images: int, placed: Mapping[str, int]) -> list[int]:
+        """How many images of the next class go to each split.
 
         Args:
             images: how many there are to place.
             placed: split -> images that are in it already.
-            splits: those in which they may be.
         """
-        total = sum((self._shares[split] for split in splits), Fraction(0))
-        parts = [self._shares[split] / total for split in splits]
-        present = [placed[split] for split in splits]
-        wanted = share_out(images, present, parts)
-        numbers = round_shares(wanted, [self._owed[split] for split in splits])
-        if self._fills_empty:
-            numbers = fill_empty(numbers, present, parts)
-        for split, ideal, number in zip(splits, wanted, numbers, strict=True):
-            self._owed[split] += ideal - number
+        present = [placed[split] for split in self._splits]
+        wanted = share_out(images, present, self._parts)
+        rounded = round_shares(wanted, self._owed)
+        numbers = fill_empty(rounded, present, self._parts)
+        for place, (ideal, number) in enumerate(zip(wanted, numbers, strict=True)):
+            self._owed[place] += ideal - number
         return numbers

@@ -5,15 +5,15 @@ splits. As for shards, a histogram shows which buckets contain cuts, and the key
 buckets determine the exact cuts. So no worker ever holds all references, and every engine
 computes the same.
 
-A unit is what goes to one split: an image, or a group of them. A group is as long in the order as
-it has images, and belongs to the split in which its middle is. If images of it are in splits
+A unit is what goes to one split: an image, or a group of them. Groups are placed first, those of
+each kind as the images of each class are: see `group_kinds`. If images of a group are in splits
 already, it goes to that of most of them; where several have equally many, shares choose among
 these.
 
-A unit of several classes counts as one of its rarest, so the rarest are divided best. The iterative
-stratification of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data",
-ECML PKDD 2011) also begins with the rarest class, but places one image after another, for which one
-worker needs all of them.
+An image of several classes counts as one of its rarest, so the rarest are divided best. The
+iterative stratification of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label
+Data", ECML PKDD 2011) also begins with the rarest class, but places one image after another, for
+which one worker needs all of them.
 """
 
 import bisect
@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_tfr.planning.group_kinds import GroupDivider, GroupKind
 from beam_tfr.planning.shares import Divider
 from beam_tfr.planning.survey import ORDER_BYTES, Histogram, buckets_of, order_keys
 from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
@@ -33,34 +34,26 @@ from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, split_labels
 
 REJECTED = "\n"  # stands for the class of images that are known to be rejects; no class is named so
 BUCKET_BITS = 12
-MOST_IN_ONE_PLACE = 64  # groups of a class, if each split shall have one
-_AMONG = "\t"  # before the splits in which a unit may be; no class is named so
-_WHOLE = -1  # stands for all buckets of such a class
+MOST_KINDS = 100_000  # of groups; of more, only the rarest class of each counts
 _ORDER = b"beam_tfr split"
-_SIZE_BYTES = 8
 _NO_SPLIT = NO_SPLIT.encode()
 _END = b"\xff" * (ORDER_BYTES + 1)  # behind all orders
 
-Bucket = tuple[str, int]  # a class, and a bucket of its order
+Bucket = tuple[str, int]  # a stratum, and a bucket of its order
 
 
 class Unit(NamedTuple):
-    """Images that go to one split.
+    """What goes to one split.
 
     Attributes:
-        name: the class that it counts as; then a tab and the splits in which it may be, if these
-            are not all.
-        order: its place in the order of that class.
-        size: number of its images.
+        stratum: what it is divided with: the class of an image, or the kind of a group.
+        order: its place in the order of that.
+        coarse: of a group, the stratum if there are too many kinds.
     """
 
-    name: str
+    stratum: str
     order: bytes
-    size: int
-
-    def encode(self) -> bytes:
-        """Encodes place and size so that they sort by place."""
-        return self.order + self.size.to_bytes(_SIZE_BYTES, "big")
+    coarse: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -122,7 +115,7 @@ def list_single_units(refs: Sequence[bytes], counts: ClassCounts, seed: int) -> 
             continue
         names = _list_classes(ref.labels, is_rejected=bool(ref.reason))
         name = names[0] if len(names) == 1 else counts.find_rarest(names)
-        units.append(Unit(name, order, 1))
+        units.append(Unit(name, order))
     return units
 
 
@@ -178,61 +171,92 @@ class Group(NamedTuple):
 
     def make_unit(self, counts: ClassCounts, seed: int) -> Unit:
         """The unit of a group of which shares choose the split."""
-        names = set[str]()
+        images = collections.Counter[str]()
         for ref in EncodedRef.parse_all(self.refs):
-            names.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
-        usable = names - {REJECTED}
-        order = order_keys(seed, [self.name], _ORDER)[0]
-        name = counts.find_rarest(usable or names)
-        splits = self.list_splits()
-        if splits:
-            name += _AMONG + ",".join(splits)
-        return Unit(name, order, len(self.refs))
+            images.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
+        if len(images) > 1:
+            del images[REJECTED]
+        splits = tuple(self.list_splits())
+        kind = GroupKind(tuple(sorted(images.items())), splits)
+        rarest = counts.find_rarest(images)
+        coarse = GroupKind(((rarest, images[rarest]),), splits)
+        (order,) = order_keys(seed, [self.name], _ORDER)
+        return Unit(kind.encode(), order, coarse.encode())
 
 
 @dataclasses.dataclass(slots=True)
 class StrataSurvey:
-    """The units of each class that are to be placed.
+    """The units of each stratum that are to be placed.
 
     Attributes:
-        images: class -> their images.
-        units: class -> their number.
-        buckets: class -> images by bucket of the order.
+        units: stratum -> their number.
+        buckets: stratum -> units by bucket of the order.
     """
 
-    images: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     units: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     buckets: dict[str, Histogram] = dataclasses.field(default_factory=dict)
 
     def add(self, units: Iterable[Unit]) -> None:
         """Counts units."""
         units = [*units]
-        buckets_of_class = collections.defaultdict[str, list[int]](list)
+        buckets_of_stratum = collections.defaultdict[str, list[int]](list)
         buckets = buckets_of([unit.order for unit in units], BUCKET_BITS)
         for unit, bucket in zip(units, buckets, strict=True):
-            self.units[unit.name] += 1
-            buckets_of_class[unit.name] += [bucket] * unit.size
-        for name, of_class in buckets_of_class.items():
-            self.images[name] += len(of_class)
-            self._histogram(name).add(of_class)
+            buckets_of_stratum[unit.stratum].append(bucket)
+        for stratum, of_stratum in buckets_of_stratum.items():
+            self.units[stratum] += len(of_stratum)
+            self._histogram(stratum).add(of_stratum)
 
     def merge(self, other: "StrataSurvey") -> None:
         """Adds the survey of other units."""
-        self.images.update(other.images)
         self.units.update(other.units)
-        for name, histogram in other.buckets.items():
-            self._histogram(name).merge(histogram)
+        for stratum, histogram in other.buckets.items():
+            self._histogram(stratum).merge(histogram)
 
-    def _histogram(self, name: str) -> Histogram:
-        return self.buckets.setdefault(name, Histogram(BUCKET_BITS))
+    def _histogram(self, stratum: str) -> Histogram:
+        return self.buckets.setdefault(stratum, Histogram(BUCKET_BITS))
+
+
+@dataclasses.dataclass(slots=True)
+class GroupSurvey:
+    """The groups of each kind that are to be placed.
+
+    Attributes:
+        kinds: by the images of all their classes; None if there are more than `MOST_KINDS`.
+        coarse: by those of their rarest class, of which there are always few.
+    """
+
+    kinds: StrataSurvey | None = dataclasses.field(default_factory=StrataSurvey)
+    coarse: StrataSurvey = dataclasses.field(default_factory=StrataSurvey)
+
+    def add(self, units: Iterable[Unit]) -> None:
+        """Counts units of groups."""
+        units = [*units]
+        self.coarse.add(unit._replace(stratum=unit.coarse) for unit in units)
+        if self.kinds:
+            self.kinds.add(units)
+            self._limit_kinds()
+
+    def merge(self, other: "GroupSurvey") -> None:
+        """Adds the survey of other units."""
+        self.coarse.merge(other.coarse)
+        if self.kinds and other.kinds:
+            self.kinds.merge(other.kinds)
+            self._limit_kinds()
+        else:
+            self.kinds = None
+
+    def _limit_kinds(self) -> None:
+        if self.kinds and len(self.kinds.units) > MOST_KINDS:
+            self.kinds = None
 
 
 class _Cut(NamedTuple):
-    """A cut in the order of a class.
+    """A cut in the order of a stratum.
 
     Attributes:
         number: of the split that begins there, from 1.
-        rank: images before it in its bucket.
+        rank: units before it in its bucket.
     """
 
     number: int
@@ -244,139 +268,135 @@ class StrataDraft:
     """The buckets that contain the cuts.
 
     Attributes:
-        splits: name of units -> the splits in which they may be, in order.
+        splits: stratum -> the splits that its units go to, in order.
         cuts: bucket -> the cuts in it.
+        are_coarse: whether the strata are the coarse ones of the units.
     """
 
     splits: dict[str, tuple[str, ...]]
     cuts: dict[Bucket, list[_Cut]]
+    are_coarse: bool = False
 
     def find_candidates(self, units: Sequence[Unit]) -> Iterator[tuple[Bucket, bytes]]:
-        """Yields (bucket, encoded unit) for each unit in such a bucket."""
+        """Yields (bucket, place in the order) for each unit in such a bucket."""
         buckets = buckets_of([unit.order for unit in units], BUCKET_BITS)
         for unit, number in zip(units, buckets, strict=True):
-            for bucket in ((unit.name, number), (unit.name, _WHOLE)):
-                if bucket in self.cuts:
-                    yield bucket, unit.encode()
+            stratum = unit.coarse if self.are_coarse else unit.stratum
+            if (stratum, number) in self.cuts:
+                yield (stratum, number), unit.order
 
-    def pick_cuts(self, bucket: Bucket, units: Iterable[bytes]) -> list[tuple[int, bytes]]:
-        """The (number, place) of each cut in a bucket, from all its units in any order."""
-        ordered = sorted(units)
-        sizes = [int.from_bytes(unit[ORDER_BYTES:], "big") for unit in ordered]
-        middles = []
-        begin = 0
-        for size in sizes:
-            middles.append(2 * begin + size)
-            begin += size
-        cuts = self.cuts[bucket]
-        positions = [bisect.bisect_left(middles, 2 * cut.rank) for cut in cuts]
-        if bucket[1] == _WHOLE:
-            positions = _keep_apart(positions, len(ordered))
-        places = [unit[:ORDER_BYTES] for unit in ordered]
-        places.append(_end_of_bucket(bucket[1]))
-        return [(cut.number, places[at]) for cut, at in zip(cuts, positions, strict=True)]
+    def pick_cuts(self, bucket: Bucket, orders: Iterable[bytes]) -> list[tuple[int, bytes]]:
+        """The (number, place) of each cut in a bucket, from all places in it, in any order."""
+        places = [*sorted(orders), _end_of_bucket(bucket[1])]
+        return [(cut.number, places[cut.rank]) for cut in self.cuts[bucket]]
 
     def finish(self, picked: Iterable[tuple[Bucket, Sequence[tuple[int, bytes]]]]) -> "StrataCuts":
         """The cuts, from those that were picked in each bucket."""
-        cuts = {name: [_END] * (len(splits) - 1) for name, splits in self.splits.items()}
-        for (name, _), of_bucket in picked:
+        cuts = {stratum: [_END] * (len(splits) - 1) for stratum, splits in self.splits.items()}
+        for (stratum, _), of_bucket in picked:
             for number, place in of_bucket:
-                cuts[name][number - 1] = place
-        return StrataCuts(self.splits, cuts)
-
-
-def _keep_apart(positions: Sequence[int], units: int) -> list[int]:
-    """Moves the cuts between units so that each split has a unit."""
-    apart = list[int]()
-    before = 0
-    for position in positions:
-        before = max(position, before + 1)
-        apart.append(before)
-    most = units
-    for index in reversed(range(len(apart))):
-        most = min(apart[index], most - 1)
-        apart[index] = most
-    return apart
+                cuts[stratum][number - 1] = place
+        return StrataCuts(self.splits, cuts, self.are_coarse)
 
 
 def _end_of_bucket(number: int) -> bytes:
     """The first place in the order that is behind a bucket."""
     following = number + 1
-    if number == _WHOLE or following >> BUCKET_BITS:
+    if following >> BUCKET_BITS:
         return _END
     return (following << (8 * ORDER_BYTES - BUCKET_BITS)).to_bytes(ORDER_BYTES, "big")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StrataCuts:
-    """Where the splits begin in the order of each class.
+    """Where the splits begin in the order of each stratum.
 
     Attributes:
-        splits: name of units -> the splits in which they may be, in order.
-        cuts: name of units -> the places at which the second, third, … split begins.
+        splits: stratum -> the splits that its units go to, in order.
+        cuts: stratum -> the places at which the second, third, … split begins.
+        are_coarse: whether the strata are the coarse ones of the units.
     """
 
     splits: dict[str, tuple[str, ...]]
     cuts: dict[str, list[bytes]]
+    are_coarse: bool
 
     def choose_split(self, unit: Unit) -> str:
         """The split of a unit."""
-        number = bisect.bisect_right(self.cuts[unit.name], unit.order)
-        return self.splits[unit.name][number]
+        stratum = unit.coarse if self.are_coarse else unit.stratum
+        number = bisect.bisect_right(self.cuts[stratum], unit.order)
+        return self.splits[stratum][number]
 
 
-def draft_strata(
-    survey: StrataSurvey,
-    counts: ClassCounts,
-    shares: Mapping[str, Fraction],
-    *,
-    are_groups: bool = False,
+def draft_images(
+    survey: StrataSurvey, counts: ClassCounts, shares: Mapping[str, Fraction], seed: int
 ) -> StrataDraft:
-    """Finds the buckets that contain the cuts between splits, for each class.
+    """Finds the buckets that contain the cuts between splits, for the images of each class.
 
     Args:
-        survey: of the units to place.
+        survey: of the images to place.
         counts: of all images.
         shares: split -> share.
-        are_groups: whether the units are groups; single images, which are placed after them, then
-            make up for what is missing.
+        seed: which decides nothing here; as of `draft_groups`.
     """
-    divider = Divider(shares, fills_empty=not are_groups)
-    placed = counts.placed.copy()
+    divider = Divider(shares)
     splits_of = dict[str, tuple[str, ...]]()
     cuts = dict[Bucket, list[_Cut]]()
-    for name in sorted(survey.images):
-        class_name, _, among = name.partition(_AMONG)
-        splits = tuple(among.split(",")) if among else tuple(shares)
-        present = {split: placed[class_name, split] for split in splits}
-        numbers = divider.divide(survey.images[name], present, splits)
-        for split, number in zip(splits, numbers, strict=True):
-            placed[class_name, split] += number
-        splits_of[name] = splits
-        ends = [*itertools.accumulate(numbers)][:-1]
-        needs_groups = (
-            are_groups
-            and not any(present.values())
-            and counts.single[class_name] < len(splits) <= survey.units[name]
-        )
-        if needs_groups and survey.units[name] <= MOST_IN_ONE_PLACE:
-            cuts[name, _WHOLE] = [_Cut(number, end) for number, end in enumerate(ends, 1)]
-        else:
-            _locate_cuts(cuts, name, survey.buckets[name], ends)
+    for name in sorted(survey.units):
+        present = {split: counts.placed[name, split] for split in shares}
+        numbers = divider.divide(survey.units[name], present)
+        splits_of[name] = tuple(shares)
+        _locate_cuts(cuts, name, survey.buckets[name], numbers)
     return StrataDraft(splits_of, cuts)
 
 
+def draft_groups(
+    survey: GroupSurvey, counts: ClassCounts, shares: Mapping[str, Fraction], seed: int
+) -> StrataDraft:
+    """Finds the buckets that contain the cuts between splits, for the groups of each kind.
+
+    Args:
+        survey: of the groups to place.
+        counts: of all images.
+        shares: split -> share.
+        seed: decides which of two kinds is divided first.
+    """
+    strata = survey.kinds or survey.coarse
+    kinds = {GroupKind.decode(stratum): groups for stratum, groups in strata.units.items()}
+    divider = GroupDivider(
+        shares, images=counts.images, placed=counts.placed, single=counts.single, kinds=kinds
+    )
+    splits_of = dict[str, tuple[str, ...]]()
+    cuts = dict[Bucket, list[_Cut]]()
+    for kind in divider.order_kinds(kinds, seed):
+        numbers = divider.divide(kind, kinds[kind])
+        stratum = kind.encode()
+        splits_of[stratum] = tuple(numbers)
+        _locate_cuts(cuts, stratum, strata.buckets[stratum], [*numbers.values()])
+    return StrataDraft(splits_of, cuts, are_coarse=survey.kinds is None)
+
+
 def _locate_cuts(
-    cuts: dict[Bucket, list[_Cut]], name: str, histogram: Histogram, ends: Sequence[int]
+    cuts: dict[Bucket, list[_Cut]], stratum: str, histogram: Histogram, numbers: Sequence[int]
 ) -> None:
-    """Adds the cuts of a class, each in its bucket; none for those behind all of its images."""
+    """Adds the cuts of a stratum, each in its bucket; none for those behind all of its units.
+
+    Args:
+        cuts: bucket -> the cuts in it.
+        stratum: the stratum.
+        histogram: of its units.
+        numbers: the units that each split gets.
+    """
+    ends = [*itertools.accumulate(numbers)][:-1]
+    if not ends:
+        return
     counts = histogram.counts()
     before = np.cumsum(counts, dtype=np.int64)
     buckets = np.searchsorted(before, ends, side="right").tolist()
     for number, (bucket, end) in enumerate(zip(buckets, ends, strict=True), 1):
         if bucket < len(counts):
             rank = end - int(before[bucket] - counts[bucket])
-            cuts.setdefault((name, bucket), []).append(_Cut(number, rank))
+            cuts.setdefault((stratum, bucket), []).append(_Cut(number, rank))
 
 
 def update_splits(

@@ -1,5 +1,6 @@
 """Combines the listing and a sample into a preview of a conversion."""
 
+import collections
 import contextlib
 import functools
 import heapq
@@ -11,6 +12,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.copies.summary import describe_sample
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.class_numbers import describe_class_numbers
+from beam_tfr.dataset.groups import LargestGroup
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.share_notes import describe_shares
@@ -61,6 +63,7 @@ from beam_tfr.preview.sampling import (
 )
 from beam_tfr.records.repeats import RepeatedKeys
 from beam_tfr.schema import differences
+from beam_tfr.schema.encoded_ref import GROUP_MARK
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.schema.items import ImageRef
@@ -180,7 +183,7 @@ def preview(
         failure=failure,
         warnings=[
             *_find_warnings(options, source, survey, listing, sample),
-            *_describe_splits(plan, sample),
+            *_describe_splits(plan, sample, listing),
             *filter(None, [class_numbers]),
         ],
     )
@@ -219,9 +222,11 @@ def _list_input(
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
     if source.renames:
         refs = (_rename_classes(ref, source.renames) for ref in refs)
+    groups = collections.Counter[str]()
     if options.stratify:
-        refs = _choose_splits(refs, options)
+        refs = _choose_splits(refs, options, groups)
     listing = survey_listing(refs, survey, known_files, progress)
+    listing.largest_group = LargestGroup.of(groups)
     listing.skipped = skipped.kinds
     listing.annotations = skipped.annotations
     listing.repeats = skipped.repeats
@@ -244,11 +249,21 @@ def _rename_classes(ref: ImageRef, renames: Mapping[str, str]) -> ImageRef:
     return ref._replace(labels=tuple(renames.get(label, label) for label in ref.labels))
 
 
-def _choose_splits(refs: Iterable[ImageRef], options: ConvertOptions) -> Iterator[ImageRef]:
-    """The references, with the splits that a conversion would choose."""
-    encoded = (ref.encode() for ref in refs)
+def _choose_splits(
+    refs: Iterable[ImageRef], options: ConvertOptions, groups: collections.Counter[str]
+) -> Iterator[ImageRef]:
+    """The references, with the splits that a conversion would choose; counts their groups."""
+    encoded = (ref.encode() for ref in _count_groups(refs, groups))
     placed = dividing.choose_splits(encoded, options.shares, options.seed)
     return map(ImageRef.decode, placed)
+
+
+def _count_groups(refs: Iterable[ImageRef], groups: collections.Counter[str]) -> Iterator[ImageRef]:
+    for ref in refs:
+        _, _, group = ref.split.partition(GROUP_MARK)
+        if group:
+            groups[group] += 1
+        yield ref
 
 
 def _order_of(ref: ImageRef, seed: int) -> bytes:
@@ -354,7 +369,7 @@ def _find_warnings(
             )
 
 
-def _describe_splits(plan: Plan, sample: ConvertedSample) -> Iterator[str]:
+def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> Iterator[str]:
     """Yields what is noteworthy about the splits, by the listing and by the sample."""
     encoding = plan.options["encoding"]
     overlaps = find_overlaps(sample.sources)
@@ -369,7 +384,9 @@ def _describe_splits(plan: Plan, sample: ConvertedSample) -> Iterator[str]:
     for note in describe_sample(sample.images, noun_of(encoding)[:-1]):
         yield f"in the sample, {note}"
     yield from describe_classes(plan.splits, plan.classes, encoding)
-    yield from describe_shares(plan.splits, plan.classes, plan.options)
+    yield from describe_shares(
+        plan.splits, plan.classes, plan.options, find_largest=lambda: listing.largest_group
+    )
 
 
 def _label_sources(plan: Plan, sample: ConvertedSample) -> list[SourceHashes]:

@@ -13,6 +13,7 @@ from typing import Any
 from beam_tfr.console.display import Progress
 from beam_tfr.copies.images import SampledImage
 from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.groups import LargestGroup
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.dataset.split_notes import HASH_BYTES, SourceHashes
 from beam_tfr.features.box_counts import box_statistics
@@ -65,6 +66,7 @@ class Listing:
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
         masks: files that are named like masks of those beside them.
         num_known: number of references that `hash_known_files` has.
+        largest_group: the largest group of images that `stratify` keeps together, if any.
         num_removed: number of images that earlier removals keep out, which are not listed.
         row_keys: the keys of rows of tables.
         num_repeated_keys: number of keys that several of them have.
@@ -82,6 +84,7 @@ class Listing:
     used_exclusions: Set[int] = frozenset()
     masks: MaskNames = dataclasses.field(default_factory=MaskNames)
     num_known: int = 0
+    largest_group: LargestGroup | None = None
     num_removed: int = 0
     row_keys: RowKeys = dataclasses.field(default_factory=RowKeys)
     num_repeated_keys: int = 0

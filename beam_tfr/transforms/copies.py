@@ -2,23 +2,29 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PBegin, PCollection
+from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
-from beam_tfr.dataset.base import BaseDataset
+from beam_tfr.copies.images import read_hashed_images
+from beam_tfr.copies.parts import Pairs, Parts
+from beam_tfr.copies.search import check_distance
+from beam_tfr.dataset.base import BaseDataset, PlannedShard
 from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.planning import packing
 from beam_tfr.schema.encoded_ref import EncodedRef
 from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.references import read_shards
 
 _REASON = b"duplicate"
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class FindCopies(beam.PTransform):
-    """Finds the copies in a dataset, on one worker, by its contents and sidecars.
+    """Finds the copies in a dataset, by its contents and sidecars.
+
+    The hashes are divided among workers, and one of them holds only the images that have copies.
 
     Attributes:
         base: the dataset.
@@ -33,13 +39,39 @@ class FindCopies(beam.PTransform):
     rejects: bool = False
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
+        dataset = self.base.read_manifest()
+        parts = Parts.choose(dataset.counts["written"], check_distance(dataset, None))
+        divide = functools.partial(_divide_shard, base=self.base, parts=parts)
+        divided = read_shards(begin, self.base, "Hashes", divide, tuple[int, bytes])
+        linking = beam.ParDo(FunctionDoFn(functools.partial(_link_part, parts=parts)))
+        pairs = divided | "GroupByPart" >> beam.GroupByKey() | "Link" >> linking
         find = functools.partial(_find_copies, base=self.base, rejects=self.rejects)
-        finding = beam.ParDo(FunctionDoFn(find)).with_output_types(bytes)
+        finding = beam.ParDo(FunctionDoFn(find), AsIter(pairs)).with_output_types(bytes)
         return begin | beam.Create([None]) | "Find" >> finding
 
 
-def _find_copies(_: None, *, base: BaseDataset, rejects: bool) -> Iterator[bytes]:
-    copied = CopiedImages.find(base)
+def _divide_shard(
+    shard: PlannedShard, *, base: BaseDataset, parts: Parts
+) -> Iterator[tuple[int, bytes]]:
+    """Divides the images of a shard among parts."""
+    if shard.entry is None or not shard.entry.num_examples:
+        return iter(())
+    images = read_hashed_images(base.read_manifest(), shard.entry)
+    return parts.divide(images, shard.first)
+
+
+def _link_part(part: tuple[int, Iterable[bytes]], *, parts: Parts) -> Iterator[Pairs]:
+    """Finds the copies in a part."""
+    number, packs = part
+    pairs = parts.link(number, packs)
+    if len(pairs.list_rows()):
+        yield pairs
+
+
+def _find_copies(
+    _: None, pairs: Iterable[Pairs], *, base: BaseDataset, rejects: bool
+) -> Iterator[bytes]:
+    copied = CopiedImages.find(base, Pairs.join(pairs))
     values = copied.list_rejects() if rejects else copied.list_groups()
     return packing.pack_batches(values)
 

@@ -104,6 +104,7 @@ class PlanShards(beam.PTransform):
         seed: seed for the order.
         gives_splits: see `Survey`.
         known_images: with an update: packed (split, known image) of the dataset.
+        earlier_splits: with an update that may move images: packed (empty, key, its split before).
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -114,6 +115,7 @@ class PlanShards(beam.PTransform):
     seed: int
     gives_splits: bool = True
     known_images: PCollection[bytes] | None = None
+    earlier_splits: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = self._make_plan(refs)
@@ -121,8 +123,11 @@ class PlanShards(beam.PTransform):
         assigning = beam.ParDo(_Assign(), AsSingleton(plan))
         parts = [plan | "EveryShard" >> planned, refs | "Assign" >> assigning]
         if self.known_images is not None:
-            assigning = beam.ParDo(_Assign(packs_known_images=True), AsSingleton(plan))
+            assigning = beam.ParDo(_Assign(assignment.KNOWN), AsSingleton(plan))
             parts.append(self.known_images | "AssignKnown" >> assigning)
+        if self.earlier_splits is not None:
+            assigning = beam.ParDo(_Assign(assignment.EARLIER), AsSingleton(plan))
+            parts.append(self.earlier_splits | "AssignEarlier" >> assigning)
         ordering = FunctionDoFn(functools.partial(_order_shard, seed=self.seed, target=self.target))
         shards = parts | beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
         work = shards | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
@@ -165,11 +170,11 @@ def _list_shards(plan: Plan) -> Iterable[tuple[str, bytes]]:
 
 @with_output_types(tuple[str, bytes])
 class _Assign(beam.DoFn):
-    def __init__(self, *, packs_known_images: bool = False) -> None:
-        self._packs_known_images = packs_known_images
+    def __init__(self, kind: bytes = assignment.IMAGES) -> None:
+        self._kind = kind
 
     def start_bundle(self) -> None:
-        self._assigned = assignment.AssignmentPacker(packs_known_images=self._packs_known_images)
+        self._assigned = assignment.AssignmentPacker(kind=self._kind)
 
     def process(self, packed: bytes, plan: Plan) -> Sequence[tuple[str, bytes]]:
         return [] if plan.complete else self._assigned.add(packing.unpack_values(packed), plan)
@@ -186,20 +191,19 @@ def _order_shard(
     That is the shard itself if it is finished, else what an update knows of its images.
     """
     _, parts = shard_parts
-    shard, refs, images = assignment.order_shard(parts, seed)
+    ordered = assignment.order_shard(parts, seed)
+    shard = ordered.shard
+    refs = ordered.refs
     if target is None:
         yield ShardWork(shard, refs)
         return
-    if target.base:
-        present = {key_of(ref) for ref in refs}
-        here = [image for key, image in images.items() if key in present]
-        moved = known.count_moved(target.base, shard.split, here)
-        if moved:
-            count("moved-images", moved)
+    moved = ordered.count_moved()
+    if moved:
+        count("moved-images", moved)
     finished = target.find_finished(shard, refs)
     known_images: dict[int, KnownImage] = {}
     if target.base and not finished:
-        known_images = _match_images(refs, images, target.base.compare)
+        known_images = _match_images(refs, ordered.known_images, target.base.compare)
     yield ShardWork(shard, refs, finished, known_images)
 
 

@@ -6,6 +6,7 @@ about them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -450,7 +451,7 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
         `known.encode_source` gives; packed.
     """
     read = functools.partial(_read_known, base=base, splits_stay=splits_stay)
-    return _read_shards(begin, base, "Known", read)
+    return read_shards(begin, base, "Known", read)
 
 
 def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) -> Iterator[bytes]:
@@ -476,7 +477,7 @@ def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     Returns:
         For each image its key, a NUL, its split; packed.
     """
-    return _read_shards(begin, base, "Splits", functools.partial(_read_split, base=base))
+    return read_shards(begin, base, "Splits", functools.partial(_read_split, base=base))
 
 
 def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
@@ -503,15 +504,40 @@ def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
 
     Sidecars of rows have no keys, and their contents have those of records.
     """
+    if base.read_manifest().options["encoding"] == "row":
+        return _read_keys_of_records(shard, base)
+    sources = known.read_sources(base.folder, shard)
+    return None if sources is None else [key_of(source.ref) for source in sources]
+
+
+def read_earlier_splits(begin: PBegin, dataset: BaseDataset) -> PCollection[bytes]:
+    """Reads which split the record of each image of a dataset is in.
+
+    Of contents that cannot be read, nothing is known: such images are not counted as moved.
+
+    Returns:
+        For each record a NUL, its key, a NUL, its split; packed.
+    """
+    read = functools.partial(_read_earlier_split, base=dataset)
+    return read_shards(begin, dataset, "Earlier", read)
+
+
+def _read_earlier_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
+    keys = list[bytes]()
+    with contextlib.suppress(DataError, OSError):  # an update may be what mends them
+        keys = _read_keys_of_records(shard, base)
+    split = shard.split.encode()
+    return packing.pack_batches(b"\0" + key + b"\0" + split for key in keys)
+
+
+def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]:
+    """The keys of the records of a shard that are not too long for contents."""
     dataset = base.read_manifest()
     entry = shard.entry
-    if dataset.options["encoding"] != "row":
-        sources = known.read_sources(base.folder, shard)
-        return None if sources is None else [key_of(source.ref) for source in sources]
     if entry is None or not entry.num_examples:
         return []
     table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes, ["key"])
-    return [to_bytes(key) for key in table.column("key").to_pylist()]
+    return [to_bytes(key) for key in table.column("key").to_pylist() if key is not None]
 
 
 def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
@@ -519,7 +545,7 @@ def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
 
     The output is that of `MatchImages`.
     """
-    return _read_shards(begin, base, "Dataset", functools.partial(_read_refs, base=base))
+    return read_shards(begin, base, "Dataset", functools.partial(_read_refs, base=base))
 
 
 def _read_refs(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
@@ -528,15 +554,23 @@ def _read_refs(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     return packing.pack_batches(source.ref for source in sources)
 
 
-def _read_shards(
+def read_shards(
     begin: PBegin,
     base: BaseDataset,
     name: str,
-    read: Callable[[PlannedShard], Iterator[bytes]],
-) -> PCollection[bytes]:
+    read: Callable[[PlannedShard], Iterator[Any]],
+    output_type: Any = bytes,
+) -> PCollection[Any]:
     """What a function gives for each shard of a dataset.
 
     An element has the numbers of some.
+
+    Args:
+        begin: the beginning of the pipeline.
+        base: the dataset.
+        name: of what is read, in the labels of the steps.
+        read: yields what there is of a shard.
+        output_type: type of that.
     """
     number_of_shards = len(planned_shards(base.read_manifest()))
     numbers = [*range(number_of_shards)]
@@ -545,15 +579,15 @@ def _read_shards(
     reading = beam.ParDo(FunctionDoFn(functools.partial(_read_some, base=base, read=read)))
     listed = begin | f"{name}Shards" >> beam.Create(parts)
     spread = listed | f"Spread{name}Shards" >> beam.Reshuffle()
-    return spread | f"Read{name}" >> reading.with_output_types(bytes)
+    return spread | f"Read{name}" >> reading.with_output_types(output_type)
 
 
 def _read_some(
     numbers: Sequence[int],
     *,
     base: BaseDataset,
-    read: Callable[[PlannedShard], Iterator[bytes]],
-) -> Iterator[bytes]:
+    read: Callable[[PlannedShard], Iterator[Any]],
+) -> Iterator[Any]:
     shards = planned_shards(base.read_manifest())
     for number in numbers:
         interrupt.check_interrupt()

@@ -20,11 +20,13 @@ from beam_tfr.planning.strata import (
     Bucket,
     ClassCounts,
     Group,
+    GroupSurvey,
     StrataCuts,
     StrataDraft,
     StrataSurvey,
     Unit,
-    draft_strata,
+    draft_groups,
+    draft_images,
     list_single_units,
     update_splits,
 )
@@ -42,6 +44,7 @@ _GROUPED = "grouped"
 
 # An element, the counts of all images, the seed -> its units.
 ListUnits = Callable[[Any, ClassCounts, int], Sequence[Unit | None]]
+MakeSurvey = Callable[[], StrataSurvey | GroupSurvey]
 
 
 @with_input_types(bytes)
@@ -107,7 +110,8 @@ class ChooseSplits(beam.PTransform):
             all_refs = (grouped_refs, parts.others) | "AllRefs" >> beam.Flatten()
             counts = all_refs | "CountBefore" >> beam.CombineGlobally(CountRefs(ClassCounts))
             list_units = functools.partial(_list_group_units, shares=tuple(self.shares))
-            cuts = self._find_cuts("Groups", groups, counts, list_units, are_groups=True)
+            drafting = beam.Map(_draft, AsSingleton(counts), draft_groups, self.shares, self.seed)
+            cuts = self._find_cuts("Groups", groups, counts, list_units, GroupSurvey, drafting)
             arguments = [AsSingleton(cuts), AsSingleton(counts)]
         placing = beam.FlatMap(
             _place_group, *arguments, shares=tuple(self.shares or ()), seed=self.seed
@@ -117,7 +121,8 @@ class ChooseSplits(beam.PTransform):
 
     def _place_images(self, refs: PCollection[bytes]) -> PCollection[bytes]:
         counts = refs | "CountClasses" >> beam.CombineGlobally(CountRefs(ClassCounts))
-        cuts = self._find_cuts("Images", refs, counts, _list_image_units, are_groups=False)
+        drafting = beam.Map(_draft, AsSingleton(counts), draft_images, self.shares, self.seed)
+        cuts = self._find_cuts("Images", refs, counts, _list_image_units, StrataSurvey, drafting)
         arguments = [AsSingleton(cuts), AsSingleton(counts)]
         placing = beam.FlatMap(_place_refs, *arguments, seed=self.seed)
         return refs | "PlaceImages" >> placing.with_output_types(bytes)
@@ -128,17 +133,25 @@ class ChooseSplits(beam.PTransform):
         elements: PCollection[Any],
         counts: PCollection[ClassCounts],
         list_units: ListUnits,
-        *,
-        are_groups: bool,
+        make_survey: MakeSurvey,
+        drafting: beam.PTransform,
     ) -> PCollection[StrataCuts]:
-        """Finds the cuts between splits for the units of some elements."""
-        surveying = beam.ParDo(_SurveyUnits(list_units, self.seed), AsSingleton(counts))
+        """Finds the cuts between splits for the units of some elements.
+
+        Args:
+            label: of the steps.
+            elements: references or groups.
+            counts: of all images.
+            list_units: the units of an element.
+            make_survey: makes a survey of no units.
+            drafting: survey -> draft.
+        """
+        surveying = beam.ParDo(
+            _SurveyUnits(list_units, make_survey, self.seed), AsSingleton(counts)
+        )
         surveys = elements | f"Survey{label}" >> surveying
-        survey = surveys | f"Merge{label}" >> beam.CombineGlobally(MergeTotals(StrataSurvey))
-        drafting = beam.Map(
-            _draft, AsSingleton(counts), shares=self.shares, are_groups=are_groups
-        ).with_output_types(StrataDraft)
-        draft = survey | f"Draft{label}" >> drafting
+        survey = surveys | f"Merge{label}" >> beam.CombineGlobally(MergeTotals(make_survey))
+        draft = survey | f"Draft{label}" >> drafting.with_output_types(StrataDraft)
         finding = beam.FlatMap(
             _find_candidates,
             AsSingleton(draft),
@@ -252,14 +265,15 @@ class _SurveyUnits(beam.DoFn):
     grouped in one place.
     """
 
-    def __init__(self, list_units: ListUnits, seed: int) -> None:
+    def __init__(self, list_units: ListUnits, make_survey: MakeSurvey, seed: int) -> None:
         self._list_units = list_units
+        self._make_survey = make_survey
         self._seed = seed
 
     def start_bundle(self) -> None:
-        self._survey = StrataSurvey()
+        self._survey = self._make_survey()
 
-    def process(self, element: Any, counts: ClassCounts) -> Iterable[StrataSurvey]:
+    def process(self, element: Any, counts: ClassCounts) -> Iterable[StrataSurvey | GroupSurvey]:
         interrupt.check_interrupt()
         self._survey.add(filter(None, self._list_units(element, counts, self._seed)))
         return ()
@@ -269,9 +283,13 @@ class _SurveyUnits(beam.DoFn):
 
 
 def _draft(
-    survey: StrataSurvey, counts: ClassCounts, shares: Mapping[str, Fraction], are_groups: bool
+    survey: Any,
+    counts: ClassCounts,
+    draft: Callable[[Any, ClassCounts, Mapping[str, Fraction], int], StrataDraft],
+    shares: Mapping[str, Fraction],
+    seed: int,
 ) -> StrataDraft:
-    return draft_strata(survey, counts, shares, are_groups=are_groups)
+    return draft(survey, counts, shares, seed)
 
 
 def _find_candidates(

@@ -14,7 +14,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.copies.summary import describe_copies
 from beam_tfr.dataset.manifest import Manifest, check_not_replaced, read_manifest
 from beam_tfr.dataset.reader_arguments import check_integer
-from beam_tfr.dataset.share_notes import describe_shares
+from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import (
     SourceHashes,
     describe_classes,
@@ -195,7 +195,7 @@ class DatasetCheck:
             yield from describe_copies(dataset)
         encoding = dataset.options["encoding"]
         yield from describe_classes(dataset.splits, dataset.class_names, encoding)
-        yield from describe_shares(dataset.splits, dataset.class_names, dataset.options)
+        yield from describe_dataset_shares(dataset)
 
     def _describe_exclusions(self) -> Iterator[str]:
         """Yields messages about patterns of `exclude` that match no source."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from beam_tfr.schema.errors import DataError
 from beam_tfr.verification import verify
 from tests.fake_gcs import FakeGcs
-from tests.faults import living
+from tests.faults import living, settled
 from tests.faults.mutations import mutated
 from tests.faults.outcome import Outcome
 from tests.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
@@ -366,6 +366,7 @@ EVERYWHERE: dict[str, Kind] = {
     "overwrite": overwrite,
     "overtaken": overtaken,
     "update": living.update,
+    "settled": settled.settled,
     "corrupt": corrupt,
     "handles": handles,
     "memory": memory,

@@ -1,0 +1,145 @@
+"""Finds copies part by part, so that no machine needs all images of a dataset.
+
+An image comes into the parts of each band of its hash in which its buckets are, see `near`, and
+into one part by the checksum of its source. Copies share one of them. What is found in a part are
+pairs of images, by the numbers of their records; `clusters` makes clusters of the pairs of all
+parts, which need only images that have copies.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_tfr.copies import near
+from beam_tfr.copies.clusters import link_different, number_equal
+from beam_tfr.copies.components import Components
+from beam_tfr.copies.hashes import HASH_BYTES, Hashes, Rows
+from beam_tfr.copies.images import HashedImages
+
+_ROW_BYTES = 8
+
+
+class Parts(NamedTuple):
+    """How the images of a dataset are divided.
+
+    Attributes:
+        distance: bits by which the hashes of near copies may differ; None compares bytes only.
+        in_band: parts of each band, and of all checksums: a power of two.
+    """
+
+    distance: int | None
+    in_band: int
+
+    @classmethod
+    def choose(cls, images: int, distance: int | None) -> Self:
+        """Chooses parts so small that a worker holds one; `images` is their number in all."""
+        most_bits = near.MOST_DISTANCE if distance is None else distance
+        return cls(distance, near.count_parts(images, most_bits))
+
+    @property
+    def _bands(self) -> int:
+        return 0 if self.distance is None else near.count_bands(self.distance)
+
+    def divide(self, images: HashedImages, first: int) -> Iterator[tuple[int, bytes]]:
+        """Yields (part, packed images) for some images.
+
+        Args:
+            images: consecutive records of the dataset.
+            first: number of the first one.
+        """
+        rows = np.arange(first, first + images.number)
+        with_source = np.flatnonzero(images.has_source)
+        sources = images.sources[with_source]
+        words = sources[:, :4].copy().view(np.uint32).ravel()
+        for place, chosen in _group((words % self.in_band).astype(np.int64)):
+            number = self._bands * self.in_band + place
+            yield number, _pack(rows[with_source[chosen]], sources[chosen])
+        if self.distance is None:
+            return
+        compared = np.flatnonzero(images.is_compared)
+        hashes = images.hashes[compared]
+        for band in range(self._bands):
+            found, places = near.find_parts(
+                Hashes.from_bytes(hashes), self.distance, band, self.in_band
+            )
+            for place, chosen in _group(places):
+                members = found[chosen]
+                yield band * self.in_band + place, _pack(rows[compared[members]], hashes[members])
+
+    def link(self, part: int, packs: Iterable[bytes]) -> "Pairs":
+        """Finds the copies in a part, given its packed images in any order."""
+        rows, hashes = _unpack(packs)
+        band, place = divmod(part, self.in_band)
+        if band == self._bands:
+            components = Components(len(rows))
+            components.link_equal(number_equal(hashes), np.arange(len(rows)))
+            return Pairs(_list_pairs(rows, components.first), _NO_PAIRS)
+
+        def link(different: Hashes) -> Rows:
+            assert self.distance is not None
+            return near.link_in_part(different, self.distance, band, self.in_band, place)
+
+        return Pairs(_NO_PAIRS, _list_pairs(rows, link_different(hashes, link)))
+
+
+class Pairs(NamedTuple):
+    """Images that are copies of each other: int64 [pairs, 2], by the numbers of their records.
+
+    Attributes:
+        equal: of equal bytes.
+        near: whose hashes are near, or linked by such.
+    """
+
+    equal: Rows
+    near: Rows
+
+    @classmethod
+    def join(cls, parts: Iterable["Pairs"]) -> Self:
+        """The pairs of all parts."""
+        parts = [*parts]
+        equal = [_NO_PAIRS, *(part.equal for part in parts)]
+        nearby = [_NO_PAIRS, *(part.near for part in parts)]
+        return cls(np.concatenate(equal), np.concatenate(nearby))
+
+    def list_rows(self) -> Rows:
+        """The numbers of all images in pairs, sorted."""
+        return np.unique(np.concatenate([self.equal.ravel(), self.near.ravel()]))
+
+
+_NO_PAIRS: Rows = np.zeros((0, 2), np.int64)
+
+
+def _group(values: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yields each value, and the places at which it is."""
+    order = np.argsort(values, kind="stable")
+    changes = np.flatnonzero(np.diff(values[order])) + 1
+    for places in np.split(order, changes):
+        if len(places):
+            yield int(values[places[0]]), places
+
+
+def _list_pairs(rows: Rows, first: Rows) -> Rows:
+    """The pairs of images and the first of those that they are linked to."""
+    linked = np.flatnonzero(first != np.arange(len(first)))
+    return np.stack([rows[linked], rows[first[linked]]], axis=1)
+
+
+def _pack(rows: Rows, hashes: npt.NDArray[np.uint8]) -> bytes:
+    """Packs numbers of records, and a hash of each."""
+    return rows.astype("<i8").tobytes() + hashes.tobytes()
+
+
+def _unpack(packs: Iterable[bytes]) -> tuple[Rows, npt.NDArray[np.uint8]]:
+    """The numbers of records and the hashes that were packed, in the order of the numbers."""
+    rows = [np.zeros(0, np.int64)]
+    hashes = [np.zeros((0, HASH_BYTES), np.uint8)]
+    for packed in packs:
+        number = len(packed) // (_ROW_BYTES + HASH_BYTES)
+        rows.append(np.frombuffer(packed, "<i8", number))
+        values = np.frombuffer(packed, np.uint8, offset=_ROW_BYTES * number)
+        hashes.append(values.reshape(number, HASH_BYTES))
+    joined = np.concatenate(rows)
+    order = np.argsort(joined)
+    return joined[order], np.concatenate(hashes)[order]

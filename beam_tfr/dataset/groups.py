@@ -1,0 +1,56 @@
+"""The groups of a dataset that a layout reads from paths."""
+
+import collections
+from typing import NamedTuple
+
+from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.schema.errors import BeamTfrError
+
+_MOST_IMAGES = 1_000_000  # whose keys are read for a note
+
+
+class LargestGroup(NamedTuple):
+    """The largest of several groups.
+
+    Attributes:
+        name: of the group.
+        images: how many it has.
+    """
+
+    name: str
+    images: int
+
+    @classmethod
+    def of(cls, groups: collections.Counter[str]) -> "LargestGroup | None":
+        """The largest of groups, of equal ones the first by name; None if there are none."""
+        if not groups:
+            return None
+        name = min(groups, key=lambda group: (-groups[group], group))
+        return cls(name, groups[name])
+
+
+def find_largest_group(dataset: Manifest) -> LargestGroup | None:
+    """The largest group of the layout of a dataset, by the keys in its contents.
+
+    None if the layout has no groups, the dataset has very many images, or contents are damaged.
+    """
+    layout_option = str(dataset.options.get("layout", ""))
+    if "{group}" not in layout_option or dataset.counts["written"] > _MOST_IMAGES:
+        return None
+    layout = parse_layout(layout_option)
+    groups = collections.Counter[str]()
+    for split in dataset.splits.values():
+        for shard in split.shards:
+            try:
+                table = read_contents(
+                    dataset, shard.file, shard.num_examples, shard.num_bytes, ["key"]
+                )
+            except (BeamTfrError, OSError):
+                return None
+            for key in table.column("key").to_pylist():
+                group = (layout.parse_key(key or "") or {}).get("group")
+                if group is not None:
+                    groups[group] += 1
+    return LargestGroup.of(groups)

@@ -1,0 +1,169 @@
+"""Divides groups of images among splits by the shares of all their classes, for `stratify=`.
+
+Groups of one kind, with as many images of each class, are alike. So it is enough to say how many of
+each kind go to each split, and one worker can: it needs the kinds, and not the groups.
+
+The method is greedy, like `StratifiedGroupKFold` of scikit-learn, and the iterative stratification
+of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data", ECML PKDD 2011).
+Groups with a large part of a class come first. Each goes to the split in which the sum over its
+classes of (images - share)^2 / share falls most, of those that are short of its classes. So a split
+has of a class at most what its largest group has more than its share, if all groups have one class.
+"""
+
+import collections
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple, Self
+
+from beam_tfr.planning.survey import order_keys
+
+_PORTIONS = 64  # of the groups of a kind that are left: the last ones are placed one by one
+_ORDER = b"beam_tfr kinds"
+
+
+class GroupKind(NamedTuple):
+    """What groups have in common that are divided alike.
+
+    Attributes:
+        images: (class, images of it), sorted.
+        splits: those in which the groups may be; empty for all.
+    """
+
+    images: tuple[tuple[str, int], ...]
+    splits: tuple[str, ...] = ()
+
+    def encode(self) -> str:
+        """The kind as text."""
+        return json.dumps([self.images, self.splits], separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """The kind that was encoded."""
+        images, splits = json.loads(text)
+        return cls(tuple((name, number) for name, number in images), tuple(splits))
+
+
+class GroupDivider:
+    """Divides groups, one kind after another.
+
+    Args:
+        shares: split -> share; they may add up to little more or less than 1.
+        images: class -> all images of it.
+        placed: (class, split) -> images that are in that split, and stay there.
+        single: class -> images that are placed later, one by one.
+        kinds: kind -> number of groups.
+    """
+
+    def __init__(
+        self,
+        shares: Mapping[str, Fraction],
+        *,
+        images: Mapping[str, int],
+        placed: Mapping[tuple[str, str], int],
+        single: Mapping[str, int],
+        kinds: Mapping[GroupKind, int],
+    ) -> None:
+        self._splits = [*shares]
+        self._images = images
+        self._units = collections.Counter[str]()  # that are not placed, of each class
+        for kind, groups in kinds.items():
+            for name, _ in kind.images:
+                self._units[name] += groups
+        total = sum(shares.values(), Fraction(0))
+        parts = [float(share / total) for share in shares.values()]
+        self._ideals = dict[str, list[float]]()
+        self._missing = dict[str, list[float]]()
+        self._empty = dict[str, set[int]]()  # splits without the class
+        for name in self._units:
+            self._units[name] += single.get(name, 0)
+            present = [placed.get((name, split), 0) for split in self._splits]
+            ideals = [images[name] * part for part in parts]
+            self._ideals[name] = ideals
+            self._missing[name] = [
+                ideal - number for ideal, number in zip(ideals, present, strict=True)
+            ]
+            self._empty[name] = {split for split, number in enumerate(present) if not number}
+        self._can_be_in_each = {
+            name for name, units in self._units.items() if units >= len(self._empty[name])
+        }
+
+    def order_kinds(self, kinds: Mapping[GroupKind, int], seed: int) -> list[GroupKind]:
+        """The kinds in the order in which they are divided.
+
+        Those with a larger part of a class come first, and of about as large ones a hash decides.
+        """
+        ranks = dict[GroupKind, tuple[int, bytes]]()
+        for kind in kinds:
+            largest = max(number / self._images[name] for name, number in kind.images)
+            _, exponent = math.frexp(largest)
+            (order,) = order_keys(seed, [kind.encode().encode()], _ORDER)
+            ranks[kind] = (-exponent, order)
+        return sorted(ranks, key=ranks.__getitem__)
+
+    def divide(self, kind: GroupKind, groups: int) -> dict[str, int]:
+        """How many groups of a kind go to each split; only splits that get some."""
+        numbers = collections.Counter[int]()
+        left = groups
+        while left:
+            portion = self._limit_portion(kind, max(1, left // _PORTIONS))
+            split = self._choose_split(kind, portion)
+            self._place(kind, split, portion)
+            numbers[split] += portion
+            left -= portion
+        return {self._splits[split]: numbers[split] for split in sorted(numbers)}
+
+    def _limit_portion(self, kind: GroupKind, groups: int) -> int:
+        """How many groups may be placed before a split without a class must get one."""
+        for name, _ in kind.images:
+            empty = self._empty[name]
+            if empty and name in self._can_be_in_each:
+                groups = min(groups, self._units[name] - len(empty))
+        return max(1, groups)
+
+    def _choose_split(self, kind: GroupKind, groups: int) -> int:
+        allowed = [self._splits.index(split) for split in kind.splits]
+        allowed = allowed or [*range(len(self._splits))]
+        candidates = self._find_due(kind, allowed) or self._find_short(kind, allowed) or allowed
+        return max(candidates, key=functools.partial(self._gain, kind, groups))
+
+    def _find_due(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
+        """The splits that need a group of this kind, if each is to have all classes.
+
+        Those without a class of which no more units are left than there are such splits.
+        """
+        due = collections.Counter[int]()
+        for name, _ in kind.images:
+            empty = self._empty[name]
+            if name in self._can_be_in_each and self._units[name] <= len(empty):
+                due.update(empty)
+        most = max((due[split] for split in allowed), default=0)
+        return [split for split in allowed if due[split] == most > 0]
+
+    def _find_short(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
+        """The splits that are short of the classes of a kind."""
+        short = list[int]()
+        for split in allowed:
+            parts = [
+                number * self._missing[name][split] / self._images[name]
+                for name, number in kind.images
+            ]
+            if sum(parts) > 0:
+                short.append(split)
+        return short
+
+    def _gain(self, kind: GroupKind, groups: int, split: int) -> float:
+        """How much the sum of (images - share)^2 / share falls if a split gets groups."""
+        gain = 0.0
+        for name, number in kind.images:
+            images = groups * number
+            gain += images * (2 * self._missing[name][split] - images) / self._ideals[name][split]
+        return gain
+
+    def _place(self, kind: GroupKind, split: int, groups: int) -> None:
+        for name, number in kind.images:
+            self._missing[name][split] -= groups * number
+            self._empty[name].discard(split)
+            self._units[name] -= groups
