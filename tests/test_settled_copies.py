@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 import beam_tfr as package
-from beam_tfr.copies.parts import Pairs
+from beam_tfr.copies.images import list_shards, read_hashed_images
+from beam_tfr.copies.parts import Pairs, Parts
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import settling
@@ -146,56 +147,53 @@ def test_nothing_is_published_between_the_steps_and_the_same_call_resumes(
     assert not convert(tmp_path / "d", **options).fresh
 
 
-@pytest.mark.parametrize("settled", ["group", "drop"])
+@pytest.mark.parametrize(
+    ("kind", "settled"), [("files", "drop"), ("table", "group"), ("table", "drop")]
+)
 def test_a_complete_dataset_is_only_compared(
-    copies: Path, tmp_path: Path, settled: str, monkeypatch: pytest.MonkeyPatch
+    copies: Path, tmp_path: Path, kind: str, settled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of files, and of a table with splits, whose copies moved to others or were rejected."""
-    lines = ["filename,class,split"]
-    for number, path in enumerate(sorted(copies.rglob("*.jpg"))):
-        lines.append(f"{path},{path.parent.name},{('train', 'test')[number % 2]}")
+    """Also of a table with splits, whose copies moved to others or were rejected."""
+    options: dict[str, Any] = {"input": copies, "duplicates": settled, **SPLITS}
     table = tmp_path / "t.csv"
-    table.write_text("\n".join(lines) + "\n")
-    inputs: dict[str, dict[str, Any]] = {
-        "files": {"input": copies, **SPLITS},
-        "rows": {"table": table, "image_size": 64},
-    }
-    for name, options in inputs.items():
-        assert convert(tmp_path / name, duplicates=settled, **options).fresh
+    if kind == "table":
+        options = {"table": table, "uri_column": "file", "duplicates": settled, "image_size": 64}
+        lines = ["file,class,split"]
+        for number, path in enumerate(sorted(copies.rglob("*.jpg"))):
+            lines.append(f"{path},{path.parent.name},{('train', 'test')[number % 2]}")
+        table.write_text("\n".join(lines) + "\n")
+    assert convert(tmp_path / "d", **options).fresh
+    before = files_of(tmp_path / "d")
     monkeypatch.setattr(settling, "convert_and_settle", None)
-    for name, options in inputs.items():
-        before = files_of(tmp_path / name)
-        assert not convert(tmp_path / name, duplicates=settled, **options).fresh
-        assert files_of(tmp_path / name) == before
-        assert not (tmp_path / name / ".beam_tfr").exists()
-        with pytest.raises(UsageError, match="image_size"):
-            convert(tmp_path / name, duplicates=settled, **{**options, "image_size": 32})
-    table.write_text("\n".join(lines).replace("train", "test", 3) + "\n")
+    assert not convert(tmp_path / "d", **options).fresh
+    assert files_of(tmp_path / "d") == before
+    assert not (tmp_path / "d" / ".beam_tfr").exists()
+    with pytest.raises(UsageError, match="image_size"):
+        convert(tmp_path / "d", **{**options, "image_size": 32})
+    if kind == "table":
+        table.write_text(table.read_text().replace("train", "test", 3))
     next(copies.rglob("same_*")).unlink()
-    for name, options in inputs.items():
-        with pytest.raises(UsageError, match="beam-tfr update"):
-            convert(tmp_path / name, duplicates=settled, **options)
+    with pytest.raises(UsageError, match="beam-tfr update"):
+        convert(tmp_path / "d", **options)
 
 
-ENGINES = [
-    pytest.param(THREADS["not fused, four attempts"], id="not fused"),
-    pytest.param(PROCESSES, id="processes", marks=pytest.mark.slow),
-    pytest.param(["prism"], id="prism", marks=pytest.mark.slow),
-]
-
-
-@pytest.mark.parametrize("flags", ENGINES)
+@pytest.mark.parametrize(
+    ("flags", "settled"),
+    [
+        pytest.param(THREADS["not fused, four attempts"], "group", id="not fused"),
+        pytest.param(PROCESSES, "drop", id="processes", marks=pytest.mark.slow),
+        pytest.param(["prism"], "group", id="prism", marks=pytest.mark.slow),
+    ],
+)
 def test_every_engine_finds_the_same_copies(
-    copies: Path, tmp_path: Path, flags: list[str], request: pytest.FixtureRequest
+    copies: Path, tmp_path: Path, flags: list[str], settled: str, request: pytest.FixtureRequest
 ) -> None:
     if flags == ["prism"]:
         binary = request.getfixturevalue("prism")
         flags = ["--runner=PrismRunner", f"--prism_location={binary}"]
-    for settled in ("group", "drop"):
-        options = {"input": copies, "duplicates": settled, **SPLITS}
-        here = convert(tmp_path / f"here-{settled}", **options)
-        there = convert(tmp_path / f"there-{settled}", beam_flags=flags, **options)
-        assert there.digest == here.digest
+    options = {"input": copies, "duplicates": settled, **SPLITS}
+    here = convert(tmp_path / "here", **options)
+    assert convert(tmp_path / "there", beam_flags=flags, **options).digest == here.digest
 
 
 def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
@@ -208,8 +206,11 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     convert(tmp_path / "d", input=tmp_path / "photos", layout=layout, image_size=64)
     manifest = read_manifest(str(tmp_path / "d"))
     base = BaseDataset(manifest.folder, manifest.fields["manifest_digest"])
-    pairs = Pairs(np.array([[1, 2], [4, 5]]), np.zeros((0, 2), np.int64))
-    copied = CopiedImages.find(base, pairs)
+    parts = Parts.choose(manifest.counts["written"], 31)
+    (shard,) = list_shards(manifest)
+    divided = parts.divide(read_hashed_images(manifest, shard), 0)
+    linked = Pairs.join(parts.link(part, [packed]) for part, packed in divided)
+    copied = CopiedImages.find(base, linked)
     assert [len(cluster.images) for cluster in copied.clusters] == [2, 2]
     assert [*copied.list_groups()] == []  # all are in one split
     torn = copied.images._replace(splits=np.arange(4), split_names=list("abcd"))
