@@ -25,7 +25,7 @@ from beam_tfr.layouts.class_folders import (
     describe_last_folders,
     find_deep_folders,
 )
-from beam_tfr.layouts.folders import describe_ignored_split
+from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
@@ -81,16 +81,20 @@ class FirstLook:
         return FirstFiles(paths, are_all=not has_rest and not self.source.has_list)
 
 
-def early_warnings(source: Input) -> Iterator[str]:
+def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
     """Warns of images that are missed, and of paths that are ambiguous.
 
     Reads the first files for that.
 
     The patterns miss the former; the latter fit the layout in several ways.
 
+    Args:
+        source: the input.
+        shares_option: the option that gives the shares of splits; empty if none does.
+
     Raises:
         InputNotFoundError: a pattern matches nothing.
-        UsageError: one cannot be listed.
+        UsageError: one cannot be listed, or folders need a layout; see `check_split_folders`.
     """
     yield from source.notes
     if isinstance(source.origin, Tables):
@@ -115,25 +119,20 @@ def early_warnings(source: Input) -> Iterator[str]:
         folders.update(map(os.path.dirname, keys))
         skipped.empty.fill(paths)
         empty = skipped.empty.describe()
+    if source.has_default_layout:
+        names_in = functools.partial(list_names, source.root)
+        check_split_folders(folders, shares_option, keys, names_in)
     warnings = (
         empty,
         describe_missed(skipped.kinds, source.root),
         source.layout.describe_ambiguity(keys),
         *describe_labels(look, skipped.annotations),
         masks.describe(in_archives=source.has_archives),
-        _describe_depth(source, folders),
         *describe_folders(source, folders),
         *describe_strays(look),
         *describe_lists(look),
     )
     yield from filter(None, warnings)
-
-
-def _describe_depth(source: Input, folders: Mapping[str, int]) -> str:
-    """Tells folders of classes that lie deeper than others, if nobody chose the layout."""
-    if not source.has_default_layout:
-        return ""
-    return describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
 
 
 def describe_lists(look: FirstLook) -> Iterator[str]:
@@ -177,11 +176,14 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
         source: the input.
         folders: folder of images -> number of images.
     """
-    if source.has_default_layout:
-        yield describe_last_folders(folders)
-        yield describe_ignored_split(folders)
     names_in = functools.partial(list_names, source.root)
-    yield describe_mask_folders(folders, names_in, in_archives=source.has_archives)
+    masks = describe_mask_folders(folders, names_in, in_archives=source.has_archives)
+    if source.has_default_layout:
+        if not masks:  # which tell how classes are read
+            yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
+            yield describe_last_folders(folders)
+        yield describe_ignored_split(folders)
+    yield masks
 
 
 def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:

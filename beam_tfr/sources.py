@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.renames import parse_renames
 from beam_tfr.tables.finding import find_content
-from beam_tfr.tables.formats import split_suffix
+from beam_tfr.tables.formats import has_table_name, split_suffix
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 
@@ -197,6 +198,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
     exclude = _list_exclusions(options, patterns)
     _check_archives(options, all_patterns)
     refuse_records(options.encoding, itertools.filterfalse(is_wild, all_patterns))
+    _refuse_tables(options.encoding, patterns)
     _check_apart(options, all_patterns, compile_exclusion(exclude, root))
     layout = parse_layout(options.layout or DEFAULT_LAYOUT)
     plan = PlanSettings(
@@ -311,6 +313,23 @@ def refuse_records(encoding: str, paths: Iterable[str]) -> None:
     record = find_records(itertools.islice(others, MOST_RECORDS))
     if record:
         raise UsageError("holds TFRecords, which are a `table=`", option="input", value=record)
+
+
+def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
+    """Refuses tables where images are read, by their names.
+
+    Raises:
+        UsageError: a pattern matches tables.
+    """
+    if encoding not in IMAGE_ENCODINGS:
+        return
+    for pattern in patterns:
+        if has_table_name(pattern) and not ARCHIVE.search(pattern):
+            raise UsageError(
+                f"is a table, and holds no images: give it as `table={shlex.quote(pattern)}`",
+                option="input",
+                value=pattern,
+            )
 
 
 def _read_classes(path: str) -> _Classes:

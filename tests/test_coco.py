@@ -478,6 +478,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "Datumaro": ({"info": {}, "categories": {}, "items": []}, "Datumaro"),
     "a mapping": ({"a/1.png": "cat"}, "jq -c"),
     "LabelMe": ({"shapes": [], "imagePath": "1.png", "imageData": None}, "LabelMe"),
+    "Cityscapes": ({"imgHeight": 9, "imgWidth": 9, "objects": []}, "Cityscapes"),
     "VIA": ({"1.png123": {"filename": "1.png", "regions": []}}, "VIA"),
     "project of VIA": ({"_via_settings": {}, "_via_img_metadata": {}}, "VIA"),
     "Label Studio": ([{"id": 1, "data": {}, "annotations": []}], "Label Studio"),

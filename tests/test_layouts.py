@@ -18,11 +18,12 @@ from beam_tfr.layouts.class_folders import (
     describe_last_folders,
     find_deep_folders,
 )
-from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split, suggest_layout
+from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
 from beam_tfr.layouts.mask_folders import (
     describe_mask_folders,
     find_mask_name,
 )
+from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
@@ -700,12 +701,26 @@ def test_paths_of_masks_follow_from_names(image: str, masks: Sequence[str], path
     assert find_mask_name([*map(image.format, numbers)], names) == path
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "annotations.json", "data_batch_1"])
-def test_a_table_as_input_is_told_to_be_one(beam_tfr: Command, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("path,label\na.jpg,cat\n")
-    plan = beam_tfr("plan", "--input", tmp_path / name, "--output", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("labels.csv", "--table"),
+        ("annotations.json", "--table"),
+        ("1.xml", "--table"),
+        ("data_batch_1", "must be unpacked"),
+        ("clip.mp4", "must be unpacked"),
+        ("train.rec", "must be unpacked"),
+    ],
+)
+def test_a_table_as_input_is_told_to_be_one(
+    beam_tfr: Command, tmp_path: Path, name: str, cure: str
+) -> None:
+    path = tmp_path / name
+    path.write_text("path,label\na.jpg,cat\n")
+    plan = beam_tfr("plan", "--input", path, "--output", tmp_path / "out")
     assert plan.code
-    assert f"--table {name}" in plan.err
+    assert cure in plan.err
+    assert (f"--table {path}" in plan.err) == (cure == "--table")
     assert "--layout {label}/*" not in plan.err
 
 

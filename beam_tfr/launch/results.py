@@ -26,6 +26,7 @@ from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
+from beam_tfr.layouts.class_folders import describe_only_class
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -68,7 +69,7 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "folder's; `beam-tfr plan` names the layout that takes the outer folder's"
     ),
     "last_folders": (
-        "classes are folders with the same names below each of several others, or those of all "
+        "classes are folders with the same names below several others, or those of all "
         "images: `beam-tfr plan` names the layout that takes other folders, or none"
     ),
     "ignored_split": (
@@ -326,8 +327,9 @@ class Result(Printable):
         if self.new_ids:
             note = f"note:    class ids since the replaced dataset: {self.new_ids}"
             yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
-        if self.class_numbers:
-            yield f"note:    {self.class_numbers}"
+        only_class = describe_only_class(self.class_names, self.manifest.options.get("layout", ""))
+        for note in filter(None, [self.class_numbers, only_class]):
+            yield f"note:    {note}"
         for name, note in _NOTES.items():
             number = self.run[name]
             if number:

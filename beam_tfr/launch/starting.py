@@ -132,7 +132,7 @@ def run_step(
         return _run_without_access(
             options, beam_options, build_step, outcome=outcome, progress=progress, say=say
         )
-    for warning in early_warnings(source):
+    for warning in early_warnings(source, options.shares_option):
         say(warning)
     advice = engine_advice(runner, beam_options)
     if advice:

@@ -5,6 +5,7 @@ Or that are classes within classes.
 
 import collections
 import itertools
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from beam_tfr.layouts.split_names import (
     split_of_folder,
 )
 from beam_tfr.schema.differences import common_start, join_texts
+
+_DIGITS = re.compile("[0-9]+")
+_LEAST_WORD = 3  # characters that are hardly in another name by chance
 
 
 def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
@@ -33,7 +37,7 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
     """A message about classes that hardly are classes; empty if there are none.
 
     The folders of images, which the default layout takes for classes, have the same names below
-    each of several folders, or only names such as images; or there is only one.
+    several folders, or only names such as images, or those of parts; or there is only one.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
@@ -56,7 +60,7 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
     if not hold_images or not names or are_different(find_split_folders(names)):
         return ""
     return (
-        f"the classes are {join_texts(names, most=3, separator=', ')}, folders of images: "
+        f"the classes are {_join_names(names)}, folders of images: "
         "`layout='*'` converts them without classes"
     )
 
@@ -70,24 +74,72 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     """
     if "" in names_in or are_splits({parent.rpartition("/")[2] for parent in names_in}):
         return ""
-    if not all(map(IMAGES.fullmatch, names)) and not _are_equal([*names_in.values()]):
+    have_images = all(map(IMAGES.fullmatch, names))
+    merged = _find_merged(names_in)
+    if not have_images and not merged and not _are_parts(names_in):
         return ""
     level = len(common_start([folder.split("/") for folder in names_in]))
     outer_names = {parent.split("/")[level] for parent in names_in if parent.count("/") >= level}
-    if are_different(outer_names) and are_splits(outer_names):
-        return ""  # which `check_split_folders` refuses
+    if find_split_folders(outer_names):
+        return ""  # which `check_split_folders` refuses, or `describe_ignored_split` tells
+    start = f"the classes are {_join_names(names)}"
+    if have_images and all(map(IMAGES.fullmatch, outer_names)):
+        return f"{start}, folders of images: `layout='*'` converts them without classes"
     first, second, *_ = sorted(names_in)
-    layout = parse_layout("{label}/**").below(level)
-    return (
-        f"the classes are {join_texts(names, most=3, separator=', ')}: folders below each of "
-        f"{len(names_in):,} others, such as {first} and {second}; if the classes are "
-        f"{join_texts(sorted(outer_names), most=3, separator=', ')} instead, `layout='{layout}'` "
-        f"takes them, else give `layout='{DEFAULT_LAYOUT}'`"
-    )
+    what = f"folders below each of {len(names_in):,} others, such as {first} and {second}"
+    rename = ""
+    if merged and not have_images:
+        first, second, *_ = merged
+        what = f"folders of one name, such as {first} and {second}, are one class"
+        own_name = first.replace("/", "_")
+        rename = f", or rename folders that are classes of their own, such as {own_name}"
+    outer = ""
+    if len(outer_names) > 1:
+        layout = parse_layout("{label}/**").below(level)
+        outer_classes = _join_names(sorted(outer_names))
+        outer = f"if the classes are {outer_classes} instead, `layout='{layout}'` takes them, else "
+    return f"{start}: {what}; {outer}give `layout='{DEFAULT_LAYOUT}'`{rename}"
 
 
-def _are_equal(sets: Sequence[set[str]]) -> bool:
-    return all(names == sets[0] for names in sets)
+def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
+    """The paths of folders of the first name that is in several folders; empty if none is.
+
+    Args:
+        names_in: folder -> the names of those in it.
+    """
+    paths_of = collections.defaultdict[str, list[str]](list)
+    for parent in sorted(names_in):
+        for name in names_in[parent]:
+            paths_of[name].append(f"{parent}/{name}")
+    merged = [name for name, paths in paths_of.items() if len(paths) > 1]
+    return paths_of[min(merged)] if merged else []
+
+
+def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
+    """Whether folders are named like parts of what those around them hold.
+
+    They have the names of these, as in Archery/v_Archery_g01, or one word and a number, as in
+    dog/clip1, dog/clip2 and cat/clip3.
+
+    Args:
+        names_in: folder -> the names of those in it.
+    """
+    all_names = [name for names in names_in.values() for name in names]
+    if len(all_names) == len(names_in):
+        return False
+    have_outer_name = True
+    for parent, names in names_in.items():
+        outer_name = parent.rpartition("/")[2].lower()
+        is_in_all = all(outer_name in name.lower() for name in names)
+        have_outer_name = have_outer_name and is_in_all and len(outer_name) >= _LEAST_WORD
+    words = {_DIGITS.sub("", name) for name in all_names}
+    has_word = any(map(str.isalpha, min(words)))
+    are_numbered = len(words) == 1 and has_word and len({*all_names}) > 1
+    return have_outer_name or are_numbered
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return join_texts(names, most=3, separator=", ")
 
 
 class DeepFolder(NamedTuple):
@@ -168,3 +220,15 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
     label = min(merged)
     first, second, *_ = sorted(merged[label].values())
     return f"; folders of one name, such as {first} and {second}, are one class"
+
+
+def describe_only_class(classes: Sequence[str], layout: str) -> str:
+    """Says so if a layout that somebody chose gives all images one class; else empty.
+
+    Args:
+        classes: all of them.
+        layout: the option; that of the default is told by `describe_last_folders`.
+    """
+    if len(classes) != 1 or "{label}" not in layout or layout == DEFAULT_LAYOUT:
+        return ""
+    return f"`layout={layout}` gives all images one class, {classes[0]}"

@@ -3,7 +3,7 @@
 import collections
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
@@ -16,6 +16,7 @@ from beam_tfr.layouts.mask_folders import (
     list_nothing,
     without_mask_folders,
 )
+from beam_tfr.layouts.named_classes import are_all_named, find_named_classes, find_named_layout
 from beam_tfr.layouts.parsing import (
     DEFAULT_LAYOUT,
     SPLIT_RULE,
@@ -24,19 +25,19 @@ from beam_tfr.layouts.parsing import (
 )
 from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,
+    SplitFolder,
     are_different,
     are_splits,
     find_split_folders,
     find_unmarked_train,
-    is_split_word,
+    have_classes,
+    seeming_split,
     split_of_folder,
 )
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
 _MOST_EXCLUDED = 3  # folders that a message names
-_NAMED_CLASS = re.compile(r"[^0-9]*[^0-9._ -]([._ -]+)[0-9]+\.[^.]+")  # cat.1.jpg
-_FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
 
 
@@ -46,9 +47,10 @@ def check_split_folders(
     keys: Iterable[str] = (),
     names_in: NamesIn = list_nothing,
 ) -> None:
-    """Checks that the default layout ignores no folders that look like splits.
+    """Checks that the default layout ignores neither splits nor classes that names show.
 
-    Several folders of one level that are named like splits look so.
+    Several folders of one level that are named like splits look so, and in the only folder names
+    of images that begin with different classes.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
@@ -57,12 +59,13 @@ def check_split_folders(
         names_in: folder -> names of files in it, maybe none.
 
     Raises:
-        UsageError: folders of one level are named like two or more splits; suggests a layout that
-            reads them.
+        UsageError: folders of one level are named like two or more splits, or images in the only
+            folder like classes; suggests a layout that reads them.
     """
     images_of = without_mask_folders(folders)
     levels = [level for level in _count_split_names(images_of) if are_different(level[1])]
     if not levels:
+        _check_only_folder(folders.keys(), keys)
         return
     # One that takes a folder of a split for that of a class is not meant.
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level[0])]
@@ -73,15 +76,38 @@ def check_split_folders(
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
     instead = f" without `{shares_option}=`" if shares_option else ""
-    in_names = ""
+    use = f"use `layout='{layout}'`{instead}"
     if "{label}" not in layout and layout.endswith("/*"):
-        in_names = _describe_named_classes(layout, keys)
+        use = _describe_named_classes(layout, keys, instead) or use
     raise UsageError(
         f"folders have the names of splits, {counts}, but the default layout "
-        f"{DEFAULT_LAYOUT} ignores them; use `layout='{layout}'`{instead}, or "
-        f"`layout='{DEFAULT_LAYOUT}'` to ignore them{in_names}"
-        f"{_describe_misnamed(folders, layout)}{_describe_unlabelled(folders, layout)}",
+        f"{DEFAULT_LAYOUT} ignores them; {use}, or `layout='{DEFAULT_LAYOUT}'` to ignore them"
+        f"{_describe_misnamed(folders, layout)}{_describe_unlabelled(folders, layout)}"
+        f"{_describe_folds(levels, layout)}",
         option="input",
+    )
+
+
+def _describe_folds(levels: Iterable[tuple[str, Mapping[str, int]]], layout: str) -> str:
+    """What becomes of folders of folds that the layout does not take for splits; may be empty.
+
+    Such as fold1/train and fold2/train, whose images are often the same.
+
+    Args:
+        levels: layouts, with the images of each split that they take.
+        layout: the one that is used.
+    """
+    folds = set[str]()
+    for level in levels:
+        if not _count_splits(level):
+            folds.update(level[1])
+            if level[0] == layout:
+                return ""
+    if not folds:
+        return ""
+    return (
+        f"; images of all folds, {_join_folders(sorted(folds))}, are together then: give the "
+        "folder of one as `input=`"
     )
 
 
@@ -91,38 +117,60 @@ def _count_splits(level: tuple[str, Mapping[str, int]]) -> int:
     return len({split_of_folder(folder.split) for folder in folders} - {""})
 
 
-def _describe_named_classes(layout: str, keys: Iterable[str]) -> str:
-    """The layout that reads classes of file names, such as cat_1.jpg; empty if none has one."""
+def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> str:
+    """The layout that reads classes of file names, such as cat_1.jpg; empty if there are none.
+
+    Args:
+        layout: the one that takes the splits, and no classes.
+        keys: some images.
+        instead: what is to be left out.
+    """
     all_keys = sorted(keys)
-    named = [key for key in all_keys if find_named_class(os.path.basename(key))]
+    named = find_named_layout(map(os.path.basename, all_keys))
     if not named:
         return ""
-    name = os.path.basename(named[0])
-    named_layout = parse_layout(f"{layout[:-1]}{find_named_class(name)}")
-    others = [key for key in all_keys if named_layout.parse_key(key) is None]
-    text = f"; `layout='{named_layout}'` reads classes of file names, as of {name}"
-    if not others:
-        return text
-    folder = os.path.dirname(others[0])
-    return f"{text}, and `exclude='{folder}/*'` leaves out those without, such as {others[0]}"
+    named_layout = parse_layout(f"{layout[:-1]}{named}")
+    fit = [key for key in all_keys if named_layout.parse_key(key)]
+    unfit = sorted({*all_keys} - {*fit})
+    folders = {*map(os.path.dirname, unfit)} - {*map(os.path.dirname, fit)}
+    leaves_out = ""
+    if folders:
+        excluded = " ".join(f"'{folder}/*'" for folder in sorted(folders))
+        leaves_out = (
+            f", and `exclude={excluded}`, which leaves out those without, such as {unfit[0]}"
+        )
+    example = os.path.basename(fit[0])
+    return (
+        f"use `layout='{named_layout}'`{instead}, which reads classes of file names, as of "
+        f"{example}{leaves_out}, or `layout='{layout}'` for no classes"
+    )
 
 
-def find_named_class(name: str) -> str:
-    """The layout of a file's name that begins with a class, such as cat.1.jpg; or empty."""
-    match = _NAMED_CLASS.fullmatch(name)
-    return f"{{label}}{match[1]}{{number}}.*" if match else ""
+def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
+    """Checks that names of images in the only folder do not have classes that are ignored.
 
-
-def suggest_layout(name: str) -> str:
-    """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg."""
-    named_class = find_named_class(name) or "{label}_{number}.*"
-    first = _FIRST_WORD.match(name)
-    if not first or not is_split_word(first[1]):
-        return named_class
-    rest = find_named_class(name[first.end() :])
-    if rest:
-        return f"{{split}}{first[2]}{rest}"
-    return named_class.replace("{label}", "{split}")
+    Raises:
+        UsageError: all of some images have such names; suggests a layout that reads them.
+    """
+    if len(folders) != 1 or "" in folders:
+        return
+    (folder,) = folders
+    names = [*map(os.path.basename, keys)]
+    if not are_all_named(names):
+        return
+    label = os.path.basename(folder)
+    layout = find_named_layout(names)
+    if split_of_folder(label):
+        layout = f"{{split}}/{layout}"
+    class_of = find_named_classes(names)
+    example_of = {class_name: name for name, class_name in sorted(class_of.items(), reverse=True)}
+    examples = " and ".join(sorted(example_of.values())[:2])
+    raise UsageError(
+        f"all images are in one folder, {label}, and their names seem to begin with classes, such "
+        f"as {examples}: use `layout='{layout}'`, or `layout='*'` for no classes, or "
+        f"`layout='{DEFAULT_LAYOUT}'` for the one class {label}",
+        option="input",
+    )
 
 
 def _has_split_as_class(folders: Iterable[str], layout: str) -> bool:
@@ -146,8 +194,16 @@ def _count_split_names(
     for level, images in _count_from_files(folders).items():
         yield _spell_split(_layout_with_splits(folders, level), images), images
     for level, images in _count_from_root(folders).items():
-        layout = str(parse_layout("{split}/{label}/**").below(level))
+        layout = str(parse_layout(_layout_below_splits(folders, level)).below(level))
         yield _spell_split(layout, images), images
+
+
+def _layout_below_splits(folders: Iterable[str], level: int) -> str:
+    """The layout of splits at a level, and of the classes in them or in their folder of images."""
+    inner_names = {folder.split("/")[level + 1] for folder in folders if folder.count("/") > level}
+    if inner_names and all(map(IMAGES.fullmatch, inner_names)):
+        return "{split}/*/{label}/**"  # test/images/cat/1.jpg
+    return "{split}/{label}/**"
 
 
 def _spell_split(layout: str, names: Iterable[str]) -> str:
@@ -158,13 +214,12 @@ def _spell_split(layout: str, names: Iterable[str]) -> str:
     if _have_one_separator({before[-1:] for before in befores}):
         before = min(befores)
         if len(befores) > 1 or _MARKS.search(before):
-            before = _name_class(layout) + before[-1:]  # cat_train/1.jpg
+            before = _name_class(layout, folders) + before[-1:]  # cat_train/1.jpg
         layout = layout.replace("{split}", f"{before}{{split}}")
     if _have_one_separator({behind[:1] for behind in behinds}):
         behind = min(behinds)
         if len(behinds) > 1 or _MARKS.search(behind):
-            is_shared = any(folder.is_shared for folder in folders)
-            behind = behind[:1] + (_name_class(layout) if is_shared else "*")  # train_cat/1.jpg
+            behind = behind[:1] + _name_class(layout, folders)  # train_cat/1.jpg
         layout = layout.replace("{split}", f"{{split}}{behind}")
     return layout
 
@@ -173,9 +228,12 @@ def _have_one_separator(separators: set[str]) -> bool:
     return len(separators) == 1 and separators != {""}
 
 
-def _name_class(layout: str) -> str:
-    """The piece of a layout for a class, or any text if the layout has a class elsewhere."""
-    return "*" if "{label}" in layout else "{label}"
+def _name_class(layout: str, folders: Iterable[SplitFolder]) -> str:
+    """The piece of a layout for what folders have beside their split: a class, or any text."""
+    if "{label}" in layout:
+        return "*"
+    are_shared = (folder.is_shared for folder in folders)
+    return "{label}" if any(are_shared) and have_classes(folders) else "*"
 
 
 def _describe_misnamed(folders: Iterable[str], layout: str) -> str:
@@ -343,9 +401,9 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
         between = "*/" * (level - 1)
         return f"{{split}}/{between}{DEFAULT_LAYOUT}"
     parents = {folder.rpartition("/")[0] for folder in folders}
-    if len(parents) > 1:
-        return "{label}/{split}/*"  # cat/test/1.jpg
-    return "{split}/*"  # test/1.jpg
+    if len(parents) == 1 or are_splits({parent.rpartition("/")[2] for parent in parents}):
+        return "{split}/*"  # test/1.jpg, test/test/1.jpg
+    return "{label}/{split}/*"  # cat/test/1.jpg
 
 
 def _has_siblings(folders: Iterable[str], level: int) -> bool:
@@ -377,11 +435,13 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
             return (
                 f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
                 f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
+                f"{_describe_misnamed(folders, layout)}"
             )
     return (
         _describe_doubtful_splits(folders)
         or _describe_split_classes(folders)
         or _describe_unmarked_train(folders)
+        or _describe_seeming_splits(folders)
     )
 
 
@@ -447,6 +507,25 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
                 f"{start}{unmarked.unmarked} do: rename the latter {unmarked.renamed}, and "
                 f"`layout='{layouts[0]}'` takes both as splits"
             )
+    return ""
+
+
+def _describe_seeming_splits(folders: Iterable[str]) -> str:
+    """A message about folders whose names seem to say splits: imagesTr, imagesTs; may be empty."""
+    for level in _list_levels(folders):
+        if find_split_folders(level.names):
+            continue  # which are told otherwise
+        example_of = dict[str, str]()  # what seems to be a split -> the first folder
+        for name in sorted(level.names):
+            example_of.setdefault(seeming_split(name), name)
+        if "" in example_of or len(example_of) < 2:
+            continue
+        examples = " and ".join([*example_of.values()][:2])
+        return (
+            f"names of folders seem to say splits, such as {examples}, but all images go to "
+            f"{DEFAULT_SPLIT}: rename them so that the split is a whole word, such as train and "
+            "test, and the run names the layout that takes them"
+        )
     return ""
 
 

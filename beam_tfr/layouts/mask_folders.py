@@ -7,15 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
-from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.layouts.split_names import are_different, split_of_folder
 from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.pair_paths import fill_path
 
 # Names of folders of images.
 IMAGES = re.compile(
-    r"(?i)(?:.*[-_ ])?(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
-    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g))?"
+    r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
+    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g))?|(?:part|batch|chunk)[-_ ]?[0-9]+)"
 )
 _MASK_WORDS = (
     r"(?:(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
@@ -46,6 +47,8 @@ class MaskFolders(NamedTuple):
         has_siblings: whether folders beside the parent hold such folders too, as cat/images and
             dog/images.
         pairs: folders of images and of masks, below the parent and below those beside it.
+        has_splits: whether the folder of images is that of one of several splits, such as test
+            beside train, which has no masks.
     """
 
     parent: str
@@ -54,6 +57,7 @@ class MaskFolders(NamedTuple):
     below: str
     has_siblings: bool = False
     pairs: Sequence[tuple[str, str]] = ()
+    has_splits: bool = False
 
     def describe(self, names_in: NamesIn, *, in_archives: bool = False) -> str:
         """Says that they are, and how both are converted together.
@@ -81,9 +85,9 @@ class MaskFolders(NamedTuple):
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
         form = ""
         if extension.lower() == ".png":
-            cure = self._describe_cure(path + extension, len(images))
+            cure = self._describe_cure(path + extension, images)
         else:
-            cure = self._describe_cure(f"{path}.png", len(images))
+            cure = self._describe_cure(f"{path}.png", images)
             form = ", once masks are PNGs"
             if extension.lower() in _LIKE_PHOTOS:
                 form += " of what these JPEGs were made from, as JPEG changes values"
@@ -109,23 +113,30 @@ class MaskFolders(NamedTuple):
         """The folder of files in one of the two."""
         return "/".join(filter(None, [self.parent, folder, self.below]))
 
-    def _describe_cure(self, name: str, num_images: int) -> str:
+    def _describe_cure(self, name: str, images: Sequence[str]) -> str:
         """The options that convert both together.
 
         Args:
             name: that of the mask of an image.
-            num_images: in the folder; 0 if that is not known.
+            images: names of images in the folder; empty if they are not known.
         """
         pair = self._name_pair()
         if not self.images and not self.below:
-            return f"`pair={pair}='{{folder}}/{self.masks}/{name}'` `layout='*'`"
+            layout = _read_names("*", images)
+            return f"`pair={pair}='{{folder}}/{self.masks}/{name}'` `layout='{layout}'`"
         if self.masks.startswith(self.images) and not self.below:
             path = f"{{folder}}{self.masks.removeprefix(self.images)}/{name}"
-            layout = "{split}/*" if split_of_folder(self.images) else "*"
+            layout = _read_names("{split}/*" if split_of_folder(self.images) else "*", images)
             return f"`pair={pair}='{path}'` `layout='{layout}'`"
         if self.parent and not self.below and "/" not in self.images + self.masks:
-            layout = self._read_parent(has_class=self.has_siblings and num_images > 1)
+            layout = self._read_parent(has_class=self.has_siblings and len(images) > 1)
+            layout = _read_names(layout, images)
             return f"`pair={pair}='{{folder}}/../{self.masks}/{name}'` `layout='{layout}'`"
+        if self.has_splits and self.below:
+            folder = "/".join(filter(None, ["DIR", self.parent]))
+            path = f"{self.masks}/{{folder#{self.images}/}}/{name}[optional]"
+            layout = f"{{split}}/{self._choose_layout()}"
+            return f"`input={folder}` `pair={pair}='{path}'` `layout='{layout}'`"
         layout = "*"
         if self.below:
             layout = self._choose_layout()
@@ -133,6 +144,7 @@ class MaskFolders(NamedTuple):
             name = name.replace("{stem", "{path") if has_stem_first else f"{{folder}}/{name}"
         folder = "/".join(filter(None, ["DIR", self.parent, self.images]))
         above = "../" * len(self.images.split("/")) if self.images else ""
+        layout = _read_names(layout, images)
         return f"`input={folder}` `pair={pair}='{above}{self.masks}/{name}'` `layout='{layout}'`"
 
     def _name_pair(self) -> str:
@@ -166,6 +178,13 @@ class MaskFolders(NamedTuple):
         return DEFAULT_LAYOUT
 
 
+def _read_names(layout: str, images: Sequence[str]) -> str:
+    """A layout, with the classes that names of images begin with if it has none: cat_1.jpg."""
+    if "{label}" in layout or not are_all_named(images):
+        return layout
+    return layout.removesuffix("*") + find_named_layout(images)
+
+
 def list_nothing(_: str) -> Sequence[str]:
     """The names of files, where they are not known."""
     return ()
@@ -195,8 +214,15 @@ def find_mask_folders(
             paths = {*ordered}
             mask_folders = [folder.removesuffix(images) + masks for folder in siblings]
             pairs = [pair for pair in zip(siblings, mask_folders, strict=True) if pair[1] in paths]
-            return MaskFolders(parent, images, masks, below, len(siblings) > 1, pairs)
-    return next(_compare_files(ordered, names_in), None)
+            return MaskFolders(parent, images, masks, below, len(siblings) > 1, pairs=pairs)
+    compared = next(_compare_files(ordered, names_in), None)
+    if compared is None or not split_of_folder(compared.images):
+        return compared
+    beside = set[str]()
+    for (parent, _), names in names_at.items():
+        if parent == compared.parent:
+            beside.update(names)
+    return compared._replace(has_splits=are_different(filter(split_of_folder, beside)))
 
 
 def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:

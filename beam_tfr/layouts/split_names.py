@@ -20,6 +20,9 @@ _LONGER_BEHIND = re.compile(rf"{_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 # One with a word in its middle: ISIC_Training_Input.
 _LONGER_AROUND = re.compile(rf"(.+[-_ .]){_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile("(?<=[-_ .])")
+# One of a cross-validation: fold1, audio_fold1.
+_FOLD = re.compile(r"(|.+[-_ .])(fold[-_ ]?[0-9]+)", re.IGNORECASE | re.DOTALL)
+_DIGITS = re.compile("[0-9]+")
 # A word of a name, with a year such as that of val2017, between characters that are no letters.
 _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
 # The word before the number of a shard, which stands for the split whatever comes before it.
@@ -66,7 +69,8 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
 
     A split at the end of a longer name counts if another folder has another split behind the same
     prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does one at
-    its beginning, or in its middle: train_cat beside test_cat, a_train_b beside a_test_b.
+    its beginning, or in its middle: train_cat beside test_cat, a_train_b beside a_test_b. Numbers
+    may differ: 1-Training beside 2-Testing. Several folds, such as fold1 and fold2, are splits too.
 
     Returns:
         Name -> its parts.
@@ -74,25 +78,37 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     all_names = [*names]
     shared = _find_shared(name for name in all_names if not split_of_folder(name))
     divided = {name: _find_parts(name, shared) for name in all_names}
+    folds = [*filter(None, map(_FOLD.fullmatch, all_names))]
+    if are_different(fold[2] for fold in folds):
+        divided |= {fold[0]: SplitFolder(fold[1], fold[2]) for fold in folds}
     return {name: parts for name, parts in divided.items() if parts}
 
 
-def _find_shared(names: Iterable[str]) -> set[str]:
-    """What several names have before, behind or around different splits, in lower case.
+def have_classes(folders: Iterable[SplitFolder]) -> bool:
+    """Whether folders have classes around their splits: cat_train, cat_test and dog_train.
 
-    Around means both, with a slash between them, which no name has.
+    Of 1-train and 2-test, the numbers are none.
     """
+    splits_around = collections.defaultdict[str, set[str]](set)
+    for folder in folders:
+        around = f"{folder.before}/{folder.behind}".lower()
+        splits_around[around].add(folder.split.lower())
+    return len(splits_around) > 1 and any(len(splits) > 1 for splits in splits_around.values())
+
+
+def _find_shared(names: Iterable[str]) -> set[str]:
+    """What several names have before, behind or around different splits; see `_text_around`."""
     splits_around = collections.defaultdict[str, set[str]](set)
     for name in names:
         last = _LONGER_FOLDER.fullmatch(name)
         if last:
-            splits_around[last[1].lower()].add(last[2].lower())
+            splits_around[_text_around(last[1])].add(last[2].lower())
         first = _LONGER_BEHIND.fullmatch(name)
         if first:
-            splits_around[first[2].lower()].add(first[1].lower())
+            splits_around[_text_around(behind=first[2])].add(first[1].lower())
         middle = _LONGER_AROUND.fullmatch(name)
         if middle:
-            splits_around[_name_around(middle)].add(middle[2].lower())
+            splits_around[_text_around(middle[1], middle[3])].add(middle[2].lower())
     return {around for around, splits in splits_around.items() if len(splits) > 1}
 
 
@@ -101,22 +117,22 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
     if split_of_folder(name):
         return _divide_name(name)
     starts = itertools.accumulate(_SEPARATOR.split(name)[:-1], str.__add__)
-    own_prefixes = [start for start in starts if start.lower() in shared]
+    own_prefixes = [start for start in starts if _text_around(start) in shared]
     if own_prefixes:
         before = own_prefixes[-1]
         return _divide_name(name[len(before) :])._replace(before=before, is_shared=True)
     first = _LONGER_BEHIND.fullmatch(name)
-    if first and first[2].lower() in shared:
+    if first and _text_around(behind=first[2]) in shared:
         return SplitFolder("", first[1], first[2], is_shared=True)
     middle = _LONGER_AROUND.fullmatch(name)
-    if middle and _name_around(middle) in shared:
+    if middle and _text_around(middle[1], middle[3]) in shared:
         return SplitFolder(middle[1], middle[2], middle[3], is_shared=True)
     return None
 
 
-def _name_around(middle: re.Match[str]) -> str:
-    """What a name has around its split, with a slash in the place of it."""
-    return f"{middle[1]}/{middle[3]}".lower()
+def _text_around(before: str = "", behind: str = "") -> str:
+    """What a name has around its split: in lower case, any number as 0, a slash for the split."""
+    return _DIGITS.sub("0", f"{before}/{behind}".lower())
 
 
 def _divide_name(name: str) -> SplitFolder:
@@ -142,7 +158,11 @@ class UnmarkedTrain(NamedTuple):
 
 
 def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
-    """Finds a folder of one level that seems to be the split train of another one's set."""
+    """Finds a folder of one level that seems to be the split train of another one's set.
+
+    Its name is that of the other without the split, or, of two, begins like the other's, as
+    images_background beside images_evaluation.
+    """
     for name in sorted(names):
         match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)
         if not match:
@@ -150,8 +170,14 @@ def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
         last_first = match.re is _LONGER_FOLDER
         rest = match[1][:-1] if last_first else match[2][1:]
         begin, end = match.span(2 if last_first else 1)
-        if rest in names and not name[begin:end].lower().startswith(DEFAULT_SPLIT):
-            return UnmarkedTrain(name, rest, f"{name[:begin]}{DEFAULT_SPLIT}{name[end:]}")
+        if name[begin:end].lower().startswith(DEFAULT_SPLIT):
+            continue
+        renamed = f"{name[:begin]}{DEFAULT_SPLIT}{name[end:]}"
+        if rest in names:
+            return UnmarkedTrain(name, rest, renamed)
+        others = {*names} - {name}
+        if last_first and len(others) == 1 and min(others).startswith(match[1]):
+            return UnmarkedTrain(name, min(others), renamed)
     return None
 
 

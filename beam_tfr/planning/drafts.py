@@ -7,13 +7,12 @@ import collections
 import dataclasses
 import math
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from beam_tfr.layouts.folders import suggest_layout
+from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.planning.survey import Survey, buckets_of, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT, shares_of
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
@@ -236,12 +235,19 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
     if folders:
         message = f"{problem}, which has {folders + 1} parts; use `layout='{{label}}/*'`"
     else:
-        named_layout = suggest_layout(survey.first_unfit)
-        message = (
-            f"{problem}, which has 1 part; say where the names hold the class, such as "
-            f"`layout='{named_layout}'`; or use `layout='*'`, for no classes, or a `table=`"
-        )
+        message = f"{problem}, which has 1 part; {_describe_flat(survey.first_unfit)}"
     return UsageError(message, option="layout", value=layout)
+
+
+def _describe_flat(name: str) -> str:
+    """What to do about files that are in no folder."""
+    layout = suggest_layout(name)
+    if not layout:
+        return "use `layout='*'`, for no classes, or a `table=` with the class of each"
+    return (
+        f"say where the names hold the class, such as `layout='{layout}'`; or use `layout='*'`, "
+        "for no classes, or a `table=`"
+    )
 
 
 def _name_with_value(name: str) -> UsageError:
@@ -257,10 +263,10 @@ def _name_with_value(name: str) -> UsageError:
 def _name_without_image(name: str) -> UsageError:
     """The error of files of which none fits the layout, as the first has no name of an image."""
     return UsageError(
-        f"{name!r} has no extension of an image; tables, such as .csv, .jsonl, .parquet, COCO's "
-        f".json and VOC's .xml, are given as `table=`, so `table={shlex.quote(name)}` (with its "
-        "folder); images without an extension need a `layout=` that fits them, such as "
-        "`layout='*'`, for no classes",
+        f"{name!r} has no extension of an image: images without one need a `layout=` that fits "
+        "them, such as `layout='*'`, for no classes; files that hold several images, such as "
+        "videos and arrays, must be unpacked; tables, such as .csv, .parquet and COCO's .json, are "
+        "a `table=`",
         option="input",
     )
 

@@ -40,7 +40,11 @@ from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
 from beam_tfr.launch import prepare_run
-from beam_tfr.layouts.class_folders import describe_deep_folders, find_deep_folders
+from beam_tfr.layouts.class_folders import (
+    describe_deep_folders,
+    describe_only_class,
+    find_deep_folders,
+)
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
@@ -185,6 +189,7 @@ def preview(
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample, listing),
             *filter(None, [class_numbers]),
+            *filter(None, [describe_only_class(plan.labels or (), str(source.layout))]),
         ],
     )
 
@@ -341,8 +346,11 @@ def _find_warnings(
     if listing.num_repeated_keys:
         yield REPEATED_NOTE.format(number=listing.num_repeated_keys)
     keys = {ref.key for ref in survey.sample_refs()}
-    deep_folders = find_deep_folders(survey.folders, source.layout)
     look = FirstLook(source)
+    depth = ""
+    if not source.has_default_layout:  # which `describe_folders` tells otherwise
+        deep_folders = find_deep_folders(survey.folders, source.layout)
+        depth = describe_deep_folders(deep_folders, source.layout)
     warnings = (
         describe_missed(listing.skipped, source.root),
         *describe_labels(look, listing.annotations),
@@ -350,7 +358,7 @@ def _find_warnings(
         listing.guessed_names.describe(),
         listing.packed_labels.describe(),
         source.layout.describe_ambiguity(keys),
-        describe_deep_folders(deep_folders, source.layout),
+        depth,
         describe_palettes(sample.palettes),
         listing.empty.describe(),
         listing.masks.describe(in_archives=source.has_archives),

@@ -47,6 +47,12 @@ _KINDS = (
         "(labelme2coco.py)",
     ),
     _Kind(
+        frozenset({"imgHeight", "imgWidth", "objects"}),
+        "has polygons of one image of Cityscapes, which PNGs beside it have as masks: give the "
+        "folder of images as `input=`, and those masks as `pair=`, such as "
+        "`pair=mask='../gtFine/{path%_leftImg8bit}_gtFine_labelIds.png'`",
+    ),
+    _Kind(
         frozenset({"_via_img_metadata"}), "is a project of VIA; export it there in COCO's format"
     ),
     _Kind(

@@ -1,0 +1,91 @@
+"""Finds classes in the names of files, such as cat_1.jpg, and the layouts that read them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.split_names import is_split_word
+
+# A name that begins with a class. What is between that and the number becomes part of the layout.
+_NUMBERED = re.compile(
+    r"[^0-9]*[^0-9._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+"
+)  # cat.1.jpg, great_pyrenees_1.jpg, cat (1).jpg
+_DIRECTLY = re.compile(r"[^0-9]*[A-Za-z]{3}[0-9]+\.[^.]+")  # glass1.jpg
+_WITH_ID = re.compile(
+    r"[A-Za-z][A-Za-z_ -]*\.(?=[^.]*[0-9])[0-9A-Za-z]{6,}\.[^.]+"
+)  # cat.2kl1jh.jpg
+_PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg, of Market-1501
+# What cameras and programs put before a number.
+_NO_CLASS = re.compile(
+    r"(?i)(?:i|im|img|images?|dsc[a-z]?|p|pxl|photos?|pics?|pictures?|frames?|scan|screenshot|file"
+    r"|video|vid|crop|patch|tile|sample|data|train|val|test|rgb|masks?|depth|labels?|gt)[-_ .]*"
+)
+_FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
+_EXAMPLE = "{label}_{number}.*"
+
+
+def find_named_class(name: str) -> str:
+    """The layout of a file's name that begins with a class, such as cat.1.jpg; or empty."""
+    numbered = _NUMBERED.fullmatch(name)
+    if numbered:
+        mark, opening, closing = numbered.groups()
+        return f"{{label}}{mark}{opening}{{number}}{closing}.*"
+    if _DIRECTLY.fullmatch(name):
+        return "{label}{number}.*"
+    if _WITH_ID.fullmatch(name):
+        return "{label}.*.*"
+    return "{label}_c*" if _PERSON.fullmatch(name) else ""
+
+
+def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
+    """The classes that the names of files begin with, by the layout that most of them have.
+
+    Returns:
+        Name -> its class; empty if there are not several classes, or the words are those of
+        cameras, such as IMG_1.jpg.
+    """
+    all_names = [*names]
+    layout = find_named_layout(all_names)
+    return _read_classes(all_names, layout) if layout else {}
+
+
+def find_named_layout(names: Iterable[str]) -> str:
+    """The layout that reads the classes of `find_named_classes`; empty if there are none."""
+    all_names = [*names]
+    layouts = {*map(find_named_class, all_names)} - {""}
+    classes_of = {layout: _read_classes(all_names, layout) for layout in layouts}
+    several = [layout for layout in layouts if len({*classes_of[layout].values()}) > 1]
+    return max(several, key=lambda layout: (len(classes_of[layout]), layout), default="")
+
+
+def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
+    """Name -> its class, of those names that fit a layout and begin with a class."""
+    parsed_layout = parse_layout(layout)
+    classes = {}
+    for name in names:
+        values = parsed_layout.parse_key(name)
+        if values and not _NO_CLASS.fullmatch(values["label"]):
+            classes[name] = values["label"]
+    return classes
+
+
+def are_all_named(names: Sequence[str]) -> bool:
+    """Whether all names begin with classes, of which one at least has several files."""
+    classes = find_named_classes(names)
+    return len(classes) == len({*names}) > len({*classes.values()})
+
+
+def suggest_layout(name: str) -> str:
+    """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg.
+
+    Empty if its name begins as cameras name files, such as IMG_1.jpg.
+    """
+    named_class = find_named_class(name) or _EXAMPLE
+    first = _FIRST_WORD.match(name)
+    if first and is_split_word(first[1]):
+        rest = find_named_class(name[first.end() :])
+        if rest:
+            return f"{{split}}{first[2]}{rest}"
+        return named_class.replace("{label}", "{split}")
+    values = parse_layout(named_class).parse_key(name)
+    return "" if values and _NO_CLASS.fullmatch(values["label"]) else named_class

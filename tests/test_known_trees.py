@@ -1,0 +1,350 @@
+"""Trees of well-known data sets: what is taken, or which cure is named, gives splits and classes.
+
+Each tree is a few of its files, with what its authors mean: split/class, or nothing for images to
+be left out.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from beam_tfr.inputs.patterns import compile_exclusion
+from beam_tfr.layouts.class_folders import (
+    describe_deep_folders,
+    describe_last_folders,
+    find_deep_folders,
+)
+from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
+from beam_tfr.layouts.mask_folders import describe_mask_folders
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.pair_paths import fill_path
+
+Tree = Mapping[str, str]
+
+# Read by the default layout as they should be, without a word.
+SOUND: Mapping[str, Tree] = {
+    "Caltech-101": {
+        "101_ObjectCategories/ant/image_0001.jpg": "train/ant",
+        "101_ObjectCategories/bass/image_0001.jpg": "train/bass",
+    },
+    "Caltech-256": {
+        "256_ObjectCategories/001.ak47/001_0001.jpg": "train/001.ak47",
+        "256_ObjectCategories/002.flag/002_0001.jpg": "train/002.flag",
+    },
+    "EuroSAT": {
+        "2750/AnnualCrop/AnnualCrop_1.jpg": "train/AnnualCrop",
+        "2750/Forest/Forest_1.jpg": "train/Forest",
+    },
+    "Food-101": {
+        "food-101/images/apple_pie/1005649.jpg": "train/apple_pie",
+        "food-101/images/waffles/971.jpg": "train/waffles",
+    },
+    "Stanford Dogs": {
+        "Images/n02085620-Chihuahua/n02085620_10074.jpg": "train/n02085620-Chihuahua",
+        "Images/n02085782-Japanese/n02085782_1039.jpg": "train/n02085782-Japanese",
+    },
+    "LFW": {
+        "lfw/Aaron_Eckhart/Aaron_Eckhart_0001.jpg": "train/Aaron_Eckhart",
+        "lfw/Zoran_Djindjic/Zoran_Djindjic_0003.jpg": "train/Zoran_Djindjic",
+    },
+    "DTD": {
+        "dtd/images/banded/banded_0002.jpg": "train/banded",
+        "dtd/images/zigzagged/zigzagged_0001.jpg": "train/zigzagged",
+    },
+    "Kvasir": {
+        "kvasir/polyps/a-1.jpg": "train/polyps",
+        "kvasir/normal-z-line/b.jpg": "train/normal-z-line",
+    },
+    "iNaturalist 2018": {
+        "train_val2018/Aves/2761/1.jpg": "train/2761",
+        "train_val2018/Plantae/5229/2.jpg": "train/5229",
+    },
+    "PetImages": {"PetImages/Cat/0.jpg": "train/Cat", "PetImages/Dog/0.jpg": "train/Dog"},
+    "LC25000": {
+        "x/colon_image_sets/colon_n/c1.jpeg": "train/colon_n",
+        "x/lung_image_sets/lung_n/l1.jpeg": "train/lung_n",
+    },
+    "ORL faces": {"s1/1.pgm": "train/s1", "s40/10.pgm": "train/s40"},
+}
+
+# Refused, with options that read them as they are meant.
+REFUSED: Mapping[str, Tree] = {
+    "brain tumors": {
+        "Training/glioma/1.jpg": "Training/glioma",
+        "Testing/none/2.jpg": "Testing/none",
+    },
+    "chest X-rays": {
+        "chest_xray/train/NORMAL/1.jpeg": "train/NORMAL",
+        "chest_xray/test/PNEUMONIA/2.jpeg": "test/PNEUMONIA",
+        "chest_xray/val/NORMAL/3.jpeg": "val/NORMAL",
+    },
+    "numbered sets": {
+        "images/Set1-Training/cat/1.jpg": "Training/cat",
+        "images/Set2-Testing/cat/2.jpg": "Testing/cat",
+    },
+    "numbered splits": {"01_train/cat/1.jpg": "train/cat", "02_test/cat/2.jpg": "test/cat"},
+    "numbered splits without classes": {"1-Train/1.jpg": "Train/", "2-Val/2.jpg": "Val/"},
+    "folds": {
+        "fold1/cat/1.jpg": "fold1/cat",
+        "fold2/cat/2.jpg": "fold2/cat",
+        "fold3/dog/3.jpg": "fold3/dog",
+    },
+    "folds without classes": {"data_fold1/1.jpg": "fold1/", "data_fold2/2.jpg": "fold2/"},
+    "folds in classes": {
+        "cat/fold1/1.jpg": "fold1/cat",
+        "cat/fold2/2.jpg": "fold2/cat",
+        "dog/fold1/3.jpg": "fold1/dog",
+        "dog/fold2/3.jpg": "fold2/dog",
+    },
+    "ASL alphabet": {
+        "asl_alphabet_train/asl_alphabet_train/A/A1.jpg": "train/A",
+        "asl_alphabet_train/asl_alphabet_train/B/B1.jpg": "train/B",
+        "asl_alphabet_test/asl_alphabet_test/A_test.jpg": "",
+    },
+    "Intel scenes": {
+        "seg_train/seg_train/sea/1.jpg": "train/sea",
+        "seg_test/seg_test/sea/2.jpg": "test/sea",
+        "seg_pred/seg_pred/3.jpg": "",
+    },
+    "VGGFace2": {
+        "train/n000002/0001_01.jpg": "train/n000002",
+        "test/n000001/1.jpg": "test/n000001",
+    },
+    "FER": {"train/angry/1.jpg": "train/angry", "test/happy/2.jpg": "test/happy"},
+    "GTSRB of its authors": {
+        "GTSRB/Final_Training/Images/00000/00000_00000.ppm": "Training/00000",
+        "GTSRB/Final_Training/Images/00001/00000_00000.ppm": "Training/00001",
+        "GTSRB/Final_Test/Images/00000.ppm": "",
+    },
+    "Tiny ImageNet": {
+        "tiny/train/n01443537/images/n01443537_0.JPEG": "train/n01443537",
+        "tiny/train/n01629819/images/n01629819_0.JPEG": "train/n01629819",
+        "tiny/val/images/val_0.JPEG": "",
+        "tiny/test/images/test_0.JPEG": "",
+    },
+    "Dogs vs. Cats": {
+        "train/cat.0.jpg": "train/cat",
+        "train/cat.1.jpg": "train/cat",
+        "train/dog.0.jpg": "train/dog",
+        "test1/1.jpg": "",
+    },
+    "Edge Impulse": {
+        "training/cat.2kl1a0b3.jpg": "training/cat",
+        "training/dog.2kl1c9d4.jpg": "training/dog",
+        "testing/cat.3ab4c5d6.jpg": "testing/cat",
+    },
+    "Market-1501": {
+        "bounding_box_train/0002_c1s1_000451_03.jpg": "train/0002",
+        "bounding_box_train/0007_c2s3_000001_01.jpg": "train/0007",
+        "bounding_box_test/0003_c1s6_015971_02.jpg": "test/0003",
+    },
+    "a zip of Dogs vs. Cats": {
+        "train/cat.0.jpg": "train/cat",
+        "train/cat.1.jpg": "train/cat",
+        "train/dog.0.jpg": "train/dog",
+    },
+    "garbage": {
+        "all/glass1.jpg": "train/glass",
+        "all/glass2.jpg": "train/glass",
+        "all/metal1.jpg": "train/metal",
+    },
+    "photos that Windows numbered": {
+        "all/cat (1).jpg": "train/cat",
+        "all/cat (2).jpg": "train/cat",
+        "all/dog (1).jpg": "train/dog",
+    },
+    "MNIST of Kaggle": {
+        "trainingSet/trainingSet/0/img_1.jpg": "trainingSet/0",
+        "trainingSet/trainingSet/1/img_2.jpg": "trainingSet/1",
+        "trainingSample/trainingSample/0/img_1.jpg": "",
+        "testSet/testSet/img_1.jpg": "",
+    },
+    "plant diseases": {
+        "New(A)/New(A)/train/Apple_rust/a.JPG": "train/Apple_rust",
+        "New(A)/New(A)/train/Corn_rust/a.JPG": "train/Corn_rust",
+        "New(A)/New(A)/valid/Apple_rust/b.JPG": "valid/Apple_rust",
+        "test/test/AppleRust1.JPG": "",
+    },
+    "cars": {"cars_train/cars_train/00001.jpg": "train/", "cars_test/cars_test/00001.jpg": "test/"},
+}
+
+# Read in another way than they are meant, with a line that names what reads them.
+TOLD: Mapping[str, Tree] = {
+    "BreakHis": {
+        f"h/breast/{label}/SOB/{kind}/SOB_{number}/{zoom}X/1.png": f"train/{label}"
+        for label, kind, number in (("benign", "adenosis", 1), ("malignant", "ductal", 2))
+        for zoom in (100, 200, 400)[number - 1 :]
+    },
+    "CelebA": {"img_align_celeba/img_align_celeba/000001.jpg": "train/"},
+    "Flowers-102": {"jpg/image_00001.jpg": "train/", "jpg/image_00002.jpg": "train/"},
+    "ChestX-ray14": {"images_001/images/1.png": "train/", "images_002/images/2.png": "train/"},
+    "HAM10000": {
+        "HAM10000_images_part_1/ISIC_0024306.jpg": "train/",
+        "HAM10000_images_part_2/ISIC_0029306.jpg": "train/",
+    },
+    "UTKFace": {"part1/25_0_1_2017.jpg": "train/", "part2/26_1_0_2017.jpg": "train/"},
+    "iNaturalist 2021": {
+        "train_mini/00001_Animalia/1.jpg": "train_mini/00001_Animalia",
+        "val/00001_Animalia/2.jpg": "val/00001_Animalia",
+    },
+    "SVHN": {"train/1.png": "train/", "test/1.png": "test/", "extra/1.png": "extra/"},
+    "GTSRB of Kaggle": {
+        "Train/0/1.png": "Train/0",
+        "Train/1/2.png": "Train/1",
+        "Test/3.png": "",
+        "Meta/0.png": "",
+    },
+    "Omniglot": {
+        "Japanese/character01/1.png": "train/Japanese",
+        "Japanese/character02/2.png": "train/Japanese",
+        "Greek/character01/3.png": "train/Greek",
+    },
+    "PlantVillage": {
+        f"PlantVillage/{kind}/{label}/1.jpg": f"train/{kind}"
+        for kind in ("color", "segmented")
+        for label in ("Apple", "Corn")
+    },
+    "UCF-101": {
+        "Archery/v_Archery_g01_c01/frame1.jpg": "train/Archery",
+        "Archery/v_Archery_g02_c01/frame1.jpg": "train/Archery",
+        "Biking/v_Biking_g01_c01/frame1.jpg": "train/Biking",
+    },
+    "clips": {
+        "dog/clip1/1.jpg": "train/dog",
+        "dog/clip2/1.jpg": "train/dog",
+        "cat/clip3/1.jpg": "train/cat",
+    },
+    "Office-31": {
+        "amazon/images/bike/1.jpg": "train/amazon",
+        "dslr/images/bike/1.jpg": "train/dslr",
+        "dslr/images/mug/1.jpg": "train/dslr",
+    },
+}
+# Told, but only other names or a table cure it.
+UNCURED: Mapping[str, Sequence[str]] = {
+    "nnU-Net": ["imagesTr/1.png", "imagesTs/2.png"],
+    "Omniglot": [
+        "images_background/Greek/character01/1.png",
+        "images_evaluation/Roman/character02/2.png",
+    ],
+    "colon and lung": ["Train and Validation Set/colon/1.jpeg", "Test Set/colon/2.jpeg"],
+}
+
+
+def describe_tree(keys: Sequence[str]) -> tuple[str, bool]:
+    """What is said of a tree, and whether it is refused."""
+    folders = collections.Counter(map(os.path.dirname, keys))
+    layout = parse_layout(DEFAULT_LAYOUT)
+
+    def names_in(folder: str) -> Sequence[str]:
+        return [os.path.basename(key) for key in keys if os.path.dirname(key) == folder]
+
+    try:
+        check_split_folders(folders, "", keys, names_in)
+    except UsageError as error:
+        return str(error), True
+    masks = describe_mask_folders(folders, names_in)
+    if masks:
+        return masks, False
+    lines = [
+        describe_last_folders(folders),
+        describe_ignored_split(folders),
+        describe_deep_folders(find_deep_folders(folders, layout), layout),
+    ]
+    return "\n".join(filter(None, lines)), False
+
+
+def read_tree(keys: Sequence[str], layout: str, exclude: Sequence[str] = ()) -> Tree:
+    """The split and class of each key, empty for those that are left out or rejected."""
+    excluded = compile_exclusion(exclude, "")
+    values_of = {}
+    for key in keys:
+        values = parse_layout(layout).parse_key(key)
+        if values is None or excluded.fullmatch(key):
+            values_of[key] = ""
+        else:
+            values_of[key] = f"{values.get('split', 'train')}/{values.get('label', '')}"
+    return values_of
+
+
+def follow(text: str, keys: Sequence[str]) -> Tree:
+    """What the first layout that a text names reads, without what it leaves out."""
+    layouts = re.findall("`layout='([^']*)'`", text)
+    assert layouts, text
+    excluded = [
+        part for parts in re.findall("`exclude=([^`]*)`", text) for part in parts.split("' '")
+    ]
+    return read_tree(keys, layouts[0], [part.strip("'") for part in excluded])
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_trees_that_are_read_as_they_are(name: str) -> None:
+    tree = SOUND[name]
+    assert describe_tree([*tree]) == ("", False)
+    assert read_tree([*tree], DEFAULT_LAYOUT) == tree
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_trees_that_are_refused_with_what_reads_them(name: str) -> None:
+    text, is_refused = describe_tree([*REFUSED[name]])
+    assert is_refused, text
+    assert follow(text, [*REFUSED[name]]) == REFUSED[name], text
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_trees_that_are_told_with_what_reads_them(name: str) -> None:
+    text, is_refused = describe_tree([*TOLD[name]])
+    assert not is_refused, text
+    assert follow(text, [*TOLD[name]]) == TOLD[name], text
+
+
+@pytest.mark.parametrize("name", UNCURED)
+def test_trees_that_need_other_names_are_told(name: str) -> None:
+    text, _ = describe_tree(UNCURED[name])
+    assert "rename" in text
+
+
+# (files, folder that the input becomes, image -> its mask, image -> split and class)
+MASKS = {
+    "Oxford Pets": (
+        ["images/Abyssinian_1.jpg", "images/Abyssinian_2.jpg", "images/great_pyrenees_1.jpg"],
+        ["annotations/trimaps/Abyssinian_1.png", "annotations/trimaps/Abyssinian_2.png"],
+        "images",
+        {
+            "Abyssinian_1.jpg": "../annotations/trimaps/Abyssinian_1.png",
+            "great_pyrenees_1.jpg": "../annotations/trimaps/great_pyrenees_1.png",
+        },
+        {"Abyssinian_1.jpg": "train/Abyssinian", "great_pyrenees_1.jpg": "train/great_pyrenees"},
+    ),
+    "MVTec": (
+        ["nut/train/good/0.png", "nut/test/good/0.png", "nut/test/cut/0.png", "nut/test/cut/1.png"],
+        ["nut/ground_truth/cut/0_mask.png", "nut/ground_truth/cut/1_mask.png"],
+        "nut",
+        {"test/cut/0.png": "ground_truth/cut/0_mask.png", "train/good/0.png": None},
+        {"test/cut/0.png": "test/cut", "train/good/0.png": "train/good"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_trees_with_masks_keep_splits_and_classes(name: str) -> None:
+    images, masks, folder, mask_of, meant = MASKS[name]
+    text, _ = describe_tree([*images, *masks])
+    assert f"`input=DIR/{folder}`" in text
+    (pair,) = re.findall("`pair=mask='([^']*)'`", text)
+    path, bracket, _ = pair.partition("[optional]")
+    for key, mask in mask_of.items():
+        filled = fill_path(path, key)
+        if mask is None:
+            assert bracket
+            assert f"{folder}/{filled}" not in masks
+        else:
+            assert filled == mask
+    keys = [key.removeprefix(f"{folder}/") for key in images]
+    assert meant.items() <= follow(text, keys).items()
