@@ -9,8 +9,9 @@ from typing import Any
 import PIL.Image
 import pytest
 
-from beam_tfr import convert
+from beam_tfr import convert, plan
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.sources import open_source
 from beam_tfr.tables.rows import Tables
@@ -135,3 +136,21 @@ def test_parts_are_converted(tmp_path: Path) -> None:
     )
     assert sorted(records_of(tmp_path / "d")) == ["part_1/1.jpg", "part_2/2.jpg"]
     assert result.counts["rejected"] == {"bad-value": 1, "not-found": 1}
+
+
+def test_a_column_of_names_in_parts_is_told(tmp_path: Path) -> None:
+    write_images(tmp_path, "part_1/a.jpg", "part_2/images/b.jpg")
+    (tmp_path / "t.csv").write_text("image_id,dx\na,nv\nb,mel\n")
+    tables = opened(tmp_path / "t.csv", uri_column="", label_column="")
+    assert any("`uri_column=image_id` reads them" in line for line in tables.warnings)
+
+
+def test_paths_of_buckets_elsewhere_have_a_cure_that_works(tmp_path: Path) -> None:
+    write_images(tmp_path, "photos/a/1.jpg", "photos/b/2.jpg")
+    write_csv(tmp_path / "t.csv", "s3://bucket/set/a/1.jpg", "s3://bucket/set/b/2.jpg")
+    missing = opened(tmp_path / "t.csv").missing
+    assert f"`image_root={tmp_path}/photos`" in missing
+    with pytest.raises(UsageError, match="image_root"):
+        plan(table=tmp_path / "t.csv", progress=False, **OPTIONS)
+    tables = opened(tmp_path / "t.csv", image_root=f"{tmp_path}/photos")
+    assert keys_of(tables) == ["a/1.jpg", "b/2.jpg"]

@@ -144,7 +144,13 @@ def preview(
         listing = list_input(survey, repeated)
     step = Convert(options, source, removed=removed)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
-    plan = _make_plan(survey, step, sample)
+    missing = source.origin.missing if isinstance(source.origin, Tables) else ""
+    try:
+        plan = _make_plan(survey, step, sample)
+    except UsageError as error:
+        if missing:
+            raise UsageError(f"{error}; {missing}") from None
+        raise
     estimate = Estimate(plan, listing, sample)
     outcome = _Outcome()
     if check_output:
@@ -160,7 +166,6 @@ def preview(
     if not sample.written:
         details = sample.details or listing.details
         reason, example = next(iter(details.items()))
-        missing = source.origin.missing if isinstance(source.origin, Tables) else ""
         raise DataError(
             f"no file of the sample can be converted: {reason}, such as {example}"
             f"{missing and f'; {missing}'}"

@@ -6,6 +6,7 @@ Such as those of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, 
 
 import itertools
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -61,10 +62,11 @@ class BoxObjects(NamedTuple):
             names = _write_jq(self.names)
             parent, _, field = self.label.rpartition(".")
             label = f"{_write_jq(parent)}[]{_write_jq(field)}"
+            named = f"{path.rpartition('/')[0]}/named.jsonl"
             yield (
                 f"classes of {self.label} are numbers, whose names are in {self.names}: jq -c "
-                f"'{names} as $names | {label} |= $names[tostring]' {path} > named.jsonl writes "
-                "a table with these names"
+                f"'{names} as $names | {label} |= $names[tostring]' {shlex.quote(path)} > "
+                f"{shlex.quote(named)} writes a table with these names"
             )
 
 

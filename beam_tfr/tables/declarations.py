@@ -251,7 +251,8 @@ def _open_column(
         raise table_error(
             path,
             f"column {name!r} {error} in the first rows, which cannot be a feature; "
-            f"`feature_columns='{others}{name}:bytes'` stores it as text; {choice}",
+            f"`feature_columns='{others}{name}:bytes'` stores it as text; {choice}"
+            f"{_suggest_images(content)}",
         ) from None
     may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
     if feature.holds_files or may_be_bad:
@@ -266,6 +267,13 @@ def _open_column(
             f"(row 1: {_find_problem(feature, cells[0])}){cure}",
         )
     return feature
+
+
+def _suggest_images(content: TableContent) -> str:
+    """What to do if rows are about images and not records by themselves; else empty."""
+    if content.options.uri_column:
+        return ""
+    return "; if rows are about images, `uri_column=` names the column of their paths"
 
 
 def _is_bad(cell: Any) -> bool:

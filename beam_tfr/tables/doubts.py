@@ -96,7 +96,8 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
 def _find_folder(names: Sequence[Any], folder: str) -> str:
     """The folder of images that all of some cells name; empty if they name none.
 
-    It is that of the table or, for names of which each is another one, a folder in it.
+    It is that of the table or, for names of which each is another one, a folder in it; and that of
+    the table if each is in one of the folders in it.
     """
     if _name_images(names, folder):
         return folder
@@ -105,15 +106,21 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
     inner = list[str]()
     with contextlib.suppress(OSError):
         inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
-    for path in inner[:_MOST_FOLDERS]:
+    first_folders = inner[:_MOST_FOLDERS]
+    for path in first_folders:
         if _name_images(names, f"{path}/"):
             return path
-    return ""
-
-
-def _name_images(cells: Iterable[Any], folder: str) -> bool:
-    """Whether all cells name images, by their extensions or as files below a folder."""
+    parts = [f"{path}{below}" for path in first_folders for below in ("/", "/images/")]
     finder = ImageFinder()
+    for name in names:
+        if not any(_name_images([name], part, finder) for part in parts):
+            return ""
+    return folder
+
+
+def _name_images(cells: Iterable[Any], folder: str, finder: ImageFinder | None = None) -> bool:
+    """Whether all cells name images, by their extensions or as files below a folder."""
+    finder = finder or ImageFinder()
     return all(isinstance(cell, str) and _names_image(cell, folder, finder) for cell in cells)
 
 

@@ -16,6 +16,7 @@ from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
 _ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
+_WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
 _MOST_TRIED = 16  # of the first paths, evenly spread
 _MOST_REMOTE = 4  # each of which takes a request in each way
 _MOST_FOLDERS = 32  # at the beginning of paths, that may be left out
@@ -80,6 +81,15 @@ def describe_foreign_paths(foreign: ForeignPaths) -> str:
         f"no file is where the paths of the first rows say; without {foreign.prefix} at their "
         f"beginning, they are found in {foreign.root}, where all paths start now"
     )
+
+
+def drop_shared_folders(paths: Sequence[str]) -> list[str]:
+    """Whole paths without the folders that all of them begin with; none if some are relative."""
+    texts = [*map(change_slashes, _select_paths(paths))]
+    if len(texts) < len(paths) or not all(map(_WHOLE.match, texts)):
+        return []
+    prefix = [*_list_prefixes(texts)][-1]
+    return [text[len(prefix) :] for text in texts]
 
 
 def spread(members: Sequence[Any], most: int) -> Sequence[Any]:

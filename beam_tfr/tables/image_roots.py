@@ -15,7 +15,12 @@ from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import DamagedTableError, Row, RowReader
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, PathSurvey, WrittenPath, survey_paths
-from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
+from beam_tfr.tables.foreign_paths import (
+    describe_foreign_paths,
+    drop_shared_folders,
+    find_foreign_paths,
+    spread,
+)
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     choose_base,
@@ -216,10 +221,13 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     if not missing:
         return ""
     texts = [path for _, path in paths if isinstance(path, str)]
+    shorter = drop_shared_folders(texts)
     for folder in (base, folder_of(base[:-1])):
         if not folder.rstrip("/"):
             continue
         cure = describe_lost(texts, folder, of_one_table=of_one_table)
+        if not cure and shorter:
+            cure = describe_lost(shorter, folder, of_one_table=of_one_table)
         if cure:
             return f"{missing}; {cure}"
     return missing
