@@ -21,8 +21,8 @@ CONVERT = [
 ]
 CONTENTS = [line for line in WORKERS if line.startswith("pyarrow")]
 # What only the command line needs, no worker.
-TERMINAL = ["rich>=13,<16"]
-CORE = [line for line in WORKERS if line not in CONVERT] + TERMINAL
+LOCAL = ["jinja2>=3.1,<4", "rich>=13,<16"]
+CORE = [line for line in WORKERS if line not in CONVERT] + LOCAL
 FORMATS = ["pillow-heif>=1.0"]  # HEIC
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
@@ -59,6 +59,7 @@ setup(
             "dataset/metadata/card.md",
             "inspection/DejaVuSans.*",
             "records/tensorflow.proto.txt",
+            "reporting/page.*",
             "requirements.txt",
             "sample/ABOUT.md",
             "sample/LICENSE",

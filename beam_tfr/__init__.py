@@ -1,8 +1,8 @@
 """Converts folders of images to sharded TFRecord datasets with Apache Beam.
 
-`convert`, `diff`, `duplicates`, `export`, `inspect`, `plan`, `remove`, `update` and `verify` are
-the commands as functions. Train with `beam_tfr.reader.load`, read single records with `Records`,
-ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
+`convert`, `diff`, `duplicates`, `export`, `inspect`, `plan`, `remove`, `report`, `update` and
+`verify` are the commands as functions. Train with `beam_tfr.reader.load`, read single records with
+`Records`, ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
 Importing this package loads neither Beam nor TensorFlow.
 """
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from beam_tfr.comparison import diff as diff
     from beam_tfr.copies import duplicates as duplicates
     from beam_tfr.inspection import inspect as inspect
+    from beam_tfr.reporting import report as report
     from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
     from beam_tfr.schema.errors import DataError as DataError
     from beam_tfr.schema.errors import InterruptedRunError as InterruptedRunError
@@ -41,6 +42,7 @@ _MODULES = {  # name -> its module, which is imported when it is used
     "diff": "comparison",
     "duplicates": "copies",
     "inspect": "inspection",
+    "report": "reporting",
     "BeamTfrError": "schema.errors",
     "DataError": "schema.errors",
     "InterruptedRunError": "schema.errors",

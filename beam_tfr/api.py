@@ -76,7 +76,12 @@ def convert(
     with _listening("convert", progress, checked, noun_of(checked.encoding)) as listener:
         from beam_tfr import launch
 
-        return launch.convert(checked, flags, progress=listener.report, say=listener.say)
+        result = launch.convert(checked, flags, progress=listener.report, say=listener.say)
+        if checked.report:
+            from beam_tfr.reporting import write_report
+
+            write_report(result.folder, checked, listener.report)
+        return result
 
 
 @public

@@ -19,6 +19,7 @@ from beam_tfr.commands import (
     plan,
     remove,
     repair,
+    report,
     update,
     verify,
 )
@@ -48,6 +49,7 @@ MODULES = {
     "inspect": inspection,
     "diff": diff,
     "duplicates": duplicates,
+    "report": report,
     "export": export,
     "bench": bench,
 }

@@ -238,7 +238,7 @@ ALLOWED = {
     },
     "torch": {"dataset", "order", "records", "schema"},
 }
-COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "speed"}
+COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "reporting", "speed"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

@@ -48,5 +48,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         result = launch.start(options, flags, progress=display, say=display.say)
         if not isinstance(result, launch.Job):
             result = dataclasses.replace(result, seconds=display.seconds)
+            if options.report:
+                from beam_tfr.reporting import write_report
+
+                write_report(result.folder, options, display)
     print_result(result, as_json=options.json)
     return 0

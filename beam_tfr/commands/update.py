@@ -31,7 +31,8 @@ from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
 
 HELP = "add, change and drop images of a dataset, or divide it anew"
-_OPTIONS = options_of(ConvertOptions).keys() - {"output", "name", "overwrite", "no_wait"}
+_NOT_TAKEN = {"output", "name", "overwrite", "no_wait", "report"}
+_OPTIONS = options_of(ConvertOptions).keys() - _NOT_TAKEN
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

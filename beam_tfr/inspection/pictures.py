@@ -34,6 +34,7 @@ _LINE = 18  # of a caption
 _INK = "#1f2328"
 _FAINT = "#d0d7de"
 _PAPER = "white"
+_GROUND = "#c9ccd1"  # around an image: not white, so that margins of white are seen
 MOST_DRAWN = 100  # shapes of a kind on an image
 _MOST_POINTS = 10_000  # of a shape
 # Pillow's own font has ASCII only; this one is for names with other characters.
@@ -67,8 +68,8 @@ def contact_sheet(
 def draw_rows(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowImage.Image:
     """Rows of thumbnails: records, and the text below each."""
     columns = max(1, *map(len, rows)) if rows else 1
-    is_drawn = any(_is_drawn(record) for row in rows for record, _ in row)
-    side = SIDE_WITH_SHAPES if is_drawn else SIDE
+    has_shapes = any(is_drawn(record) for row in rows for record, _ in row)
+    side = SIDE_WITH_SHAPES if has_shapes else SIDE
     cell_width = side + _GAP
     cell_height = side + _LINE + _GAP
     size = (columns * cell_width + _GAP, max(1, len(rows)) * cell_height + _GAP)
@@ -78,7 +79,7 @@ def draw_rows(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowIm
         for column, (record, text) in enumerate(cells):
             x = _GAP + column * cell_width
             y = _GAP + row * cell_height
-            sheet.paste(_thumbnail(record, side), (x, y))
+            sheet.paste(draw_thumbnail(record, side), (x, y))
             font = _find_font(text, 12)
             text = _shorten(text, side, functools.partial(canvas.textlength, font=font))
             canvas.text((x, y + side + 2), text, fill=_INK, font=font)
@@ -94,7 +95,7 @@ def _shorten(text: str, side: int, measure: Callable[[str], float]) -> str:
     return text
 
 
-def _is_drawn(record: InspectedRecord) -> bool:
+def is_drawn(record: InspectedRecord) -> bool:
     """Whether shapes are drawn on the image of a record, which then needs more room."""
     return any(kind.is_drawn(record.values) for kind in KINDS)
 
@@ -126,7 +127,7 @@ def _find_font(text: str, size: int) -> _Font:
     return _load_font(size)
 
 
-def _thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
+def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
     """The image of a record in a square, with what is drawn on it.
 
     Gray without an image.
@@ -136,15 +137,33 @@ def _thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
         pixels = _pixels(record.values, side)
     if pixels is None:
         return PillowImage.new("RGB", (side, side), _FAINT)
-    height, width, channels = pixels.shape
-    stored = PillowImage.frombytes(_MODES[channels], (width, height), pixels.tobytes())
-    image = ImageOps.contain(stored.convert("RGB"), (side, side))
+    image = ImageOps.contain(_to_pillow(pixels), (side, side))
     for kind in KINDS:
         # Other programs may write other values.
         with contextlib.suppress(LookupError, TypeError, ValueError):
             for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
                 _draw_shape(image, shape)
-    return ImageOps.pad(image, (side, side), color=_PAPER)
+    return ImageOps.pad(image, (side, side), color=_GROUND)
+
+
+def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
+    """An encoded image of any size in a square; None if it is none.
+
+    Raises:
+        RejectError: the image is damaged, or would take too much memory.
+    """
+    pixels = _decode(data, side)
+    if pixels is None:
+        return None
+    image = ImageOps.contain(_to_pillow(pixels), (side, side))
+    return ImageOps.pad(image, (side, side), color=_GROUND)
+
+
+def _to_pillow(pixels: NDArray[np.uint8]) -> PillowImage.Image:
+    """Pixels as `_pixels` returns them as an RGB picture."""
+    height, width, channels = pixels.shape
+    stored = PillowImage.frombytes(_MODES[channels], (width, height), pixels.tobytes())
+    return stored.convert("RGB")
 
 
 def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:

@@ -356,7 +356,9 @@ class Result(Printable):
         split = splits[0] if splits else "train"
         call = f"load({self.folder!r}, split={split!r}{self._describe_arguments()})"
         yield f"load:    from beam_tfr.reader import load; {split} = {call}"
-        yield f"next:    beam-tfr verify {shlex.quote(self.folder)}"
+        folder = shlex.quote(self.folder)
+        yield f"look:    beam-tfr report {folder}"
+        yield f"next:    beam-tfr verify {folder}"
 
     def _describe_arguments(self) -> str:
         """More arguments of `load`, which this dataset needs."""

@@ -71,7 +71,7 @@ def update(
             was.
     """
     changes = {name: value for name, value in changes.items() if value not in (None, "", (), [])}
-    for name in ("output", "name", "overwrite", "no_wait"):
+    for name in ("output", "name", "overwrite", "no_wait", "report"):
         if name in changes:
             raise UsageError("is not for an update: leave it out", option=name, value=changes[name])
     dataset, _ = open_to_change(folder, beam_flags)

@@ -65,6 +65,12 @@ class RunOptions(DisplayOptions):
         "disk or service; without it, the run fails and the next one tries them again",
     )
     overwrite: bool = _run(False, help="replace another dataset in the output folder")
+    report: bool = _run(
+        False,
+        help="also write report.html into the output folder: what deserves a look, samples, "
+        "classes, sizes, copies and rejects",
+        template=False,
+    )
     no_wait: bool = _run(
         False, help="on Dataflow: return as soon as the job is created", template=False
     )

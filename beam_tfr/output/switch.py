@@ -32,6 +32,7 @@ from beam_tfr.schema.dataset import (
     MANIFEST_FILE,
     METADATA_FILES,
     REJECTS_FILE,
+    REPORT_FILE,
     SUMS_FILE,
     SWITCH_FILE,
     canonical_json,
@@ -42,7 +43,14 @@ from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
 # Files beside the shards and the manifest; a README.md may be somebody's own.
-_FILES_BESIDE = {LABELS_FILE, REJECTS_FILE, SUMS_FILE, HISTORY_FILE, *METADATA_FILES} - {CARD_FILE}
+_FILES_BESIDE = {
+    LABELS_FILE,
+    REJECTS_FILE,
+    SUMS_FILE,
+    HISTORY_FILE,
+    REPORT_FILE,
+    *METADATA_FILES,
+} - {CARD_FILE}
 
 
 class BuiltFile(NamedTuple):

@@ -26,6 +26,7 @@ HISTORY_FILE = "history.jsonl"  # of updates; like the next, in no digest
 SCHEMA_FILE = "schema.pbtxt"
 CROISSANT_FILE = "croissant.json"
 CARD_FILE = "README.md"
+REPORT_FILE = "report.html"
 TFDS_FILES = (
     "dataset_info.json",
     "features.json",

@@ -6,33 +6,17 @@ Sources are files, or the rows of tables.
 from __future__ import annotations
 
 import contextlib
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import restore_options
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.taken_down import Removed, read_removed
-from beam_tfr.inputs import reading
-from beam_tfr.inputs.listing import match_files
-from beam_tfr.inputs.patterns import (
-    ARCHIVE,
-    common_root,
-    compile_exclusion,
-    compile_exclusions,
-    describe_misplaced,
-    describe_unused,
-    mark_folders,
-    order_patterns,
-)
-from beam_tfr.inputs.skipped import UsedExclusions
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
-from beam_tfr.schema.errors import DataError, NotInstalledError, RejectError, UsageError
-from beam_tfr.schema.number_ranges import expand_ranges
+from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.untrusted import parse_json, quote
 from beam_tfr.verification.report import (
     MAX_LINE_BYTES,
@@ -41,145 +25,10 @@ from beam_tfr.verification.report import (
     Problems,
     Section,
 )
+from beam_tfr.verification.sources import open_sources
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_MAX_BYTES = 1 << 30  # 1 GiB, of an image that is no file of its own
 _WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError)
-
-
-class _Sources(Protocol):
-    """Where the images of a dataset came from.
-
-    Attributes:
-        root: the folder that keys are relative to, with a trailing slash.
-    """
-
-    root: str
-
-    def find(self, path: str) -> storage.Entry:
-        """The source of a path; one that is no file of its own has a place.
-
-        Raises:
-            FileNotFoundError: there is none, if that is known without looking for the file.
-        """
-
-    def paths(self) -> Iterator[str]:
-        """Yields the paths of all sources."""
-
-    def read_place(self, source: storage.Entry, copies: str) -> bytes:
-        """Reads a source that has a place, with `copies` of the images of Parquet files."""
-
-    def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns of `exclude` that match nothing, after `paths`."""
-
-
-class _FileSources:
-    """Files that match patterns, and the images in archives."""
-
-    def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str]) -> None:
-        self.root = common_root(patterns)
-        beside = [
-            companion.glob for companion in manifest.feature_kinds.companions if companion.path
-        ]
-        self._patterns = order_patterns(patterns)
-        self._exclude = compile_exclusion([*exclude, *beside], self.root)
-        self._exclusions = exclude
-        self._used = UsedExclusions(compile_exclusions(exclude, self.root))
-        self._keep_damaged = manifest.has_unusable_files
-        self._archived = dict[str, storage.Entry]()
-        if any(map(ARCHIVE.search, patterns)):
-            self._archived = {entry.path: entry for entry in self._list() if entry.place}
-        else:
-            next(self._list(), None)  # raises an error if nothing matches
-
-    def _list(self) -> Iterator[storage.Entry]:
-        return match_files(
-            self._patterns,
-            exclude=self._exclude,
-            option="sources",
-            skipped=self._used,
-            keep_damaged=self._keep_damaged,
-        )
-
-    def find(self, path: str) -> storage.Entry:
-        return self._archived.get(path) or storage.Entry(path, 0, 0)
-
-    def paths(self) -> Iterator[str]:
-        return (entry.path for entry in self._list())
-
-    def read_place(self, source: storage.Entry, copies: str) -> bytes:
-        return reading.read_embedded(source, _MAX_BYTES, copies)
-
-    def describe_exclusions(self) -> Iterator[str]:
-        yield from describe_misplaced(self._exclusions, self.root)
-        yield from describe_unused(self._exclusions, self._used.used_exclusions, self.root)
-
-
-class _TableSources:
-    """The rows of tables, whose columns have the roles that they had for the dataset."""
-
-    def __init__(self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str]) -> None:
-        try:
-            from beam_tfr.tables import datasets, finding, opening
-        except ImportError as error:
-            raise NotInstalledError(
-                f"`sources=` with tables needs {error.name}: pip install 'beam_tfr[convert]'"
-            ) from None
-        folders = [source for source in sources if source.endswith("/")]
-        if len(folders) > 1 or len(folders) == len(sources):
-            raise UsageError(
-                "the dataset was made from tables: give these, and the folder of `image_root=` "
-                "if there was one",
-                option="sources",
-                value=" ".join(sources),
-            )
-        table_options = {
-            "table": sorted({*sources}.difference(folders)),
-            "image_root": "".join(folders),
-            "exclude": tuple(exclude),
-        }
-        self._datasets = datasets
-        self._rows = dict[str, storage.Entry]()
-        try:
-            tables = opening.open_tables(
-                finding.find_content(restore_options(manifest, table_options, {}))
-            )
-            self.root = tables.root
-            for file in tables.files:
-                for ref in tables.read(file):
-                    path = tables.root + ref.key
-                    self._rows[path] = storage.Entry(
-                        path, ref.size_bytes, ref.generation, place=ref.place
-                    )
-        except UsageError as error:
-            error.args = (_name_option(error),)
-            raise
-        except DataError as error:
-            problem = _name_option(error)
-            error.args = (f"a table of `sources=` is damaged, so nothing was compared: {problem}",)
-            raise
-
-    def find(self, path: str) -> storage.Entry:
-        if path not in self._rows:
-            raise FileNotFoundError(path)
-        return self._rows[path]
-
-    def paths(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def read_place(self, source: storage.Entry, copies: str) -> bytes:
-        return self._datasets.read_embedded(source, _MAX_BYTES, copies)
-
-    def describe_exclusions(self) -> Iterator[str]:
-        return iter(())  # it cannot be given with tables
-
-
-def _name_option(error: Exception) -> str:
-    """The message of an error about tables.
-
-    It names the option that `verify` has for them.
-    """
-    return re.sub("`(?:table|image_root)=", "`sources=", str(error))
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
@@ -207,24 +56,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     def __init__(
         self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str] = ()
     ) -> None:
-        if not manifest.names.sha256:
-            raise UsageError(
-                "the records are rows of a table, which have no source files", option="sources"
-            )
-        if not all(sources):
-            raise UsageError(
-                "is empty; give the `input=` that the dataset was made from",
-                option="sources",
-                value="",
-            )
-        paths = [storage.check_path(source, option="sources") for source in sources]
-        self.patterns = mark_folders(expand_ranges(paths, option="sources"))
+        self._sources = open_sources(manifest, sources, exclude)
+        self.patterns = self._sources.patterns
         self._manifest = manifest
-        self._sources: _Sources
-        if "layout" in manifest.options:
-            self._sources = _FileSources(manifest, self.patterns, exclude)
-        else:
-            self._sources = _TableSources(manifest, self.patterns, exclude)
         self._copies = tempfile.TemporaryDirectory(prefix="beam_tfr-")
         self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 

@@ -1,0 +1,16 @@
+"""`report`: one HTML page that shows what is in a dataset, and what deserves a look.
+
+measuring      the contents of all shards become histograms, extremes and samples
+odd_labels     labels that differ from those of all neighbors in a folder
+findings       what deserves a look, a sentence each
+samples        records that are shown: read by their numbers, drawn with boxes and masks
+refused        rejects that are shown, from their sources
+charts         histograms, bars and a heat map as SVG
+page           puts them together with page.html, page.css and page.js
+"""
+
+from beam_tfr.reporting.page import ReportPage as ReportPage
+from beam_tfr.reporting.page import report as report
+from beam_tfr.reporting.page import write_report as write_report
+
+__all__ = ["ReportPage", "report", "write_report"]

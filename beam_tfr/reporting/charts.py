@@ -1,0 +1,116 @@
+"""Charts as SVG, which the page holds as it is."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup
+
+from beam_tfr.reporting.histograms import HeatMap, Histogram
+
+_WIDTH = 320
+_HEIGHT = 96
+_AXIS = 18  # pixels below the bars, for numbers
+_CELL = 8  # pixels of a heat map
+
+_FIGURE = Markup(
+    '<svg class="chart" role="img" viewBox="0 0 {width} {height}" width="{width}" '
+    'height="{height}"><title>{title}</title>{content}</svg>'
+)
+_BAR = Markup(
+    '<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}">'
+    "<title>{title}</title></rect>"
+)
+_TEXT = Markup('<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{text}</text>')
+_CELL_RECT = Markup(
+    '<rect class="bar" x="{x}" y="{y}" width="{side}" height="{side}" fill-opacity="{share:.2f}"/>'
+)
+
+
+def format_number(value: float) -> str:
+    """A number with three digits, or whole: "0.25", "1.5", "1,024"."""
+    if value and abs(value) < 100 and value != round(value):
+        return f"{value:.3g}"
+    return f"{value:,.0f}"
+
+
+def format_bytes(value: float) -> str:
+    """A number of bytes, such as "640 B", "12 kB" or "3.1 MB"."""
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} GB"
+
+
+def draw_histogram(
+    histogram: Histogram, title: str, show: Callable[[float], str] = format_number
+) -> Markup:
+    """A bar for each bin between the first and the last that have values."""
+    filled = [index for index, count in enumerate(histogram.counts) if count]
+    if not filled:
+        return Markup("")
+    begin = max(filled[0] - 1, 0)
+    end = min(filled[-1] + 2, len(histogram.counts))
+    counts = histogram.counts[begin:end].tolist()
+    edges = histogram.edges[begin : end + 1].tolist()
+    labels = [
+        f"{show(low)} to {show(high)}: {count:,}"
+        for (low, high), count in zip(itertools.pairwise(edges), counts, strict=True)
+    ]
+    least = show(histogram.least)
+    most = show(histogram.most)
+    bars = draw_bars(counts, labels)
+    axis = [_text(0, "start", show(edges[0])), _text(_WIDTH, "end", show(edges[-1]))]
+    middle = edges[len(edges) // 2]
+    axis.insert(1, _text(_WIDTH * (len(edges) // 2) / len(counts), "middle", show(middle)))
+    return _FIGURE.format(
+        width=_WIDTH,
+        height=_HEIGHT + _AXIS,
+        title=f"{title}: {least} to {most}",
+        content=Markup("").join([*bars, *axis]),
+    )
+
+
+def draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
+    """Bars that fill the width of a chart; each shows its label when pointed at."""
+    most = max(counts)
+    step = _WIDTH / len(counts)
+    bars = []
+    for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
+        if not count:
+            continue
+        height = max(_HEIGHT * count / most, 1)
+        bars.append(
+            _BAR.format(
+                x=index * step,
+                y=_HEIGHT - height,
+                width=max(step - 1, 0.5),
+                height=height,
+                title=label,
+            )
+        )
+    return bars
+
+
+def draw_heat_map(heat_map: HeatMap, title: str) -> Markup:
+    """A square for each cell, the darker the more points are in it."""
+    most = int(heat_map.counts.max())
+    if not most:
+        return Markup("")
+    side = heat_map.cells * _CELL
+    squares = []
+    for row, column in itertools.product(range(heat_map.cells), repeat=2):
+        share = math.sqrt(heat_map.counts[row, column] / most)
+        if share:
+            squares.append(
+                _CELL_RECT.format(x=column * _CELL, y=row * _CELL, side=_CELL, share=share)
+            )
+    frame = Markup('<rect class="frame" width="{side}" height="{side}"/>').format(side=side)
+    return _FIGURE.format(
+        width=side, height=side, title=title, content=Markup("").join([frame, *squares])
+    )
+
+
+def _text(x: float, anchor: str, text: str) -> Markup:
+    return _TEXT.format(x=x, y=_HEIGHT + _AXIS - 4, anchor=anchor, text=text)

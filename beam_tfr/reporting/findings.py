@@ -1,0 +1,171 @@
+"""What of a dataset deserves a look: sentences, each with the section that shows it."""
+
+import collections
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.copies.summary import describe_duplicates
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.share_notes import describe_shares
+from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
+from beam_tfr.features.box_counts import describe_boxes
+from beam_tfr.features.mask_counts import describe_masks
+from beam_tfr.reporting.measuring import Measures
+from beam_tfr.reporting.odd_labels import OddLabels
+from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
+from beam_tfr.schema.encodings import noun_of
+
+_STRONG_IMBALANCE = 10  # times as many images
+_DRIFT = 2  # times the share
+_LEAST_FOR_DRIFT = 20  # images that a class should have in a split
+_MUCH_CROPPED = 0.1
+_MOST_LOST_BOXES = 0.02  # share of boxes
+_MOST_DRIFTS = 3
+
+
+class Finding(NamedTuple):
+    """Something that deserves a look.
+
+    Attributes:
+        text: a sentence.
+        section: id of the section of the page that shows it.
+    """
+
+    text: str
+    section: str
+
+
+def list_findings(dataset: Manifest, measures: Measures, odd: OddLabels) -> list[Finding]:
+    """The findings, in the order of the sections of the page."""
+    encoding = dataset.options["encoding"]
+    noun = noun_of(encoding)[:-1]
+    findings = list[Finding]()
+
+    def add(section: str, sentences: Iterator[str]) -> None:
+        findings.extend(Finding(sentence, section) for sentence in sentences)
+
+    add("classes", describe_classes(dataset.splits, dataset.class_names, encoding))
+    add("classes", describe_shares(dataset.splits, dataset.class_names, dataset.options))
+    add("classes", describe_unlabelled(dataset))
+    add("classes", _describe_imbalance(dataset))
+    add("classes", _describe_drift(dataset))
+    add("odd-labels", _describe_odd(dataset, odd, noun))
+    add("copies", describe_duplicates(dataset))
+    add("looks", _describe_looks(measures, noun))
+    add("sizes", _describe_crops(dataset))
+    add("boxes", _describe_lost_boxes(dataset))
+    add("masks", _describe_masks(dataset))
+    add("rejects", _describe_rejects(dataset))
+    return findings
+
+
+def class_totals(dataset: Manifest) -> collections.Counter[str]:
+    """Class -> records of all splits."""
+    totals = collections.Counter[str]()
+    for name, split in dataset.splits.items():
+        if name != NO_SPLIT:
+            totals.update(split.class_counts)
+    return totals
+
+
+def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
+    totals = class_totals(dataset)
+    present = [(number, name) for name, number in totals.items() if number]
+    if len(present) < 2:
+        return
+    fewest, rarest = min(present)
+    most, largest = max(present)
+    if most >= _STRONG_IMBALANCE * fewest:
+        yield (
+            f"class {printable(largest)} has {most:,} and class {printable(rarest)} {fewest:,}: "
+            f"{most / fewest:,.0f} times as many"
+        )
+
+
+def _describe_drift(dataset: Manifest) -> Iterator[str]:
+    """Yields sentences about classes that are much rarer or more frequent in a split."""
+    totals = class_totals(dataset)
+    everything = max(totals.total(), 1)
+    drifts = list[tuple[float, str]]()
+    for split in sort_splits(dataset.splits):
+        counts = dataset.splits[split].class_counts
+        of_split = sum(counts.values())
+        for name, total in totals.items():
+            expected = total / everything * of_split
+            times = (counts.get(name, 0) + 1) / (expected + 1)
+            if expected >= _LEAST_FOR_DRIFT and counts.get(name) and _is_far(times):
+                drifts.append(
+                    (
+                        max(times, 1 / times),
+                        f"class {printable(name)} has {counts[name]:,} in {split} instead of about "
+                        f"{expected:,.0f}",
+                    )
+                )
+    for _, sentence in sorted(drifts, reverse=True)[:_MOST_DRIFTS]:
+        yield sentence
+
+
+def _is_far(times: float) -> bool:
+    return times > _DRIFT or times < 1 / _DRIFT
+
+
+def _describe_odd(dataset: Manifest, odd: OddLabels, noun: str) -> Iterator[str]:
+    if not odd.number:
+        return
+    first = odd.shown[0]
+    names = dataset.class_names
+    verb = "has" if odd.number == 1 else "have"
+    yield (
+        f"{counted(odd.number, noun)} {verb} another class than nearly all others whose names "
+        f"begin alike: {printable(names[first.label])} instead of "
+        f"{printable(names[first.usual])} in {printable(first.group) or 'the same folder'}"
+    )
+
+
+def _describe_looks(measures: Measures, noun: str) -> Iterator[str]:
+    for name, number in measures.looks.items():
+        if number:
+            verb = "is" if number == 1 else "are"
+            yield f"{counted(number, noun)} {verb} {name}"
+
+
+def _describe_crops(dataset: Manifest) -> Iterator[str]:
+    cropped = dataset.statistics.get("cropped", 0)
+    if cropped > _MUCH_CROPPED:
+        yield (
+            f"{cropped:.0%} of an image was cropped off on average; --resize pad keeps all of it"
+        )
+
+
+def _describe_lost_boxes(dataset: Manifest) -> Iterator[str]:
+    boxes = dataset.statistics.get("boxes")
+    if not boxes:
+        return
+    stored = boxes["small"] + boxes["medium"] + boxes["large"]
+    if boxes["dropped"] > _MOST_LOST_BOXES * (stored + boxes["dropped"]):
+        yield f"boxes were dropped: {describe_boxes(boxes)}"
+
+
+def _describe_masks(dataset: Manifest) -> Iterator[str]:
+    masks = dataset.statistics.get("masks")
+    if not masks:
+        return
+    _, *odd = describe_masks(masks)
+    yield from odd
+    rare = [name for name, value in masks["values"].items() if value["images"] == 1]
+    if rare and dataset.counts["written"] > 1:
+        values = ", ".join(rare[:_MOST_DRIFTS])
+        verb = "occurs" if len(rare) == 1 else "occur"
+        more = f" and {len(rare) - _MOST_DRIFTS} more" if len(rare) > _MOST_DRIFTS else ""
+        noun = "value" if len(rare) == 1 else "values"
+        yield f"{noun} {values}{more} of masks {verb} in 1 image{'' if len(rare) == 1 else ' each'}"
+
+
+def _describe_rejects(dataset: Manifest) -> Iterator[str]:
+    rejected: Mapping[str, int] = dataset.counts["rejected"]
+    number = sum(rejected.values())
+    if number:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items())
+        verb = "was" if number == 1 else "were"
+        yield f"{number:,} of {dataset.counts['matched']:,} {verb} rejected: {reasons}"

@@ -1,0 +1,295 @@
+"""What the page shows of all records, measured in one pass over the contents of the shards."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from beam_tfr.console.display import Progress
+from beam_tfr.copies.images import list_shards
+from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
+from beam_tfr.records.contents import need_pyarrow
+from beam_tfr.reporting import histograms
+from beam_tfr.reporting.histograms import ClassSamples, Extremes, Floats, HeatMap, Histogram, Rows
+from beam_tfr.schema.feature_names import (
+    HEIGHT,
+    OBJECT_LABEL,
+    SIDES,
+    SOURCE_HEIGHT,
+    SOURCE_WIDTH,
+    WIDTH,
+)
+
+NO_CLASS = -1
+MOST_OF_CLASS = 12  # records of a class that may be shown
+_MOST_EXTREMES = 6  # records shown of a kind
+_TABLE_ROWS = 20_000  # of which columns of a table are described
+# Means and standard deviations of pixels, 0 to 255.
+_FLAT = 4
+_BLACK = 12
+_WHITE = 243
+_SHARDS_AT_A_TIME = 32  # read by as many threads, on gs:// with a request each
+
+
+@dataclasses.dataclass(frozen=True)
+class Measures:
+    """What was measured.
+
+    Attributes:
+        number: of records.
+        sizes: name -> histogram, of what the name says: "stored height", "source bytes", …
+        extremes: name -> the records with the lowest values; of a name with "most", the values are
+            negative.
+        samples: some records of each class.
+        looks: what images may be, such as "nearly flat" -> images.
+        boxes: number of the class of boxes -> boxes, as far as the contents list them.
+        centers: where the centers of boxes are.
+        table: columns of the table that the dataset was made from, of some of the rows: a
+            `pyarrow.Table`.
+        missing: column -> records without a value.
+    """
+
+    number: int
+    sizes: dict[str, Histogram]
+    extremes: dict[str, Extremes]
+    samples: ClassSamples
+    looks: dict[str, int]
+    boxes: dict[int, int]
+    centers: HeatMap
+    table: Any
+    missing: dict[str, int]
+
+
+def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = None) -> Measures:
+    """Measures the records of a dataset by its contents.
+
+    Args:
+        dataset: its manifest.
+        progress: called for each shard.
+
+    Raises:
+        DataError: contents are missing or damaged, or another dataset has replaced this one.
+        NotInstalledError: pyarrow is missing.
+    """
+    meter = _Meter(dataset)
+    total = dataset.counts["written"]
+    for table in _read_tables(dataset):
+        meter.add(table)
+        if progress:
+            progress(Progress("measuring", meter.number, total))
+    check_not_replaced(dataset)
+    return meter.finish()
+
+
+def _read_tables(dataset: Manifest) -> Iterator[Any]:
+    """Yields the contents of the shards, in the order of the manifest."""
+    columns = choose_columns(dataset)
+
+    def read(shard: ShardEntry) -> Any:
+        return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+
+    shards = list_shards(dataset)
+    with ThreadPoolExecutor(_SHARDS_AT_A_TIME) as pool:
+        for begin in range(0, len(shards), _SHARDS_AT_A_TIME):
+            yield from pool.map(read, shards[begin : begin + _SHARDS_AT_A_TIME])
+
+
+def choose_columns(dataset: Manifest) -> list[str]:
+    """The columns of the contents that are measured, and those of a table."""
+    own = {"split", "shard", "key", "offset", "length", "restart", "phash", "source_sha256"}
+    return [name for name in dataset.contents_schema().names if name not in own]
+
+
+class _Meter:
+    """Adds up the contents of shards."""
+
+    def __init__(self, dataset: Manifest) -> None:
+        self.number = 0
+        self._dataset = dataset
+        self._columns = {
+            feature: column.name for feature, column in dataset.contents_columns.items()
+        }
+        self._names = {*choose_columns(dataset)}
+        self._sizes = dict[str, Histogram]()
+        self._extremes = dict[str, Extremes]()
+        self._samples = ClassSamples(MOST_OF_CLASS)
+        self._looks = collections.Counter[str]()
+        self._boxes = np.zeros(0, np.int64)
+        self._centers = HeatMap()
+        self._table_columns = _find_table_columns(dataset)
+        self._tables = list[Any]()
+        self._missing = dict.fromkeys(self._table_columns, 0)
+
+    def add(self, table: Any) -> None:
+        """Adds the contents of the next shard."""
+        records = self.number + np.arange(len(table))
+        self.number += len(table)
+        labels, places = self._find_classes(table)
+        self._samples.add(labels, records[places])
+        self._add_sizes(table, records)
+        self._add_looks(table, records)
+        self._add_boxes(table)
+        self._add_table(table, records)
+
+    def finish(self) -> Measures:
+        """What was measured of all."""
+        pa = need_pyarrow()
+        table = pa.concat_tables(self._tables) if self._tables else pa.table({})
+        present = np.flatnonzero(self._boxes).tolist()
+        return Measures(
+            number=self.number,
+            sizes=self._sizes,
+            extremes=self._extremes,
+            samples=self._samples,
+            looks=self._looks,
+            boxes={label: int(self._boxes[label]) for label in present},
+            centers=self._centers,
+            table=table,
+            missing=self._missing,
+        )
+
+    def _find_classes(self, table: Any) -> tuple[Rows, Rows]:
+        """The classes of records, and the row of each; a row for each of several classes.
+
+        Those of boxes where records have no label; `NO_CLASS` where there are none either.
+        """
+        everything = np.arange(len(table))
+        for name in (self._dataset.names.label, OBJECT_LABEL):
+            column = self._columns.get(name, "")
+            if column not in self._names:
+                continue
+            values = table.column(column).combine_chunks()
+            if need_pyarrow().types.is_list(values.type):
+                return _unnest_classes(values)
+            labels = values.fill_null(NO_CLASS).to_numpy(zero_copy_only=False)
+            return labels.astype(np.int64), everything
+        return np.full(len(table), NO_CLASS), everything
+
+    def _add_sizes(self, table: Any, records: Rows) -> None:
+        height = self._read(table, HEIGHT)
+        width = self._read(table, WIDTH)
+        source_height = self._read(table, SOURCE_HEIGHT)
+        source_width = self._read(table, SOURCE_WIDTH)
+        self._histogram("source height", histograms.SIDES, source_height)
+        self._histogram("source width", histograms.SIDES, source_width)
+        self._histogram("source aspect", histograms.ASPECTS, source_width / source_height)
+        self._histogram("stored height", histograms.SIDES, height)
+        self._histogram("stored width", histograms.SIDES, width)
+        self._histogram("source bytes", histograms.BYTES, _numbers(table, "source_bytes"))
+        self._histogram("stored bytes", histograms.BYTES, _numbers(table, "bytes"))
+        before = source_width / source_height
+        after = width / height
+        kept = np.minimum(before, after) / np.maximum(before, after)
+        kept[np.isclose(kept, 1, atol=0.01)] = np.nan  # rounded sides
+        self._extreme("aspect", kept, records)
+        self._extreme("smallest", source_height * source_width, records)
+
+    def _add_looks(self, table: Any, records: Rows) -> None:
+        means = _numbers(table, "mean")
+        deviations = _numbers(table, "std")
+        self._histogram("brightness", histograms.SHADES, means)
+        self._histogram("contrast", histograms.SHADES, deviations)
+        self._extreme("darkest", means, records)
+        self._extreme("brightest", -means, records)
+        self._extreme("flattest", deviations, records)
+        is_flat = deviations < _FLAT
+        self._looks["nearly flat"] += int(np.count_nonzero(is_flat))
+        self._looks["nearly black"] += int(np.count_nonzero((means < _BLACK) & ~is_flat))
+        self._looks["nearly white"] += int(np.count_nonzero((means > _WHITE) & ~is_flat))
+
+    def _add_boxes(self, table: Any) -> None:
+        columns = [self._columns.get(side, "") for side in SIDES]
+        if not self._names.issuperset(columns):
+            return
+        pc = _compute()
+        lists = [table.column(column).combine_chunks() for column in columns]
+        numbers = pc.list_value_length(lists[0]).fill_null(histograms.COUNTS[-1])
+        self._histogram("boxes of an image", histograms.COUNTS, numbers.to_numpy())
+        left, top, right, bottom = (_flatten(one).astype(np.float64) for one in lists)
+        self._centers.add((left + right) / 2, (top + bottom) / 2)
+        side = np.sqrt(np.maximum(right - left, 0) * np.maximum(bottom - top, 0))
+        self._histogram("size of boxes", histograms.SHARES, side)
+        labels = self._columns.get(OBJECT_LABEL, "")
+        if labels in self._names:
+            self._add_box_classes(_flatten(table.column(labels).combine_chunks()))
+
+    def _add_box_classes(self, labels: Rows) -> None:
+        counts = np.bincount(labels[labels >= 0], minlength=len(self._boxes))
+        counts[: len(self._boxes)] += self._boxes
+        self._boxes = counts
+
+    def _add_table(self, table: Any, records: Rows) -> None:
+        for column in self._table_columns:
+            self._missing[column] += table.column(column).null_count
+        total = max(self._dataset.counts["written"], 1)
+        limit = int(min(_TABLE_ROWS / total, 1) * (2**64 - 1))
+        chosen = histograms.mix(records) <= np.uint64(limit)
+        if self._table_columns and chosen.any():
+            mask = need_pyarrow().array(chosen)
+            self._tables.append(table.select(self._table_columns).filter(mask))
+
+    def _histogram(self, name: str, edges: Floats, values: Floats) -> None:
+        self._sizes.setdefault(name, Histogram(edges)).add(values)
+
+    def _extreme(self, name: str, values: Floats, records: Rows) -> None:
+        self._extremes.setdefault(name, Extremes(_MOST_EXTREMES)).add(values, records)
+
+    def _read(self, table: Any, feature: str) -> Floats:
+        return _numbers(table, self._columns.get(feature, ""))
+
+
+def _find_table_columns(dataset: Manifest) -> list[str]:
+    """The columns of the contents that come from a table and hold one value each."""
+    columns = []
+    for feature in dataset.options.get("feature_columns", {}):
+        column = dataset.contents_columns.get(feature)
+        if column and not column.several and column.kind in ("string", "int64", "float"):
+            columns.append(column.name)
+    return columns
+
+
+def _numbers(table: Any, column: str) -> Floats:
+    """The numbers in a column, NaN where there are none."""
+    if column not in table.column_names:
+        return np.full(len(table), np.nan)
+    values: Floats = table.column(column).cast(need_pyarrow().float64()).to_numpy()
+    return values.copy()
+
+
+def _flatten(lists: Any) -> Any:
+    """The members of all lists as an array."""
+    return lists.flatten().to_numpy(zero_copy_only=False)
+
+
+def _unnest_classes(lists: Any) -> tuple[Rows, Rows]:
+    """Each class of each row once, and the rows; `NO_CLASS` of a row without."""
+    pc = _compute()
+    labels = _flatten(lists).astype(np.int64)
+    rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
+    bare = np.flatnonzero(lengths == 0)
+    pairs = np.stack(
+        [
+            np.concatenate([labels, np.full(len(bare), NO_CLASS)]),
+            np.concatenate([rows, bare]),
+        ]
+    )
+    unique = np.unique(pairs, axis=1)
+    return unique[0], unique[1]
+
+
+def _compute() -> Any:
+    """The module pyarrow.compute."""
+    need_pyarrow()
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+def list_records(measures: Measures, names: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
+    """Name -> records with the lowest values of a measure, and these values."""
+    return {name: [*measures.extremes[name]] for name in names if name in measures.extremes}

@@ -1,0 +1,132 @@
+"""Finds records whose class differs from that of nearly all others in the same folder.
+
+Where the class comes from a table, folders and names often hold it too: `cat/17.jpg` with the class
+dog, among hundreds of cats, is hardly a dog.
+"""
+
+import collections
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_tfr.copies.images import list_shards
+from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.records.contents import need_pyarrow
+from beam_tfr.reporting.histograms import Rows
+
+_LEAST_IMAGES = 20  # of a group with a usual class
+_USUAL_SHARE = 0.9  # of these have it
+_MOST_GROUPS = 20_000  # more are no classes
+MOST_SHOWN = 24
+# What is cut off a key: leaves its folder, or also the letters that its name begins with.
+_ENDINGS = (r"[^/]*$", r"[\d _.()-]*[^/\pL]*[\d _()-]*\.[^./]*$")
+
+
+class OddLabel(NamedTuple):
+    """A record with another class than those around it.
+
+    Attributes:
+        record: its number in the order of the manifest.
+        label: number of its class.
+        usual: that of the others.
+        group: what the keys of all of them begin with.
+    """
+
+    record: int
+    label: int
+    usual: int
+    group: str
+
+
+class OddLabels(NamedTuple):
+    """Records with other classes than those around them.
+
+    Attributes:
+        number: of all.
+        shown: the first `MOST_SHOWN`.
+    """
+
+    number: int
+    shown: list[OddLabel]
+
+
+def find_odd_labels(dataset: Manifest) -> OddLabels:
+    """Finds them by the contents; none in a dataset of several classes for each record.
+
+    Raises as `measuring.measure`.
+    """
+    label = dataset.feature_kinds.label
+    if label is None or label.is_list or len(dataset.class_names) < 2:
+        return OddLabels(0, [])
+    for ending in _ENDINGS:
+        usual = _find_usual_classes(dataset, ending)
+        if usual:
+            odd = _list_odd(dataset, ending, usual)
+            if odd.number:
+                return odd
+    return OddLabels(0, [])
+
+
+def _find_usual_classes(dataset: Manifest, ending: str) -> dict[str, int]:
+    """Group -> the class that nearly all of its records have, where some have another.
+
+    Empty if nearly all groups have one class only, as in folders of classes, or if there are too
+    many groups for these to be classes.
+    """
+    counts = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
+    for _, groups, names, labels in _read_groups(dataset, ending):
+        pairs, numbers = np.unique(np.stack([groups, labels]), axis=1, return_counts=True)
+        for (group, label), number in zip(pairs.T.tolist(), numbers.tolist(), strict=True):
+            counts[names[group]][label] += number
+        if len(counts) > _MOST_GROUPS:
+            return {}
+    usual = {}
+    for name, of_group in counts.items():
+        (label, most), *_ = of_group.most_common(1)
+        total = of_group.total()
+        if total >= _LEAST_IMAGES and _USUAL_SHARE * total <= most < total:
+            usual[name] = label
+    return usual
+
+
+def _list_odd(dataset: Manifest, ending: str, usual: dict[str, int]) -> OddLabels:
+    number = 0
+    shown = list[OddLabel]()
+    for first, groups, names, labels in _read_groups(dataset, ending):
+        expected = np.array([usual.get(name, -1) for name in names], np.int64)[groups]
+        rows = np.flatnonzero((expected >= 0) & (labels != expected))
+        number += len(rows)
+        for row in rows[: MOST_SHOWN - len(shown)].tolist():
+            group = names[groups[row]]
+            shown.append(OddLabel(first + row, int(labels[row]), int(expected[row]), group))
+    return OddLabels(number, shown)
+
+
+def _read_groups(dataset: Manifest, ending: str) -> Iterator[tuple[int, Rows, list[str], Rows]]:
+    """Yields for each shard its first record, the group of each record, their names, and labels."""
+    pc = _compute()
+    first = 0
+    for shard in list_shards(dataset):
+        table = read_contents(
+            dataset, shard.file, shard.num_examples, shard.num_bytes, ["key", "label"]
+        )
+        keys = table.column("key").combine_chunks().fill_null("")
+        groups = pc.replace_substring_regex(keys, ending, "").dictionary_encode()
+        labels = table.column("label").combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
+        yield (
+            first,
+            groups.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+            groups.dictionary.to_pylist(),
+            labels.astype(np.int64),
+        )
+        first += len(table)
+
+
+def _compute() -> Any:
+    """The module pyarrow.compute."""
+    need_pyarrow()
+    import pyarrow.compute
+
+    return pyarrow.compute

@@ -1,0 +1,117 @@
+"""The rejects that the page shows, with thumbnails where their sources are at hand and decode."""
+
+import collections
+import contextlib
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.inspection import pictures
+from beam_tfr.output.rejects import read_rejects
+from beam_tfr.reporting.samples import SIDE, Thumbnail, show_text
+from beam_tfr.reporting.source_files import SourceFiles
+from beam_tfr.schema.dataset import REJECTS_FILE
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.items import Reject
+
+_SHOWN = 6  # rejects of a reason
+_MOST_READ = 100_000  # lines of rejects.jsonl
+# Reasons whose sources are not decoded for a picture: it may take long, or end the process.
+_DANGEROUS = {
+    "crashed-decoder",
+    "decode-timeout",
+    "file-too-large",
+    "too-many-pixels",
+    "too-many-scans",
+    "too-much-memory",
+}
+_CURES = {
+    "layout-mismatch": "give the layout that these paths have: --layout",
+    "unknown-class": "add the class to the file of --classes, or fix its name",
+    "bad-value": "fix the value in the table or label file that the detail names",
+    "without-boxes": "asked for by --no_boxes reject",
+    "not-found": "put the file where the table says, or fix --image_root",
+    "changed-while-reading": "run the same command again",
+    "unreadable": "make the file readable, and run again without --accept_unreadable",
+    "unusable-file": "replace the file",
+    "empty-file": "replace the file",
+    "file-too-large": "raise --max_file_bytes",
+    "not-an-image": "replace the file, or leave it out: --exclude",
+    "unsupported-image": "install what the detail names, or convert the file",
+    "damaged-image": "replace the file; --damaged keep takes nearly whole ones",
+    "too-many-pixels": "raise --max_pixels",
+    "masks-too-large": "resize the image and its masks",
+    "too-much-memory": "raise --max_decode_bytes",
+    "too-many-scans": "save the image as an ordinary JPEG",
+    "duplicate": "asked for by --duplicates drop",
+    "taken-down": "asked for by beam-tfr remove",
+    "too-few-pixels": "lower --min_pixels",
+    "extreme-aspect": "raise --max_aspect",
+    "several-frames": "--frames first takes the first frame",
+    "decode-timeout": "replace the file",
+    "crashed-decoder": "replace the file",
+    "left-out": "asked for by your own step",
+    "not-an-array": "replace the file by a .npy file of numbers or strings",
+    "damaged-array": "replace the file",
+}
+
+
+class RejectsOfReason(NamedTuple):
+    """Some rejects of a reason.
+
+    Attributes:
+        reason: the reason.
+        number: of all rejects.
+        cure: what to do.
+        rejects: the first ones.
+        pictures: of those whose sources decode.
+    """
+
+    reason: str
+    number: int
+    cure: str
+    rejects: list[Reject]
+    pictures: list[Thumbnail]
+
+
+def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[RejectsOfReason]:
+    """The rejects by reason, the most frequent first.
+
+    Args:
+        dataset: the dataset.
+        sources: its sources; None if they are not at hand.
+
+    Raises:
+        DataError: rejects.jsonl is damaged.
+    """
+    numbers: Mapping[str, int] = dataset.counts["rejected"]
+    if not numbers:
+        return []
+    some = collections.defaultdict[str, list[Reject]](list)
+    path = storage.join(dataset.folder, REJECTS_FILE)
+    for reject in itertools.islice(read_rejects(path), _MOST_READ):
+        if len(some[reject.reason]) < _SHOWN:
+            some[reject.reason].append(reject)
+    groups = []
+    for reason in sorted(numbers, key=lambda name: (-numbers[name], name)):
+        thumbnails = list[Thumbnail]()
+        if sources and reason not in _DANGEROUS:
+            thumbnails = _draw_sources(sources, some[reason])
+        groups.append(
+            RejectsOfReason(
+                reason, numbers[reason], _CURES.get(reason, ""), some[reason], thumbnails
+            )
+        )
+    return groups
+
+
+def _draw_sources(sources: SourceFiles, rejects: list[Reject]) -> list[Thumbnail]:
+    thumbnails = []
+    for reject in rejects:
+        with contextlib.suppress(OSError, RejectError):
+            image = pictures.draw_source(sources.read(reject.key), SIDE)
+            if image:
+                thumbnails.append(Thumbnail(image, show_text(reject.key), ""))
+    return thumbnails

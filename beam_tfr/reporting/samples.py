@@ -1,0 +1,159 @@
+"""The records that the page shows: chosen, read by their numbers, and drawn."""
+
+import base64
+import dataclasses
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+from PIL import Image as PillowImage
+
+from beam_tfr.console.terminal import printable
+from beam_tfr.dataset.conditions import value_text
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import ShardPart
+from beam_tfr.inspection import pictures
+from beam_tfr.inspection.records import InspectedRecord, label_of
+from beam_tfr.reporting.histograms import ClassSamples
+from beam_tfr.reporting.measuring import MOST_OF_CLASS, NO_CLASS
+
+SIDE = 128  # pixels of a thumbnail
+SIDE_WITH_SHAPES = 192  # of one with boxes, masks or points
+MOST_TEXT = 200  # characters shown of a key or a name
+_MOST_SAMPLES = 120
+_RECORDS_AT_A_TIME = 64
+_MOST_BYTES = 1_200_000  # of all thumbnails, as text
+_QUALITIES = (82, 70, 55, 40, 25, 10)
+
+
+@dataclasses.dataclass
+class Thumbnail:
+    """A picture on the page.
+
+    Attributes:
+        image: the picture.
+        key: of its record or reject, as text.
+        caption: what is below it.
+        url: of the picture as data; empty until `encode_all`.
+    """
+
+    image: PillowImage.Image
+    key: str
+    caption: str
+    url: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassRow:
+    """Samples of a class.
+
+    Attributes:
+        name: of the class; empty without.
+        records: their numbers.
+    """
+
+    name: str
+    records: Sequence[int]
+
+
+def choose_classes(
+    dataset: Manifest, samples: ClassSamples, totals: Mapping[str, int]
+) -> list[ClassRow]:
+    """Chooses the classes of which samples are shown, in the order of their labels.
+
+    If they are too many, the most frequent third, the rarest, and others between.
+
+    Args:
+        dataset: the dataset.
+        samples: some records of each class.
+        totals: class -> records.
+    """
+    names = dataset.class_names
+    labels = [label for label in range(len(names)) if samples.of_class(label, 1)]
+    if len(labels) > _MOST_SAMPLES:
+        third = _MOST_SAMPLES // 3
+        ordered = sorted(labels, key=lambda label: (totals.get(names[label], 0), label))
+        step = len(ordered) // third
+        between = ordered[third:-third][::step]
+        labels = sorted({*ordered[:third], *between, *ordered[-third:]})
+    each = min(max(_MOST_SAMPLES // max(len(labels), 1), 1), MOST_OF_CLASS)
+    rows = [ClassRow(names[label], samples.of_class(label, each)) for label in labels]
+    bare = samples.of_class(NO_CLASS, MOST_OF_CLASS)
+    if bare:
+        rows.append(ClassRow("", bare))
+    return rows
+
+
+class RecordPictures:
+    """Draws records of a dataset by their numbers, each once.
+
+    Args:
+        dataset: the dataset.
+    """
+
+    def __init__(self, dataset: Manifest) -> None:
+        self._names = dataset.names
+        parts = list[ShardPart]()
+        self._split_ends = list[tuple[int, str]]()
+        for name, split in dataset.splits.items():
+            parts += [ShardPart.whole(dataset.folder, shard) for shard in split.shards]
+            self._split_ends.append((sum(part.take for part in parts), name))
+        self._lookup = RecordLookup(dataset, [part for part in parts if part.take])
+        self._records = dict[int, InspectedRecord]()
+        self._drawn = dict[int, Thumbnail]()
+
+    def read(self, numbers: Iterable[int]) -> None:
+        """Reads and draws records.
+
+        Raises:
+            DataError: a record is damaged, or the dataset was replaced.
+        """
+        missing = sorted({*numbers} - self._drawn.keys())
+        for begin in range(0, len(missing), _RECORDS_AT_A_TIME):
+            some = missing[begin : begin + _RECORDS_AT_A_TIME]
+            for number, data in zip(some, self._lookup.read_records(some), strict=True):
+                self._drawn[number] = self._draw(InspectedRecord(number, "", 0, data))
+
+    def get(self, number: int) -> Thumbnail:
+        """The thumbnail of a record that was read."""
+        return self._drawn[number]
+
+    def all(self) -> list[Thumbnail]:
+        return [*self._drawn.values()]
+
+    def find_split(self, number: int) -> str:
+        """The split of a record."""
+        return next(name for end, name in self._split_ends if number < end)
+
+    def _draw(self, record: InspectedRecord) -> Thumbnail:
+        side = SIDE_WITH_SHAPES if pictures.is_drawn(record) else SIDE
+        image = pictures.draw_thumbnail(record, side)
+        keys = record.values.get(self._names.key, ())
+        key = show_text(value_text(keys[0])) if keys else ""
+        caption = " · ".join(
+            filter(None, [label_of(record.values), self.find_split(record.number)])
+        )
+        return Thumbnail(image, key, show_text(caption))
+
+
+def show_text(text: str) -> str:
+    """A text from outside on one line, without what is invisible, and not too long."""
+    line = printable(text.replace("\n", "\\n"))
+    return line if len(line) <= MOST_TEXT else f"{line[:MOST_TEXT]}…"
+
+
+def encode_all(thumbnails: Sequence[Thumbnail]) -> None:
+    """Gives each thumbnail its URL, in the best quality in which all are small enough."""
+    for quality in _QUALITIES:
+        urls = [_encode(thumbnail.image, quality) for thumbnail in thumbnails]
+        if sum(map(len, urls)) <= _MOST_BYTES:
+            break
+    for thumbnail, url in zip(thumbnails, urls, strict=True):
+        thumbnail.url = url
+
+
+def _encode(image: PillowImage.Image, quality: int) -> str:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=quality, optimize=True)
+    data = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/jpeg;base64,{data}"
