@@ -336,7 +336,7 @@ def test_raw_pixels_are_pictures() -> None:
         found.path, split="train", output="image", streams=1
     ).as_numpy_iterator()
     thumbnail = ImageOps.pad(
-        Image.fromarray(np.asarray(expected)), (pictures.SIDE, pictures.SIDE), color="white"
+        Image.fromarray(np.asarray(expected)), (pictures.SIDE, pictures.SIDE), color=pictures.GROUND
     )
     sheet = found.contact_sheet().crop((8, 8, 8 + pictures.SIDE, 8 + pictures.SIDE))
     np.testing.assert_array_equal(np.asarray(sheet), np.asarray(thumbnail))

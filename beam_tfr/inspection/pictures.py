@@ -34,7 +34,7 @@ _LINE = 18  # of a caption
 _INK = "#1f2328"
 _FAINT = "#d0d7de"
 _PAPER = "white"
-_GROUND = "#c9ccd1"  # around an image: not white, so that margins of white are seen
+GROUND = "#c9ccd1"  # around an image: not white, so that margins of white are seen
 MOST_DRAWN = 100  # shapes of a kind on an image
 _MOST_POINTS = 10_000  # of a shape
 # Pillow's own font has ASCII only; this one is for names with other characters.
@@ -143,7 +143,7 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
         with contextlib.suppress(LookupError, TypeError, ValueError):
             for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
                 _draw_shape(image, shape)
-    return ImageOps.pad(image, (side, side), color=_GROUND)
+    return ImageOps.pad(image, (side, side), color=GROUND)
 
 
 def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
@@ -156,7 +156,7 @@ def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
     if pixels is None:
         return None
     image = ImageOps.contain(_to_pillow(pixels), (side, side))
-    return ImageOps.pad(image, (side, side), color=_GROUND)
+    return ImageOps.pad(image, (side, side), color=GROUND)
 
 
 def _to_pillow(pixels: NDArray[np.uint8]) -> PillowImage.Image:
