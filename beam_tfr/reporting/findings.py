@@ -7,7 +7,7 @@ from typing import NamedTuple
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.copies.summary import describe_duplicates
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.share_notes import describe_shares
+from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
@@ -46,7 +46,7 @@ def list_findings(dataset: Manifest, measures: Measures, odd: OddLabels) -> list
         findings.extend(Finding(sentence, section) for sentence in sentences)
 
     add("classes", describe_classes(dataset.splits, dataset.class_names, encoding))
-    add("classes", describe_shares(dataset.splits, dataset.class_names, dataset.options))
+    add("classes", describe_dataset_shares(dataset))
     add("classes", describe_unlabelled(dataset))
     add("classes", _describe_imbalance(dataset))
     add("classes", _describe_drift(dataset))
