@@ -293,3 +293,32 @@ def test_other_names_of_text_are_told(tmp_path: Path, name: str, content: str, c
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=cure):
         opened(tmp_path / name)
+
+
+def test_fields_beside_the_boxes_are_told_and_the_cure_works(tmp_path: Path) -> None:
+    row = {**AZURE, "label": [{**label, "isCrowd": 1} for label in AZURE["label"]]}
+    table = write_rows(tmp_path, [row])
+    (line,) = [line for line in opened(table).warnings if "nothing is stored of" in line]
+    assert "columns label.isCrowd:" in line
+    assert "box:bbox[rel_xyxy],label.isCrowd:int64[box]" in line
+    features = {"box": "bbox[rel_xyxy]", "label.isCrowd": "int64[box]"}
+    (ref,) = references(opened(table, uri_column="image_url", feature_columns=features))
+    assert (ref.labels, boxes_of(ref)) == (("cat", "dog"), SHARES)
+    assert parse_example(ref.columns or b"")["label.isCrowd"] == [1, 1]
+
+
+def test_the_cure_for_lists_of_four_numbers_works(tmp_path: Path) -> None:
+    """As of CrowdHuman."""
+    objects = [
+        {"tag": "person", "hbox": [5, 6, 4, 4], "fbox": [5, 6, 20, 15], "extra": {"box_id": 0}},
+        {"tag": "mask", "hbox": [1, 2, 4, 4], "fbox": [1, 2, 8, 7], "extra": {"box_id": 1}},
+    ]
+    table = write_rows(tmp_path, [{"ID": "a", "gtboxes": objects}])
+    with pytest.raises(UsageError, match="uri_column"):
+        opened(table)
+    (line,) = [line for line in opened(table, uri_column="ID").warnings if "gtboxes" in line]
+    assert "`feature_columns=gtboxes.fbox:bbox[xywh]`" in line
+    features = {"gtboxes.fbox": "bbox[xywh]"}
+    roles = {"uri_column": "ID", "label_column": "gtboxes.tag"}
+    (ref,) = references(opened(table, **roles, feature_columns=features))
+    assert (ref.key, ref.labels, boxes_of(ref)) == ("a.jpg", ("person", "mask"), PIXELS)

@@ -8,8 +8,8 @@ _PLACES = re.compile(
     r"(?i)(.*[_./ ])?(b?box(es)?|box_[xywh]|[xy]([0-2]|_?min|_?max))"
     r"|.*(key_?points|landmarks|polygons?)"
 )
-# Lists of boxes.
-_BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?)?b?box(es)?(_?string)?")
+# Lists of boxes; an fbox is one of CrowdHuman, which has a whole person.
+_BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?|gt_?)?[bf]?box(es)?(_?string)?")
 # An x that is a word of a name: `left_eye_x`, `x_1`, `centerX`.
 _X = re.compile(r"(?<![A-Za-z])[xX](?![A-Za-z])|(?<=[a-z])X(?![a-z])")
 _Y = str.maketrans("xX", "yY")

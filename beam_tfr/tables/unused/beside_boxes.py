@@ -43,7 +43,7 @@ def warn_beside_boxes(content: TableContent) -> Iterator[str]:
     roles = f"`uri_column={content.options.uri_column}` with "
     if content.options.label_column and boxes.name == BOXES:
         roles += f"`label_column={content.options.label_column}` and "
-    columns = f"{boxes.name}:bbox[{boxes.form}],{_declare(content, storable[0])}"
+    columns = f"{boxes.name}:bbox[{boxes.form}],{_declare(content, boxes, storable[0])}"
     yield (
         f"{text}: name those to store beside the boxes, such as {roles}"
         f"`feature_columns='{columns}'`"
@@ -56,16 +56,25 @@ def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
     used = {*boxes.columns, *columns_of_sides, BOXES, *SIDES}
     if SOURCE_WIDTH in (content.options.feature_columns or {}):
         used |= {*find_size_columns(content.columns, boxes.columns).values()}
-    return [name for name in list_unused(content) if name not in used]
+    others = [name for name in list_unused(content) if name not in used]
+    objects = {name.rpartition(".")[0] for name in others}  # of which fields are named
+    return [name for name in others if name not in objects]
 
 
-def _declare(content: TableContent, column: str) -> str:
-    """The declaration of a column of TFRecords with a value for each box; the name of another."""
-    if not column.startswith(_OF_OBJECTS):
-        return column
+def _declare(content: TableContent, boxes: Boxes, column: str) -> str:
+    """The declaration of a column with a value for each box; the name of another.
+
+    That is one of TFRecords, or a field of objects beside the sides of their boxes. Objects are
+    stored as text.
+    """
     values = list[Any]()
     for cell in read_first_cells(content, [column])[column]:
         values += cell if isinstance(cell, list) else [cell]
+    objects = {side.rpartition(".")[0] for side in boxes.columns}
+    is_of_objects = "." in column and column.rpartition(".")[0] in objects
+    if not column.startswith(_OF_OBJECTS) and not is_of_objects:
+        holds_objects = any(isinstance(value, dict) for value in values)
+        return f"{column}:bytes" if holds_objects else column
     for kind, name in ((int, "int64"), (float, "float")):
         if any(isinstance(value, kind) for value in values):
             return f"{column}:{name}[box]"

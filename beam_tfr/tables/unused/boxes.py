@@ -13,7 +13,7 @@ from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_
 
 # Names of columns with objects.
 _OBJECTS = re.compile(
-    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|b?box(es)?"
+    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|(gt_?)?b?box(es)?"
     r"|(box(es)?|prediction)_?string)"
 )
 # Columns of VIA's CSV, with a region in each row.
