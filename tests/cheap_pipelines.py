@@ -6,11 +6,13 @@ What Beam finds out again and again, always alike, is found out once.
 from __future__ import annotations
 
 import argparse
+import bz2
 import contextlib
 import functools
 import gc
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +28,9 @@ def make_cheap() -> None:
     _look_for_state_once()
     _look_for_submodules_once()
     _make_options_once()
+    _view_options_once()
+    _compress_once()
+    _weigh_nothing()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000)
@@ -154,3 +159,36 @@ def _make_options_once() -> None:
 
     parser.add_argument = add_argument
     argparse._ = str  # not gettext, which looks for files
+
+
+def _view_options_once() -> None:
+    """Lets each object of options make each of its views once: they share their values."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    make_view = PipelineOptions.view_as
+    views_of = weakref.WeakKeyDictionary[Any, dict[Any, Any]]()
+
+    @functools.wraps(make_view)
+    def remembered(self: Any, kind: type[PipelineOptions]) -> PipelineOptions:
+        views = views_of.setdefault(self, {})
+        if kind not in views:
+            views[kind] = make_view(self, kind)
+        return views[kind]
+
+    PipelineOptions.view_as = remembered
+
+
+def _compress_once() -> None:
+    """Beam compresses each pickle; most of them are types and coders, which are always alike."""
+    from apache_beam.internal import cloudpickle_pickler
+
+    compress = functools.lru_cache(4096)(bz2.compress)
+    decompress = functools.lru_cache(4096)(bz2.decompress)
+    cloudpickle_pickler.bz2 = types.SimpleNamespace(compress=compress, decompress=decompress)
+
+
+def _weigh_nothing() -> None:
+    """To find the size of a side input, Beam looks through all loaded modules."""
+    from apache_beam.runners.worker import statecache
+
+    statecache.get_deep_size = lambda *_: 1

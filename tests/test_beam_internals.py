@@ -7,6 +7,7 @@ do.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import logging
 import subprocess
@@ -81,6 +82,7 @@ def no_folders_in_pickles(patch: Patch, folder: Path) -> None:
 
 def building(patch: Patch, folder: Path) -> None:
     patch.setattr(interactive_utils, "is_in_ipython", lambda: True)
+    patch.setattr(PipelineOptions, "view_as", inspect.unwrap(PipelineOptions.view_as))
     pipeline = beam.Pipeline()
     with beam_internals.building_pipeline():
         pipeline | "Label" >> beam.Create([1])

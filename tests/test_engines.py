@@ -140,6 +140,7 @@ def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("cores", "flags", "expected"),
     [
+        (1, [], ("in_memory", 1)),
         (2, [], ("multi_threading", 2)),
         (4, [], ("multi_threading", 4)),
         (5, [], ("multi_processing", 5)),
@@ -204,7 +205,7 @@ FORKED = "multi_processing"
 @pytest.mark.parametrize(
     ("cores", "flags", "images", "expected"),
     [
-        (1, [], LONG_RUN, (THREADED, 1)),
+        (1, [], LONG_RUN, ("in_memory", 1)),
         (2, [], LONG_RUN - 1, (THREADED, 2)),
         (2, [], LONG_RUN, (FORKED, 2)),
         (16, [], LONG_RUN_OF_MANY_CORES - 1, (THREADED, 4)),

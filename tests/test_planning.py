@@ -12,13 +12,20 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.planning import assignment, drafts
 from beam_tfr.planning.drafts import Bucket, Draft, PlanSettings, find_cut_buckets
-from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key
+from beam_tfr.planning.survey import (
+    BUCKET_BITS,
+    SAMPLE_IMAGES,
+    Histogram,
+    Survey,
+    order_key,
+)
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.items import ImageRef
@@ -208,6 +215,16 @@ def test_surveys_merge_in_any_bundles_and_any_order(
     assert (total.first_unfit, total.generations) == (whole.first_unfit, whole.generations)
     assert total.sample_refs() == whole.sample_refs()
     assert total.classes == whole.classes
+
+
+@pytest.mark.parametrize("images", [0, 5, 16, 100])
+def test_a_histogram_knows_its_occupied_buckets(images: int) -> None:
+    histogram = Histogram(4)
+    histogram.add(number * number % 16 for number in range(images))
+    buckets, counts = histogram.occupied()
+    whole = histogram.counts()
+    assert buckets.tolist() == np.flatnonzero(whole).tolist()
+    assert counts.tolist() == whole[buckets].tolist()
 
 
 def refs_of(count: int, split: str = "train") -> list[ImageRef]:

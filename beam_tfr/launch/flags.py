@@ -196,8 +196,14 @@ def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
     if "--direct_num_workers" not in names or direct.direct_num_workers == 0:
         direct.direct_num_workers = default_threads()
     if not has_mode:
-        are_few = direct.direct_num_workers <= MAX_THREADS
-        direct.direct_running_mode = "multi_threading" if are_few else "multi_processing"
+        direct.direct_running_mode = _choose_mode(direct.direct_num_workers)
+
+
+def _choose_mode(workers: int) -> str:
+    """The running mode of so many workers: one needs no gRPC, which takes 0.1 s to start."""
+    if workers == 1:
+        return "in_memory"
+    return "multi_threading" if workers <= MAX_THREADS else "multi_processing"
 
 
 def fit_workers(

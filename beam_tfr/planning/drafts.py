@@ -358,12 +358,12 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks = collections.defaultdict[Bucket, list[int]](list)
     for split, planned in plan.splits.items():
-        counts = survey.buckets[split].counts()
-        ends = np.cumsum(counts, dtype=np.int64)
+        buckets, counts = survey.buckets[split].occupied()
+        ends = np.cumsum(counts)
         numbers = range(1, planned.num_shards)
         firsts = np.array([planned.first_rank(number) for number in numbers], np.int64)
-        buckets = np.searchsorted(ends, firsts, side="right")
-        in_bucket = firsts - (ends - counts)[buckets]
-        for bucket, rank in zip(buckets.tolist(), in_bucket.tolist(), strict=True):
+        places = np.searchsorted(ends, firsts, side="right")
+        in_bucket = firsts - (ends - counts)[places]
+        for bucket, rank in zip(buckets[places].tolist(), in_bucket.tolist(), strict=True):
             ranks[split, bucket].append(rank)
     return Draft(plan, survey.seed, dict(ranks))

@@ -390,13 +390,13 @@ def _locate_cuts(
     ends = [*itertools.accumulate(numbers)][:-1]
     if not ends:
         return
-    counts = histogram.counts()
-    before = np.cumsum(counts, dtype=np.int64)
-    buckets = np.searchsorted(before, ends, side="right").tolist()
-    for number, (bucket, end) in enumerate(zip(buckets, ends, strict=True), 1):
-        if bucket < len(counts):
-            rank = end - int(before[bucket] - counts[bucket])
-            cuts.setdefault((stratum, bucket), []).append(_Cut(number, rank))
+    buckets, counts = histogram.occupied()
+    before = np.cumsum(counts)
+    places = np.searchsorted(before, ends, side="right").tolist()
+    for number, (place, end) in enumerate(zip(places, ends, strict=True), 1):
+        if place < len(buckets):
+            rank = end - int(before[place] - counts[place])
+            cuts.setdefault((stratum, int(buckets[place])), []).append(_Cut(number, rank))
 
 
 def update_splits(

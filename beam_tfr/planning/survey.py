@@ -95,6 +95,15 @@ class Histogram:
         counts = np.bincount(self._few, minlength=1 << self._bits).astype(np.uint32)
         return counts if self._counts is None else counts + self._counts
 
+    def occupied(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The buckets that hold images, in order, and the number of images in each."""
+        if self._counts is None:  # few images, which need no array of all buckets
+            buckets, counts = np.unique(np.asarray(self._few, np.int64), return_counts=True)
+            return buckets, counts
+        counts = self.counts().astype(np.int64)
+        buckets = np.flatnonzero(counts)
+        return buckets, counts[buckets]
+
 
 @dataclasses.dataclass(slots=True)
 class Survey:
