@@ -677,7 +677,7 @@ def test_several_masks_of_an_image_are_told() -> None:
     }
     text = describe_mask_folders(files, lambda folder: files[folder])
     assert "several masks of each" in text
-    assert "`pair=mask='{folder}/../mask.png'`" in text
+    assert "`pair=mask='{folder}/../mask/{stem}.png'`" in text
     assert "77a" not in text
 
 

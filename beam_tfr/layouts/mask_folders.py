@@ -74,8 +74,9 @@ class MaskFolders(NamedTuple):
             return (
                 f"{folders} look like images and several masks of each, and `pair=` takes one: "
                 "merge those of an image into one PNG, such as one with the number of its object "
-                f"for each pixel; as {self.parent}/mask.png, `pair=mask='{{folder}}/../mask.png'` "
-                f"`layout='*'` `exclude='**/{self.masks}/*'` converts them together"
+                f"for each pixel; as {self.parent}/mask/NAME.png, with the name of the image, "
+                "`pair=mask='{folder}/../mask/{stem}.png'` `layout='*'` "
+                f"`exclude='**/{self.masks}/*'` converts them together"
             )
         if images and masks and not name:
             return (
