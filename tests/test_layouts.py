@@ -667,6 +667,25 @@ def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure:
     assert bool(text) == bool(cure)
 
 
+@pytest.mark.parametrize(
+    ("images", "masks", "are_several"),
+    [
+        (["1.jpg", "2.jpg"], ["1_0.png", "1_1.png", "2_0.png"], True),
+        (["1.jpg"], ["1_mask.png", "1_mask_1.png", "1_mask_2.png"], True),
+        (["a_1.jpg", "a_2.jpg"], ["a_1.png", "a_2.png"], False),
+        (["a.jpg", "a_1.jpg", "a_2.jpg"], ["a.png", "a_1.png", "a_2.png"], False),
+        (["x_0001.png", "x_0002.png"], ["m_0001.png", "m_0002.png"], False),
+        (["x.png"], ["x_ids.png", "x_color.png"], False),
+    ],
+)
+def test_several_masks_that_numbers_tell_apart(
+    images: Sequence[str], masks: Sequence[str], *, are_several: bool
+) -> None:
+    files = {"images": images, "masks": masks}
+    text = describe_mask_folders(files, lambda folder: files[folder])
+    assert ("several masks of each" in text) == are_several
+
+
 def test_several_masks_of_an_image_are_told() -> None:
     """As of Data Science Bowl 2018."""
     files = {

@@ -4,7 +4,7 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
@@ -31,6 +31,7 @@ _MOST_FOLDERS = 10  # whose files are compared
 _LIKE_IMAGES = "{stem}.png"
 _LIKE_PHOTOS = (".jpg", ".jpeg")  # which are no masks
 _SEPARATORS = "-_. "
+_NUMBERED = re.compile(r"(?P<start>.*[^-_. ])[-_. ]+[0-9]+")
 # Parts of names of masks that are meant for people, or of other tasks: they come last.
 _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
 
@@ -70,14 +71,8 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
-        if self._have_several_masks(names_in):
-            return (
-                f"{folders} look like images and several masks of each, and `pair=` takes one: "
-                "merge those of an image into one PNG, such as one with the number of its object "
-                f"for each pixel; as {self.parent}/mask/NAME.png, with the name of the image, "
-                "`pair=mask='{folder}/../mask/{stem}.png'` `layout='*'` "
-                f"`exclude='**/{self.masks}/*'` converts them together"
-            )
+        if self._have_several_masks(names_in) or _count_numbered(images, masks):
+            return f"{folders} look like images and several masks of each, {self._cure_several()}"
         if images and masks and not name:
             return (
                 f"{folders} look like images and the masks beside them, which have other names: a "
@@ -99,6 +94,21 @@ class MaskFolders(NamedTuple):
         return (
             f"{folders} look like images and the masks beside them: {cure} converts them "
             f"together{form}"
+        )
+
+    def _cure_several(self) -> str:
+        """What makes one mask of several."""
+        merged = "mask" if self.masks != "mask" else "merged"
+        path = f"{{folder}}/../{merged}/{{stem}}.png"
+        folder = f"{self.parent}/{merged}".lstrip("/")
+        if self.below or not self.images or "/" in self.images + self.masks:
+            path = "PATH/{path}.png"
+            folder = "PATH"
+        return (
+            "and `pair=` takes one: merge those of an image into one PNG, such as one with the "
+            f"number of its object for each pixel; as {folder}/NAME.png, with the name of the "
+            f"image, `pair=mask='{path}'` `layout='*'` `exclude='**/{self.masks}/*'` converts them "
+            "together"
         )
 
     def _have_several_masks(self, names_in: NamesIn) -> bool:
@@ -317,6 +327,30 @@ def describe_mask_folders(
     """
     found = find_mask_folders(folders, names_in)
     return found.describe(names_in, in_archives=in_archives) if found else ""
+
+
+def _count_numbered(images: Sequence[str], masks: Sequence[str]) -> int:
+    """How many images have several masks that numbers tell apart: 1_0.png and 1_1.png, of 1.jpg.
+
+    Args:
+        images, masks: names of files.
+    """
+    stems = {os.path.splitext(image)[0] for image in images}
+    mask_stems = {os.path.splitext(mask)[0] for mask in masks}
+    numbered = filter(None, map(_NUMBERED.fullmatch, mask_stems - stems))
+    number_of = collections.Counter(match["start"] for match in numbered)
+    starts = [start for start, number in number_of.items() if number > 1]
+    return len({*filter(None, (_find_stem(start, stems) for start in starts))})
+
+
+def _find_stem(start: str, stems: Set[str]) -> str:
+    """The longest of some names that a text is or begins with, up to a separator; maybe none."""
+    while start not in stems:
+        end = max(map(start.rfind, _SEPARATORS))
+        if end < 1:
+            return ""
+        start = start[:end]
+    return start
 
 
 def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
