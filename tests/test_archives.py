@@ -12,6 +12,7 @@ import re
 import shutil
 import struct
 import tarfile
+import tracemalloc
 import warnings
 import zipfile
 import zlib
@@ -22,6 +23,8 @@ import pytest
 
 import beam_tfr
 from beam_tfr import launch
+from beam_tfr.inputs import archives
+from beam_tfr.inputs.held_files import HeldFiles
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import compile_exclusion, mark_folders, order_patterns
 from beam_tfr.inputs.reading import read_image
@@ -31,10 +34,12 @@ from beam_tfr.inputs.skipped import (
     count_packed,
     describe_skipped,
 )
+from beam_tfr.inputs.zip_directory import ZipDirectory
 from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import DataError, RejectError, UsageError
 from beam_tfr.sources import open_source
+from beam_tfr.storage import Entry
 from tests.archives import Files, tarred
 from tests.converted import once, write_photos
 from tests.fake_gcs import FakeGcs
@@ -242,6 +247,138 @@ def symlink() -> bytes:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(info, "/etc/passwd")
     return file.getvalue()
+
+
+def with_comment(data: bytes) -> bytes:
+    file = io.BytesIO(data)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.comment = b"a comment " * 9
+    return file.getvalue()
+
+
+def with_numbers_of_64_bits(data: bytes) -> bytes:
+    """A zip whose last row, and the end of whose directory, have some."""
+    end = data.rindex(b"PK\5\6")
+    *_, size, begin, _ = struct.unpack_from("<4s4H2LH", data, end)
+    row = bytearray(data[data.rindex(b"PK\1\2") : end])
+    stored, whole, name_bytes = struct.unpack_from("<IIH", row, 20)
+    (offset,) = struct.unpack_from("<I", row, 42)
+    extra = struct.pack("<HHB", 7, 1, 0) + struct.pack("<HH3Q", 1, 24, whole, stored, offset)
+    struct.pack_into("<IIHH", row, 20, *[0xFFFFFFFF] * 2, name_bytes, len(extra))
+    struct.pack_into("<I", row, 42, 0xFFFFFFFF)
+    row[46 + name_bytes : 46 + name_bytes] = extra
+    size += len(extra)
+    end_64 = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, 2, 2, size, begin)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, begin + size, 1)
+    rows = data[: data.rindex(b"PK\1\2")] + bytes(row)
+    return (
+        rows
+        + end_64
+        + locator
+        + struct.pack("<4s4H2LH", b"PK\5\6", *[0xFFFF] * 4, *[0xFFFFFFFF] * 2, 0)
+    )
+
+
+COLUMNS = (
+    *("filename", "orig_filename", "create_system", "flag_bits", "compress_type", "CRC"),
+    *("compress_size", "file_size", "volume", "external_attr", "header_offset", "extra"),
+)
+TWO_NAMES = {"é\\1.jpg": JPEG * 9, "a/2\0.jpg": JPEG}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        zipped({}),
+        zipped(TWO_NAMES),
+        zipped_as_is(TWO_NAMES),
+        b"#!/bin/sh\n" * 99 + zipped(TWO_NAMES),
+        with_comment(zipped(TWO_NAMES)),
+        with_comment(b"x" + with_numbers_of_64_bits(zipped(TWO_NAMES))),
+        with_numbers_of_64_bits(zipped(TWO_NAMES)),
+    ],
+    ids=["nothing", "plain", "as it is", "behind", "comment", "64 bits behind", "64 bits"],
+)
+def test_the_directory_of_a_zip_is_read_as_by_zipfile(data: bytes) -> None:
+    directory = ZipDirectory(io.BytesIO(data))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        expected = [[getattr(info, name) for name in COLUMNS] for info in archive.infolist()]
+        assert directory.begin == archive.start_dir
+    for _ in range(2):
+        rows = directory.rows()
+        assert [[getattr(info, name) for name in COLUMNS] for info in rows] == expected
+
+
+def zip_of_many(number: int) -> bytes:
+    """A zip whose directory has so many rows, each of a file of its own place."""
+    rows = b"".join(
+        struct.pack(
+            "<4s4B4HL2L5H2L",
+            b"PK\1\2",
+            *[20, 3, 20, 0, 0, 0, 0, 0, place],
+            9,
+            9,
+            19,
+            *[0] * 5,
+            place,
+        )
+        + b"cat/%011d.jpg" % place
+        for place in range(number)
+    )
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, len(rows), number, 0)
+    return bytes(number) + rows + end
+
+
+def tar_of_many(number: int) -> bytes:
+    return b"".join(
+        tarfile.TarInfo(f"cat/{place:011d}.jpg").tobuf(tarfile.USTAR_FORMAT)
+        for place in range(number)
+    ) + bytes(1024)
+
+
+@pytest.mark.parametrize(("form", "most_bytes"), [("zip", 120), ("tar", 240)])
+def test_the_files_of_an_archive_take_few_bytes_while_they_are_listed(
+    form: str, most_bytes: int, tmp_path: Path
+) -> None:
+    number = 20_000
+    path = tmp_path / f"a.{form}"
+    path.write_bytes({"zip": zip_of_many, "tar": tar_of_many}[form](number))
+    file = Entry(str(path), path.stat().st_size, 0)
+    paths = {entry.path for entry in archives.list_images(file)}  # and imports what it needs
+    assert len(paths) == number
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in archives.list_images(file):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - before < most_bytes * number
+
+
+def test_hidden_files_are_not_kinds_of_their_own_without_end() -> None:
+    skipped = SkippedFiles([], compile_exclusion((), "/"))
+    for number in range(5_000):
+        skipped.add_kind(f"a/.{number}")
+        skipped.add_packed_kind(f"a/.{number}")
+    skipped.add_kind("a.jpg")
+    assert len(skipped.kinds) < 1_100
+    assert skipped.kinds.total() == 10_001
+    assert skipped.kinds[".jpg"] == 1
+    assert len(describe_skipped(skipped.kinds)) < 1_000
+
+
+def test_held_files_come_as_they_were_added() -> None:
+    names = [f"{number % 2_900} \udcff\n\0é" for number in range(3_000)]
+    held = HeldFiles()
+    for number, name in enumerate(names):
+        held.add(name, [number, None, True, "x"])
+    assert len(held) == 3_000
+    assert [(name, *values) for name, values in held] == [
+        (name, number, None, True, "x") for number, name in enumerate(names)
+    ]
+    assert held.find_repeated() == {*names[:100]}
+    held.add("a" * (1 << 20))
+    assert [name for name, _ in held][-1] == "a" * (1 << 20)
 
 
 IMAGES = 18  # of `write_photos`

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gzip
 import io
+import itertools
 import re
 import shutil
 import subprocess
@@ -34,7 +35,9 @@ from beam_tfr.images.appearance import describe_pixels, sum_channels
 from beam_tfr.records import contents, contents_file
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
+from beam_tfr.schema.encodings import names_of
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.feature_names import FeatureSpec
 from tests.converted import converted_photos
 from tests.converted_contents import converted_files, converted_rows, schema
 from tests.fake_gcs import FakeGcs
@@ -54,6 +57,18 @@ DATASETS: dict[str, Callable[[], Path]] = {
     "rows": converted_rows,
     "files": converted_files,
 }
+
+
+@pytest.mark.timeout(20)
+def test_columns_of_many_features_whose_names_are_alike_have_names_of_their_own() -> None:
+    names = ["a" + "".join(marks) for marks in itertools.product("/_", repeat=15)]
+    features = dict.fromkeys(names, FeatureSpec("int64"))
+    columns = contents.contents_columns(features, names_of("row"))
+    found = [columns[name].name for name in sorted(names)]
+    base = "a" + "_" * 15
+    assert found[:10] == [*(base + "_" * number for number in range(9)), f"{base}_9"]
+    assert len({*found}) == len(names)
+    assert max(map(len, found)) < 30
 
 
 @pytest.mark.parametrize("name", DATASETS)

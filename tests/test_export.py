@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -663,6 +664,21 @@ def test_files_that_cannot_be_beside_each_other(
     with pytest.raises(DataError, match=re.escape(problem)) as caught:
         check.add(names[-1])
     assert "`format=webdataset` and `format=parquet`" in str(caught.value)
+
+
+def test_folders_of_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = NameCheck("/o", DISK, OWN_FILES)
+    tracemalloc.start()
+    for number in range(10):
+        check.add(f"{number}/" + "a/" * 1_900 + "b.jpg")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 << 20  # the paths of all folders have 36 MB
+    monkeypatch.setattr(image_names, "_FREE_FOLDERS", 30_000)
+    for number in range(10, 15):
+        check.add(f"{number}/" + "a/" * 1_900 + "b.jpg")
+    with pytest.raises(DataError, match=r"there would be 30,\d{3} folders for "):
+        check.add("15/" + "a/" * 1_900 + "b.jpg")
 
 
 def test_what_names_a_disk_takes(tmp_path: Path) -> None:

@@ -144,6 +144,22 @@ def test_a_dataset_replaced_while_it_is_read_is_told_with_one_request(fake: Fake
             check_not_replaced(dataset)
 
 
+def test_a_manifest_that_is_stored_compressed_is_that_of_its_dataset(fake: FakeGcs) -> None:
+    fake.put_folder(converted_photos(), "set")
+    data = storage.read_bytes("gs://b/set/manifest.json")
+    fake.put("set/manifest.json", gzip.compress(data), encoding="gzip")
+    dataset = read_manifest("gs://b/set")
+    check_not_replaced(dataset)
+    fake.put("set/manifest.json", gzip.compress(data.replace(b"0", b"1")), encoding="gzip")
+    with pytest.raises(DataError, match="was replaced by another dataset"):
+        check_not_replaced(dataset)
+    shard = next(split.shards[0].file for split in dataset.splits.values() if split.shards)
+    stored = gzip.compress(storage.read_bytes(f"gs://b/set/{shard}"))
+    fake.put(f"set/{shard}", stored, encoding="gzip")
+    with pytest.raises(DataError, match="uploaded with -z or -Z, which compress it"):
+        check_shard_files(dataset, dataset.splits.values())
+
+
 def test_content_encoding_gzip(fake: FakeGcs) -> None:
     fake.put("gzip", gzip.compress(DATA, mtime=0), encoding="gzip")
     fake.put("two", gzip.compress(DATA[:9], mtime=0) + gzip.compress(DATA[9:]), encoding="gzip")

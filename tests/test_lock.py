@@ -84,6 +84,17 @@ def test_a_living_holder_is_named_and_a_killed_one_replaced(
     assert others[1].answer() == "holds"
 
 
+def test_a_lock_that_somebody_removed_is_told(tmp_path: Path) -> None:
+    lock.acquire_lock(str(tmp_path), "mine")
+    lock.check_lock(str(tmp_path), "mine")
+    (tmp_path / ".beam_tfr/lock.0").unlink()
+    with pytest.raises(RunError, match=rf"somebody removed the lock in {tmp_path}/\.beam_tfr"):
+        lock.check_lock(str(tmp_path), "mine")
+    lock.acquire_lock(str(tmp_path), "other")
+    with pytest.raises(RunError, match=r"was taken over by another run; this one stops"):
+        lock.check_lock(str(tmp_path), "mine")
+
+
 BEFORE: list[list[dict[str, object]]] = [
     [],
     [{"silent_s": 1e6}],

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from beam_tfr.commands import calls
 from beam_tfr.dataset import taken_down
 from beam_tfr.features import cells
 from beam_tfr.inputs import patterns
+from beam_tfr.inputs.listing import order_parts
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.tables import doubts, image_sets
 from beam_tfr.verification import shard_check
@@ -124,6 +126,38 @@ def test_hostile_options_of_a_file_are_an_error(
     run = beam_tfr("convert", "--config", path)
     assert run.code == 2
     assert f"--config {path}: cannot be read" in run.err
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "line", ["a." * 250_000 + "a = 1", 'a."b.c".' * 80_000 + "a = 1", '"' + '\\"' * 500_000 + " ="]
+)
+def test_long_names_of_options_in_a_file_are_refused_at_once(
+    line: str, tmp_path: Path, beam_tfr: Callable[..., Any]
+) -> None:
+    """They took the square of their length."""
+    path = tmp_path / "c.toml"
+    path.write_text(line)
+    run = beam_tfr("convert", "--config", path)
+    assert run.code == 2
+    assert f"--config {path}: cannot be read" in run.err
+
+
+def test_dots_in_texts_of_a_file_of_options_are_no_names() -> None:
+    many = "a." * 1_000
+    assert not calls._has_long_key(f'a = "{many}"  # {many}\nb = \'{many}\'\n"{many}".c = [1.5]')
+    assert calls._has_long_key(f'a = "b"\n{many}d = 1')
+
+
+def test_patterns_that_may_match_the_same_files_are_bounded() -> None:
+    paths = [f"/a/{number}.jpg" for number in range(20_000)]
+    few = [f"/a/*{number}.jpg" for number in range(4)]
+    assert len(patterns.order_patterns([*paths, *few])) == len(paths) + len(few)
+    many = [f"/a/*{number}.jpg" for number in range(2_100)]
+    with pytest.raises(UsageError, match="`input_list=`: of 2,100 patterns, too many"):
+        order_parts([], many)
+    apart = [f"/{number}/*.jpg" for number in range(4_000)]
+    assert len(order_parts([], apart)) == len(apart)
 
 
 def test_links_that_are_skipped_are_told(tmp_path: Path, beam_tfr: Callable[..., Any]) -> None:

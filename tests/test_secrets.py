@@ -101,6 +101,25 @@ def test_no_secret_leaves_with_a_job(
     assert SECRET not in run.out + run.err + caplog.text
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h/x.jpg?a=1&access_token={}&b=2",
+        "https://h/x.jpg#access_token={}",
+        "https://h/x.jpg?apiKey={}",
+        "https://h/x.jpg?api_key={}&amp;client_secret={}",
+        "gs://b/x.jpg?GoogleAccessId={}&Expires=1&Signature={}%2B{}",
+        "https://a.blob.core.windows.net/x?sv=1&sig={}%3D",
+        "x.jpg?X-Amz-Security-Token={}",
+        "ftp://user:{}@h/x.jpg",
+    ],
+)
+def test_secrets_in_addresses_are_masked(url: str) -> None:
+    text = without_secrets(f"'{url.replace('{}', SECRET)}' cannot be read")
+    assert SECRET not in text
+    assert text.endswith("' cannot be read")
+
+
 def test_what_is_no_secret_stays() -> None:
     for text in (
         "gs://b/img?.jpg",
@@ -108,5 +127,6 @@ def test_what_is_no_secret_stays() -> None:
         "gs://b/a@2x.jpg",
         "photos/?ey=1.jpg",
         "https://host/x?size=1",
+        "photos/a?monkey=1&author=me.jpg",
     ):
         assert without_secrets(text) == text

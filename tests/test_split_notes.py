@@ -126,6 +126,11 @@ def test_classes_that_a_split_lacks(
     [
         (["Cat", "cat", "dog"], ["train"], ["Cat and cat"]),
         (["t shirt", "t-shirt", "tshirt"], ["train"], ["t shirt and t-shirt and tshirt"]),
+        (["cat", "c\u200bat", "dog"], ["train"], [r"cat and c\u200bat"]),
+        (["\u202ecat", "Cat"], ["train"], [r"\u202ecat and Cat"]),
+        (["cat", "cat\ufe0f"], ["train"], [r"'cat' and 'cat\ufe0f'"]),
+        (["\u00e9", "e\u0301"], ["train"], [r"'\xe9' and 'e\u0301'"]),
+        (["cat", "cat\u00a0"], ["train"], [r"cat and cat\xa0"]),
         (["1-0", "10", "a1", "a-1", "cats", "cat"], ["train"], []),
         (["cat", "dog"], ["Train", "train"], ["train and Train"]),
     ],

@@ -10,13 +10,14 @@ import contextlib
 import gc
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
-from beam_tfr.console.terminal import printable
+from beam_tfr.console.terminal import printable, without_secrets
 from beam_tfr.options import (
     ConvertOptions,
     DisplayOptions,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 OPTIONS = options_of(ConvertOptions)
 _MAX_CONFIG_BYTES = 1 << 20  # 1 MiB
+_MAX_KEY_DOTS = 100  # in a line, outside of texts
+_TOML_TEXT = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+""")
 DISPLAY_FLAGS = ("log_format", "quiet", "json")
 
 
@@ -155,13 +158,25 @@ def _read_toml(path: str) -> dict[str, Any]:
         data = storage.read_bytes(path, max_bytes=_MAX_CONFIG_BYTES)
         if len(data) > _MAX_CONFIG_BYTES:
             raise ValueError(f"it has more than {_MAX_CONFIG_BYTES >> 20} MiB")
-        return tomllib.loads(data.decode(), parse_float=str)
+        text = data.decode()
+        if _has_long_key(text):
+            raise ValueError(f"a name in it has more than {_MAX_KEY_DOTS} dots")
+        return tomllib.loads(text, parse_float=str)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise UsageError(message, option="config", value=path) from error
     except (ValueError, RecursionError) as error:
         message = f"cannot be read: it is not TOML: {describe_parse_error(error)}"
         raise UsageError(message, option="config", value=path) from error
+
+
+def _has_long_key(text: str) -> bool:
+    """Whether a line of TOML has many dots outside of texts.
+
+    The time of `tomllib` is the square of their number.
+    """
+    lines = _TOML_TEXT.sub("", text).split("\n")
+    return any(line.count(".") > _MAX_KEY_DOTS for line in lines)
 
 
 def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
@@ -202,7 +217,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Prints the result of a command, with its options as flags."""
-    print(spell_as_flags(printable("\n".join(lines))))
+    print(spell_as_flags(printable(without_secrets("\n".join(lines)))))
 
 
 def save_sheet(sheet: Image, path: str) -> None:

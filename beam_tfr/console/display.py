@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.console.terminal import counted, own_stderr, printable
+from beam_tfr.console.terminal import counted, own_stderr, printable, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -234,7 +234,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Prints a message on a line of its own."""
-        self._output.say(self._spell(text))
+        self._output.say(self._spell(without_secrets(text)))
 
     def _measure(self, progress: Progress) -> Pace:
         """Passes the progress on to rich; returns the pace that rich computes."""

@@ -75,7 +75,9 @@ def _escape(char: str) -> str:
 
 _SECRETS = re.compile(
     r"(?<=://)[^/@\s'`]+(?=@)"
-    r"|(?<=[?&])(?P<name>(?:[\w-]*-)?(?:Signature|Credential|token|sig|key)=)[^&\s'`]*",
+    r"|(?<=[?&#;])(?P<name>(?:[\w-]*[-_])?(?:Signature|Credential|(?:access)?token|sig"
+    r"|(?:api|access|shared)?key(?:id)?|secret|password|pwd|auth(?:orization)?|GoogleAccessId)=)"
+    r"[^&#;\s'`]*",
     re.IGNORECASE,
 )
 
@@ -120,7 +122,7 @@ def silent_stderr() -> Iterator[None]:
 def print_message(text: str) -> None:
     """Prints a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
-        print(printable(text), file=sys.stderr, flush=True)
+        print(printable(without_secrets(text)), file=sys.stderr, flush=True)
 
 
 class Printable:

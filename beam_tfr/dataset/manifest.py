@@ -291,8 +291,11 @@ def check_not_replaced(dataset: Manifest) -> None:
     """
     digest = dataset.fields["manifest_digest"].encode()
     location = dataset.digest_location
+    end = location.before + len(digest)
     try:
         stored = storage.read_part(location.path, location.before, len(digest))
+        if stored != digest:  # on gs://, it may be stored compressed
+            stored = storage.read_bytes(location.path, max_bytes=end)[location.before : end]
     except OSError:
         stored = b""
     if stored != digest:
@@ -339,7 +342,10 @@ def wrong_size(path: str, size: int | None, expected: int) -> DataError:
     """
     if size is None:
         return DataError(f"{path} is missing: {REPAIR_OR_COPY}")
-    return DataError(f"{path} has {size} bytes instead of {expected}: {REPAIR_OR_COPY}")
+    cure = REPAIR_OR_COPY
+    if storage.is_gcs(path):
+        cure += "; if it was uploaded with -z or -Z, which compress it, upload it without"
+    return DataError(f"{path} has {size} bytes instead of {expected}: {cure}")
 
 
 @functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import itertools
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,11 @@ NO_HASH = bytes(HASH_BYTES)  # where there is none
 _LABEL = np.dtype("<i8")
 _MOST_NAMES = 3  # of classes
 _MOST_NOTES = 3  # of a kind
+# Letters that Unicode says to show as nothing (Default_Ignorable_Code_Point).
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W\d_])")
 
 UInt64 = npt.NDArray[np.uint64]
@@ -266,17 +272,32 @@ def describe_classes(
 
 
 def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
-    """Yields a sentence about names that differ only by case, or by what is between words."""
+    """Yields a sentence about names that differ only by what is easily overlooked."""
     groups = collections.defaultdict[str, list[str]](list)
     for name in names:
-        groups[_BETWEEN_WORDS.sub("", name).casefold()].append(name)
+        groups[_fold(name)].append(name)
     alike = [group for group in groups.values() if len(group) > 1]
     if alike:
-        listed = [" and ".join(map(printable, group)) for group in alike]
+        listed = [" and ".join(_spell_apart(group)) for group in alike]
         yield (
-            f"{noun} differ only by case or by marks between words: "
+            f"{noun} differ only by case, by marks between words or by what cannot be seen: "
             f"{join_texts(listed, most=_MOST_NAMES)}"
         )
+
+
+def _fold(name: str) -> str:
+    """A name without its case, marks between its words, and what cannot be seen."""
+    seen = unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
+    return _BETWEEN_WORDS.sub("", seen).casefold()
+
+
+def _spell_apart(names: Sequence[str]) -> list[str]:
+    """Names for a message, those that look alike so that their letters can be told apart."""
+    shown = [printable(name) for name in names]
+    seen = {unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip() for name in shown}
+    if len(seen) == len(names):
+        return shown
+    return [ascii(name) for name in names]
 
 
 def describe_unlabelled(dataset: Manifest) -> Iterator[str]:

@@ -47,6 +47,9 @@ _WORKER_HANDLERS = "runners.portability.fn_api_runner.worker_handlers"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
 _REPLACING: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # by path
 _LOGGER = logging.getLogger(__name__)
+# What the name of a thread begins with that is a worker of an engine in this process. If it
+# changes: a failed run on Prism may print a stack trace behind its message.
+WORKER_THREAD = "run_worker_"
 NAMESPACE = "beam_tfr"  # of our counters
 
 

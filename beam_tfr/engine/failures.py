@@ -9,6 +9,7 @@ from typing import NamedTuple
 import grpc
 
 from beam_tfr.schema import errors
+from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
@@ -23,6 +24,7 @@ _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"(?:[A-Za-z]+Error: )?\[Errno ([0-9]+)\] (.*)")
 _FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
 _RIGHTS = "give this user the right to read and write there"
+_LEAVE_ALONE = "leave the output folder as it is while a run works in it"
 _CURES = {
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
@@ -95,7 +97,7 @@ def _explain(error: BaseException, text: str) -> EngineError:
         )
     cause = _last_exception(text) or type(error).__name__
     match = _OF_SYSTEM.match(cause)
-    cure = _CURES.get(int(match[1])) if match else None
+    cure = _find_cure(match) if match else ""
     if match and cure:
         return EngineError(match[2], cure=cure)
     if errors.tells_starved(cause):
@@ -105,6 +107,14 @@ def _explain(error: BaseException, text: str) -> EngineError:
     return EngineError(
         f"the run failed: {cause}", hint=f". {TRACEBACK_VARIABLE}=1 shows where it failed"
     )
+
+
+def _find_cure(match: re.Match[str]) -> str:
+    """What helps against an error of the system; empty if that is not known."""
+    number = int(match[1])
+    if number == errno.ENOENT and f"/{WORK_FOLDER}/" in match[2]:
+        return _LEAVE_ALONE
+    return _CURES.get(number, "")
 
 
 def _last_exception(text: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import apache_beam as beam
+import grpc
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
@@ -262,7 +263,8 @@ def _starved_threads() -> Iterator[list[BaseException]]:
     """Collects errors of threads that run out of memory.
 
     An engine would wait forever for a thread of gRPC that is gone. After a failure, threads that
-    lose their connections when the engine ends are silenced.
+    lose their connections when the engine ends are silenced, and workers at any time: Prism starts
+    one that it no longer knows when a step has failed.
     """
     starved: list[BaseException] = []
     silenced = set[threading.Thread | None]()  # later threads may complain
@@ -274,7 +276,7 @@ def _starved_threads() -> Iterator[list[BaseException]]:
         error = args.exc_value
         if error is not None and is_starved(error) and not silenced:
             starved.append(error)
-        else:
+        elif not _is_lost_worker(args):
             original_hook(args)
 
     threading.excepthook = note
@@ -287,6 +289,14 @@ def _starved_threads() -> Iterator[list[BaseException]]:
     finally:
         if not silenced:
             threading.excepthook = original_hook
+
+
+def _is_lost_worker(args: threading.ExceptHookArgs) -> bool:
+    """Whether a thread ends that is a worker of an engine, as its connection does."""
+    if os.environ.get(TRACEBACK_VARIABLE) or args.thread is None:
+        return False
+    is_worker = args.thread.name.startswith(beam_internals.WORKER_THREAD)
+    return is_worker and isinstance(args.exc_value, grpc.RpcError)
 
 
 @contextlib.contextmanager

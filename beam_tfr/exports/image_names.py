@@ -26,6 +26,9 @@ from beam_tfr.schema.untrusted import quote
 
 CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
 _SHARDS = 16  # whose images are in memory at a time
+# Folders: so many, and more for each file.
+_FREE_FOLDERS = 1_000_000
+_MOST_FOLDERS = 4
 _ESCAPED_BYTE = "\\x"  # in contents, of a key that is not UTF-8
 
 
@@ -161,7 +164,7 @@ def _read_key(lookup: RecordLookup, row: int) -> str:
 class NameCheck:
     """Checks that the files of an export can lie beside each other, one after another.
 
-    Holds a hash of each name in memory, about 100 bytes, and all folders.
+    Holds a hash of each name and folder in memory, about 100 bytes, and only so many folders.
 
     Args:
         output: folder of the export.
@@ -175,7 +178,7 @@ class NameCheck:
         names = (*own_files, EXPORT_FILE, WORK_FOLDER)
         self._own_files = {rules.unify(name) for name in names}
         self._files = {_hash_name(name) for name in self._own_files}
-        self._folders = {""}
+        self._folders = {_hash_name("")}
         for name in self._own_files:
             self._add_folders(name)
 
@@ -196,7 +199,7 @@ class NameCheck:
         hashed = _hash_name(unified)
         if hashed in self._files:
             return self._describe_same_name(unified)
-        if unified in self._folders:
+        if hashed in self._folders:
             return "it would be a file, and a folder of others"
         self._files.add(hashed)
         if not self._rules.has_folders:
@@ -206,11 +209,13 @@ class NameCheck:
     def _add_folders(self, unified: str) -> str:
         """Adds the folders of a file; returns why one cannot be there, or an empty text."""
         folder = unified.rpartition("/")[0]
-        while folder not in self._folders:
-            if _hash_name(folder) in self._files:
+        while (hashed := _hash_name(folder)) not in self._folders:
+            if hashed in self._files:
                 return self._describe_folder(folder)
-            self._folders.add(folder)
+            self._folders.add(hashed)
             folder = folder.rpartition("/")[0]
+        if len(self._folders) > _FREE_FOLDERS + _MOST_FOLDERS * len(self._files):
+            return f"there would be {len(self._folders):,} folders for {len(self._files):,} files"
         return ""
 
     def _describe_folder(self, folder: str) -> str:

@@ -68,13 +68,14 @@ def order_parts(patterns: Sequence[str], lines: Sequence[str]) -> list[PatternPa
     reject when it is read, and does not end the run.
 
     Raises:
-        UsageError: a [ or { is not closed.
+        UsageError: see `order_patterns`.
     """
+    option = "input_list" if lines else "input"
     images = {line for line in lines if not is_wild(line) and not ARCHIVE.search(line)}
     images.difference_update(patterns)
     return [
         PatternPart(pattern, before, may_be_missing=pattern in images)
-        for pattern, before in order_patterns([*patterns, *lines])
+        for pattern, before in order_patterns([*patterns, *lines], option=option)
     ]
 
 

@@ -43,6 +43,9 @@ _REGEXES = {
 _ANY_LENGTH = ("*", "**", "**/")
 _MOST_WILDCARDS = 500  # characters that begin one
 _MOST_LOOSE = 3  # wildcards that may each match in many ways, so that each multiplies the time
+# Pairs of patterns that may match the same files: so many, and more for each pattern.
+_MOST_PAIRS = 2_000_000
+_MOST_PAIRS_EACH = 16
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
 
@@ -279,7 +282,9 @@ def literal_start(pattern: str) -> str:
     return WILDCARD.split(pattern, maxsplit=1)[0]
 
 
-def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+def order_patterns(
+    patterns: Sequence[str], *, option: str = "input"
+) -> list[tuple[str, tuple[str, ...]]]:
     """Pairs each pattern with the patterns before it that may match the same files.
 
     So each file counts once. Patterns with wildcards come first; a path without wildcards belongs
@@ -287,18 +292,26 @@ def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]
     come before it are those whose prefixes begin its own.
 
     Raises:
-        UsageError: a [ or { is not closed.
+        UsageError: a [ or { is not closed, or too many patterns may match the same files.
     """
     ordered = sorted(
         set(patterns), key=lambda pattern: (not is_wild(pattern), literal_start(pattern), pattern)
     )
     rivals: dict[str, list[str]] = {}  # literal prefix -> patterns with wildcards
     pairs = []
+    room = _MOST_PAIRS + _MOST_PAIRS_EACH * len(ordered)
     for pattern in ordered:
         start = literal_start(pattern)
         before: list[str] = []
         for end in range(len(start) + 1):
             before += rivals.get(start[:end], ())
+        room -= len(before)
+        if room < 0:
+            raise UsageError(
+                f"of {len(ordered):,} patterns, too many may match the same files: give those that "
+                "begin alike as one, or the paths of the files",
+                option=option,
+            )
         pairs.append((pattern, tuple(before)))
         if is_wild(pattern):
             compile_pattern(pattern)  # raises an error if it is none

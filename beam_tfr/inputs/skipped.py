@@ -14,13 +14,16 @@ from beam_tfr.inputs.annotation_content import annotation_extension
 from beam_tfr.inputs.annotation_files import MOST_LOOKED_INTO
 from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.extensions import FORMAT_OF, IN_ARCHIVE, PACKED, kind_of_name
+from beam_tfr.schema.extensions import FORMAT_OF, IN_ARCHIVE, OTHER_NAMES, PACKED, kind_of_name
 
 PACKED_LABELS_CURE = (
     "give tars of WebDataset as `table=` instead of `input=`; unpack others, and give their labels "
     "as `table=`"
 )
+_MOST_KINDS = 1_000
+_MOST_KINDS_SHOWN = 20
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
 
@@ -194,15 +197,21 @@ class SkippedFiles:
 
     def add_kind(self, path: str) -> None:
         """Counts a file by its name."""
-        with self._lock:
-            self.kinds[kind_of_name(path)] += 1
+        self._count_kind(kind_of_name(path))
 
     def add_packed_kind(self, path: str) -> None:
         """Counts a file in an archive by its name."""
         kind = kind_of_name(path)
         if _is_archive(kind):
             kind += IN_ARCHIVE
+        self._count_kind(kind)
+
+    def _count_kind(self, kind: str) -> None:
+        """Counts a file of a kind; each hidden file may be one of its own."""
         with self._lock:
+            is_new = kind not in self.kinds and kind[1:].lower() not in FORMAT_OF
+            if is_new and len(self.kinds) >= _MOST_KINDS:
+                kind = OTHER_NAMES
             self.kinds[kind] += 1
 
 
@@ -346,4 +355,5 @@ def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]
     ]
     counts.sort(key=lambda count: (-count[0], count[1]))
     total = sum(number for number, _ in counts)
-    return total, ", ".join(f"{number:,} {kind}" for number, kind in counts)
+    names = [f"{number:,} {kind:.60}" for number, kind in counts]
+    return total, join_texts(names, _MOST_KINDS_SHOWN, ", ")

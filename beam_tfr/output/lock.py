@@ -229,9 +229,21 @@ def check_lock(output: str, run_id: str) -> None:
 
 def takeover_error(output: str) -> RunError:
     """The error of a run that has lost the folder."""
+    if not _is_locked(output):
+        return RunError(
+            f"{output} was taken over by another run, which has ended, or somebody removed the "
+            f"lock in {work_path(output, '')}; this one stops, and publishes nothing"
+        )
     return RunError(
         f"{output} was taken over by another run; this one stops, and publishes nothing"
     )
+
+
+def _is_locked(output: str) -> bool:
+    """Whether there are locks in a folder, of whatever run; not where that cannot be seen."""
+    with contextlib.suppress(OSError):
+        return bool(_read_locks(output))
+    return False
 
 
 @functools.lru_cache(maxsize=16)

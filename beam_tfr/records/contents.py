@@ -16,6 +16,7 @@ names from those of the features:
 `records.contents_file` writes and reads it.
 """
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from beam_tfr.schema.items import Array, Image
 # Characters and values of a cell; longer ones are null.
 MAX_TEXT = 1000
 MAX_LIST = 100
+_MOST_UNDERSCORES = 8  # behind the name of a column
 # Features of which the contents have the size in bytes, and the names of these columns.
 _PAYLOADS = {
     feature_names.ENCODED: "bytes",
@@ -156,12 +158,13 @@ def contents_columns(
     }
     payloads = {*_PAYLOADS, *names.sizes}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
+    tries = collections.Counter[str]()  # of names that others have
     columns: dict[str, ContentsColumn] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         is_payload = feature in payloads
         name = fixed.get(feature)
         if name is None:
-            name = _free_name(feature, taken, is_payload=is_payload)
+            name = _free_name(feature, taken, tries, is_payload=is_payload)
         taken.add(name)
         if is_payload:
             columns[feature] = SizeColumn(name, "int64")
@@ -174,17 +177,23 @@ def contents_columns(
     return columns
 
 
-def _free_name(feature: str, taken: Collection[str], *, is_payload: bool) -> str:
+def _free_name(
+    feature: str, taken: Collection[str], tries: collections.Counter[str], *, is_payload: bool
+) -> str:
     """The name of the column of a feature.
 
-    It gets `_` behind it until no other column has it.
+    It gets `_` behind it until no other column has it, or a number.
     """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
         name = f"{name.removesuffix('encoded')}bytes"
-    while name in taken:
-        name += "_"
-    return name
+    while (free := name + _ending(tries[name])) in taken:
+        tries[name] += 1
+    return free
+
+
+def _ending(tries: int) -> str:
+    return "_" * tries if tries <= _MOST_UNDERSCORES else f"_{tries}"
 
 
 def contents_schema(present: Mapping[str, FeatureSpec], names: RecordNames) -> Any:

@@ -24,6 +24,7 @@ PACKED = re.compile(
     r"(?i)\.(?:tar\.[a-z][a-z0-9]{0,4}|t[gbxz]z2?|tzst|7z|rar|zipx|[zr][0-9]{2}"
     r"|(?:zip|tar|7z|rar|gz|zst|xz)\.(?:[0-9]{3}|[a-z]{2}))\Z"
 )
+OTHER_NAMES = "other names"  # the kind of files without an extension
 IN_ARCHIVE = " in an archive"  # behind the kind of an archive that is in another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
@@ -52,4 +53,4 @@ def kind_of_name(path: str) -> str:
     stem, _, extension = path.rpartition("/")[2].rpartition(".")
     if stem and re.fullmatch("[A-Za-z][A-Za-z0-9]{0,9}", extension):
         return f".{extension}"
-    return "other names"
+    return OTHER_NAMES

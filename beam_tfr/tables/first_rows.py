@@ -37,8 +37,10 @@ from beam_tfr.tables.several_classes import find_presence_column
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 SAMPLE_FILES = 2_000  # rows of which each is in a file, which is read again later
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
+_PLACE_BYTES = 8
+_TEXT_BYTES = 49  # beside its letters; of one letter, Python has each once
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
-MOST_NOTES = 5  # about how tables were read
+MOST_NOTES = 5  # of a kind
 
 
 def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:
@@ -94,13 +96,18 @@ class Sample:
 
     def warn(self) -> Iterator[str]:
         """Yields lines about how tables were read, and how their rows are joined."""
-        yield from self.notes[:MOST_NOTES]
-        if len(self.notes) > MOST_NOTES:
-            yield f"there are {len(self.notes) - MOST_NOTES} more such notes about the first tables"
+        yield from first_notes(self.notes)
         if self.joined:
             yield from self.joined.join.describe(self.first)
         if self.unused_na_values:
             yield describe_unused(self.unused_na_values, len(self.first.rows))
+
+
+def first_notes(notes: Sequence[str]) -> Iterator[str]:
+    """Yields the first of some notes, and how many more there are."""
+    yield from notes[:MOST_NOTES]
+    if len(notes) > MOST_NOTES:
+        yield f"there are {len(notes) - MOST_NOTES:,} more such notes about the first tables"
 
 
 def take_sample(
@@ -174,13 +181,20 @@ class _FirstRowsReader:
             for row in self._read(path, self._columns, UNCOUNTED):
                 self.rows.append((number, row))
                 for cell in row[1]:
-                    self._room -= len(cell) if type(cell) is str else measure_value(cell)
+                    self._room -= _measure_cell(cell)
                 if self.is_full:
                     break
         except DamagedTableError as error:
             self.damage = self.damage or error
         if len(self.rows) - number_before > 1:
             self.one_row_each = False
+
+
+def _measure_cell(cell: Any) -> int:
+    """About how many bytes of memory a cell takes, with its place in a row."""
+    if type(cell) is str:
+        return _PLACE_BYTES + len(cell) + (_TEXT_BYTES if len(cell) > 1 else 0)
+    return _PLACE_BYTES + measure_value(cell)
 
 
 def measure_value(value: Any) -> int:

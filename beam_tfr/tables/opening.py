@@ -34,6 +34,7 @@ from beam_tfr.tables.first_rows import (
     check_images,
     check_quotes,
     find_stand_ins,
+    first_notes,
     replace_columns,
     row_reader,
     take_sample,
@@ -155,7 +156,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
             *warn_of_several_classes(options, class_texts),
-            *warn_of_texts(features, declarations, cells),
+            *first_notes([*warn_of_texts(features, declarations, cells)]),
         ),
     )
 

@@ -37,6 +37,8 @@ _Coefficient = tuple[int, int]  # component, number
 _RESTART_INTERVAL = 0xDD  # marker
 _LEAST_SCAN_BYTES = 6  # of the header of a scan
 _LAST_CODES = 4  # bytes behind the last pixel, of codes that change none
+_SKIPPED = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
+_NEAR = 32  # bytes from where the decoder says that the picture ends
 _UNTOLD = 16  # bytes behind a picture, which are too few to say what they are
 _COMPARED = 256  # bytes before the end of a picture,
 _COMPARED_BEHIND = 1 << 12  # and behind it
@@ -214,7 +216,8 @@ def cut_behind_picture(
 def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
     """The place in a file, whose last scan begins at `start`, behind the last byte of a pixel.
 
-    It is found by leaving out bytes from the end. The last codes may change no pixel.
+    It is found by leaving out bytes from the end. The last codes may change no pixel. The decoder
+    tells about where it is, as it skips what is behind it.
     """
     end = len(data) - len(_EOI)
     checksums = _sum_rows(_decode(data, colorspace))
@@ -224,6 +227,13 @@ def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
         shorter = data[:place].rstrip(b"\xff") + filler + _EOI
         return _sum_rows(_decode(shorter, colorspace)) == checksums
 
+    skipped = _SKIPPED.search(_find_damage(data, colorspace))
+    if skipped is not None:
+        near = end - int(skipped[1])
+        first = max(start, near - _NEAR)
+        last = min(end, near + _NEAR)
+        if first < last and is_whole(last) and not is_whole(first):
+            return first + bisect.bisect_left(range(first, last), True, key=is_whole)
     last = end
     first = max(start, end - _UNTOLD)
     while first > start and is_whole(first):  # few bytes follow most pictures

@@ -22,6 +22,9 @@ _VALUE_OF = {
 _TRUE_VALUES = {"1", "True"}
 
 
+_MOST_NAMED = 1_000  # columns, in a line to copy
+
+
 class _Flags(NamedTuple):
     """Columns of 0 and 1.
 
@@ -51,6 +54,8 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
     unused = [name for name in flags.columns if name != label]
     values = join_texts(flags.values, separator=" or ")
     names = json.dumps(flags.columns, ensure_ascii=False)
+    if len(flags.columns) > _MOST_NAMED:
+        names = "names of these columns"
     option = "`label_column=class`"
     if not flags.is_one_each:
         option += " with `label_separator='|'`"

@@ -52,7 +52,8 @@ def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
         suggestion = find(content, others)
         if suggestion:
             yield suggestion.message
-            others = [name for name in others if name not in suggestion.columns]
+            told = {*suggestion.columns}
+            others = [name for name in others if name not in told]
     if not others:
         return
     cure = "`feature_columns=` names those of features"

@@ -1,0 +1,189 @@
+"""The directory of a zip, row by row.
+
+`zipfile` holds half a kilobyte for each file until the last one is looked at. Format: sections
+4.3.12 to 4.3.16 and 4.5.3 of PKWARE's APPNOTE.TXT.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+from zipfile import BadZipFile, ZipInfo
+
+MOST_BYTES = 1 << 30  # 1 GiB, of a directory: that of ten million images
+_ROW = struct.Struct("<4s4B4HL2L5H2L")
+_ROW_SIGNATURE = b"PK\1\2"
+_END = struct.Struct("<4s4H2LH")  # behind the directory, with a comment behind it
+_END_SIGNATURE = b"PK\5\6"
+_MOST_COMMENT_BYTES = 0xFFFF
+# Before it, of a zip with numbers of 64 bits: the same again, and where that is.
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_END_64_SIGNATURE = b"PK\6\6"
+_LOCATOR_64 = struct.Struct("<4sLQL")
+_LOCATOR_64_SIGNATURE = b"PK\6\7"
+_UTF8 = 0x800
+_FIELD = struct.Struct("<HH")  # of a row: its kind, and the bytes that follow
+_NUMBERS_64 = 1  # kind of the field with numbers that need 64 bits
+_NUMBER_64 = struct.Struct("<Q")
+_IN_FIELD = 0xFFFF_FFFF  # stands for a number that is in the field
+
+
+class _Place(NamedTuple):
+    """Where a directory is.
+
+    Attributes:
+        begin: its first byte.
+        num_bytes: its length.
+        stated_begin: its first byte, as the zip states it: less if other bytes are before the zip.
+    """
+
+    begin: int
+    num_bytes: int
+    stated_begin: int
+
+
+class ZipDirectory:
+    """The directory of a zip.
+
+    Args:
+        opened: the zip.
+
+    Attributes:
+        begin: its first byte.
+
+    Raises:
+        BadZipFile: it has none.
+    """
+
+    def __init__(self, opened: IO[bytes]) -> None:
+        place = _find_directory(opened)
+        if place.begin < 0:
+            raise BadZipFile("Bad offset for central directory")
+        if place.num_bytes > MOST_BYTES:
+            raise BadZipFile(f"Central directory of more than {MOST_BYTES >> 20} MiB")
+        self.begin = place.begin
+        self._opened = opened
+        self._num_bytes = place.num_bytes
+        self._shift = place.begin - place.stated_begin
+
+    def rows(self) -> Iterator[ZipInfo]:
+        """Reads the directory, and yields the file of each row.
+
+        Raises:
+            BadZipFile, ValueError: it is damaged.
+        """
+        self._opened.seek(self.begin)
+        left = self._num_bytes
+        while left > 0:
+            row = self._opened.read(_ROW.size)
+            if len(row) < _ROW.size:
+                raise BadZipFile("Truncated central directory")
+            info, num_bytes = self._read_row(row)
+            left -= num_bytes
+            if left < 0:
+                raise BadZipFile("Truncated central directory")
+            info.header_offset += self._shift
+            yield info
+
+    def _read_row(self, row: bytes) -> tuple[ZipInfo, int]:
+        """The file of a row that begins with some bytes, and the length of all of the row."""
+        signature, *numbers = _ROW.unpack(row)
+        if signature != _ROW_SIGNATURE:
+            raise BadZipFile("Bad magic number for central directory")
+        name_bytes, extra_bytes, comment_bytes = numbers[11:14]
+        name = self._opened.read(name_bytes)
+        is_utf8 = numbers[4] & _UTF8
+        info = ZipInfo(name.decode("utf-8" if is_utf8 else "cp437"))
+        info.create_system = numbers[1]
+        info.flag_bits = numbers[4]
+        info.compress_type = numbers[5]
+        info.CRC = numbers[8]
+        info.compress_size = numbers[9]
+        info.file_size = numbers[10]
+        info.volume = numbers[14]
+        info.external_attr = numbers[16]
+        info.header_offset = numbers[17]
+        if extra_bytes:
+            info.extra = self._opened.read(extra_bytes)
+            for kind, content in read_fields(info.extra):
+                if kind == _NUMBERS_64:
+                    _take_numbers_64(info, content)
+        if comment_bytes:
+            self._opened.read(comment_bytes)
+        return info, _ROW.size + name_bytes + extra_bytes + comment_bytes
+
+
+def _find_directory(opened: IO[bytes]) -> _Place:
+    size = opened.seek(0, os.SEEK_END)
+    tail_begin = max(0, size - _END.size - _MOST_COMMENT_BYTES)
+    tail = _read_at(opened, tail_begin, size - tail_begin)
+    end = len(tail) - _END.size
+    has_no_comment = tail[-_END.size :].startswith(_END_SIGNATURE) and tail.endswith(b"\0\0")
+    if not has_no_comment:
+        end = tail.rfind(_END_SIGNATURE)
+    if end < 0 or end + _END.size > len(tail):
+        raise BadZipFile("File is not a zip file")
+    *_, num_bytes, stated_begin, _ = _END.unpack_from(tail, end)
+    place = _Place(tail_begin + end - num_bytes, num_bytes, stated_begin)
+    return _find_directory_64(opened, tail_begin + end) or place
+
+
+def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
+    """Where the directory of a zip with numbers of 64 bits is; None if it has others.
+
+    Args:
+        opened: the zip.
+        end: where the end of the directory stands that any zip has.
+    """
+    begin = end - _LOCATOR_64.size - _END_64.size
+    if begin < 0:
+        return None
+    both = _read_at(opened, begin, end - begin)
+    signature, disk, _, num_disks = _LOCATOR_64.unpack_from(both, _END_64.size)
+    if signature != _LOCATOR_64_SIGNATURE:
+        return None
+    if disk != 0 or num_disks > 1:
+        raise BadZipFile("zipfiles that span multiple disks are not supported")
+    signature, *_, num_bytes, stated_begin = _END_64.unpack_from(both)
+    if signature != _END_64_SIGNATURE:
+        return None
+    return _Place(begin - num_bytes, num_bytes, stated_begin)
+
+
+def _read_at(opened: IO[bytes], begin: int, num_bytes: int) -> bytes:
+    opened.seek(begin)
+    data = opened.read(num_bytes)
+    if len(data) < num_bytes:
+        raise BadZipFile("File is not a zip file")
+    return data
+
+
+def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the fields beside the name of a file, each its kind and its content.
+
+    Raises:
+        BadZipFile: they are longer than all of them.
+    """
+    begin = 0
+    while begin + _FIELD.size <= len(extra):
+        kind, num_bytes = _FIELD.unpack_from(extra, begin)
+        begin += _FIELD.size
+        if begin + num_bytes > len(extra):
+            raise BadZipFile(f"Corrupt extra field {kind:04x} (size={num_bytes})")
+        yield kind, extra[begin : begin + num_bytes]
+        begin += num_bytes
+
+
+def _take_numbers_64(info: ZipInfo, field: bytes) -> None:
+    """Takes the numbers of a file that need 64 bits from the field that has them.
+
+    Raises:
+        BadZipFile: it lacks one.
+    """
+    for name in ("file_size", "compress_size", "header_offset"):
+        if getattr(info, name) != _IN_FIELD:
+            continue
+        if len(field) < _NUMBER_64.size:
+            raise BadZipFile(f"Corrupt zip64 extra field. {name} not found.")
+        setattr(info, name, _NUMBER_64.unpack_from(field)[0])
+        field = field[_NUMBER_64.size :]
