@@ -153,6 +153,7 @@ def test_a_manifest_that_is_stored_compressed_is_that_of_its_dataset(fake: FakeG
     fake.put("set/manifest.json", gzip.compress(data.replace(b"0", b"1")), encoding="gzip")
     with pytest.raises(DataError, match="was replaced by another dataset"):
         check_not_replaced(dataset)
+    fake.put("set/manifest.json", data)
     shard = next(split.shards[0].file for split in dataset.splits.values() if split.shards)
     stored = gzip.compress(storage.read_bytes(f"gs://b/set/{shard}"))
     fake.put(f"set/{shard}", stored, encoding="gzip")

@@ -496,6 +496,14 @@ def test_constructor_refuses_invalid_options(change: dict[str, Any], message: st
         ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})
 
 
+@pytest.mark.parametrize(
+    "share", ["1e-99999999", "1e9999", "1e-999", "1" * 10**6, "1/0", "1/" + "9" * 10**6]
+)
+def test_shares_that_would_take_all_memory_are_refused(share: Any) -> None:
+    with pytest.raises(UsageError, match="each share must be a number above 0"):
+        ConvertOptions(input=("/a/*",), output="/o", splits={"a": share, "b": 0.5})
+
+
 def test_paths_may_be_path_objects(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("hat\n")
     paths: dict[str, Any] = {

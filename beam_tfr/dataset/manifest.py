@@ -5,6 +5,7 @@ error that says what to do. `publish` writes it. The schema of the file is `mani
 beside this module; docs/dataset.md explains it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -292,14 +293,13 @@ def check_not_replaced(dataset: Manifest) -> None:
     digest = dataset.fields["manifest_digest"].encode()
     location = dataset.digest_location
     end = location.before + len(digest)
-    try:
-        stored = storage.read_part(location.path, location.before, len(digest))
-        if stored != digest:  # on gs://, it may be stored compressed
-            stored = storage.read_bytes(location.path, max_bytes=end)[location.before : end]
-    except OSError:
-        stored = b""
-    if stored != digest:
-        raise DataError(replaced_message(dataset.folder))
+    with contextlib.suppress(OSError):
+        if storage.read_part(location.path, location.before, len(digest)) == digest:
+            return
+    with contextlib.suppress(OSError):  # on gs://, it may be stored compressed
+        if storage.read_bytes(location.path, max_bytes=end)[location.before : end] == digest:
+            return
+    raise DataError(replaced_message(dataset.folder))
 
 
 def replaced_message(folder: str) -> str:

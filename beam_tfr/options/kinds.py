@@ -222,6 +222,10 @@ COLOR = Kind(
 
 
 _ROUNDING = Fraction(1, 10**6)
+# Of another number, such as 1e-99999999, a fraction may take all memory.
+_SHARE = re.compile(
+    r" *(?:[0-9]{0,40}\.?[0-9]{0,40}(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}) *"
+)
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
@@ -261,9 +265,9 @@ def _suggest_share(shares: Mapping[str, Fraction]) -> str:
 
 def _parse_share(value: object) -> Fraction:
     with contextlib.suppress(ValueError, ZeroDivisionError):
-        share = Fraction(str(value))
-        if share > 0:
-            return share
+        text = str(value)
+        if _SHARE.fullmatch(text) and Fraction(text) > 0:
+            return Fraction(text)
     raise ValueError("each share must be a number above 0; leave out splits without images")
 
 
