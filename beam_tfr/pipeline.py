@@ -202,7 +202,12 @@ class Convert(beam.PTransform):
         """The step that plans the shards; for the arguments see `PlanShards`."""
         options = self.options
         target = Target(
-            options.output, self.run_id, options.overwrite, options.accept_unreadable, self.base
+            options.output,
+            self.run_id,
+            options.overwrite,
+            options.accept_unreadable,
+            self.base,
+            counts_added=bool(self.before) and not self._updates_in_place(),
         )
         draft = _DraftFromSample(
             settings=self.source.plan,
@@ -244,9 +249,14 @@ class Convert(beam.PTransform):
             splits_stay = self._splits_stay(self.base)
             known_images = references.read_known(begin, self.base, splits_stay=splits_stay)
         earlier_splits = None
-        if self.before and not self._splits_stay(self.before):
+        may_move = self.before and not self._splits_stay(self.before)
+        if self.before and (may_move or not self._updates_in_place()):
             earlier_splits = references.read_earlier_splits(begin, self.before)
         return refs | self.plan_shards(known_images, earlier_splits)  # type: ignore[no-any-return]
+
+    def _updates_in_place(self) -> bool:
+        """Whether records are copied from the dataset in the output, if from any."""
+        return self.base is None or self.base.folder == self.options.output
 
     def _choose_splits(self, begin: PBegin, refs: PCollection[bytes]) -> PCollection[bytes]:
         """Chooses the splits of references that have none yet."""

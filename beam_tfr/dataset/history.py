@@ -1,8 +1,10 @@
 """history.jsonl: what updates did to a dataset, a line for each."""
 
+import collections
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -22,10 +24,14 @@ class Update(NamedTuple):
     Attributes:
         command: "update" or "remove".
         counted: whether the changes are known; they are not if all images are converted again.
+        folder: of the dataset, if the new one does not take its place.
+        changes: of records, by kind, that an earlier step has made.
     """
 
     command: str
     counted: bool = True
+    folder: str = ""
+    changes: Mapping[str, int] = MappingProxyType({})
 
 
 def read_history(folder: str) -> list[dict[str, Any]]:
@@ -93,22 +99,28 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
         "rejects": after["rejects"]["count"],
     }
     if update.counted:
-        line |= _count_changes(before, counts)
+        line |= _count_changes(before, counts, update.changes)
     existing = _read_end(before.folder)
     if existing and not existing.endswith(b"\n"):
         existing += b"\n"
     return existing + json.dumps(line).encode() + b"\n"
 
 
-def _count_changes(before: Manifest, counts: Counts) -> dict[str, int]:
-    """How many images changed, of each of the `CHANGE_KINDS`."""
-    kinds = counts.before
-    stayed = sum(kinds.values())
+def _count_changes(before: Manifest, counts: Counts, earlier: Mapping[str, int]) -> dict[str, int]:
+    """How many images changed, of each of the `CHANGE_KINDS`.
+
+    Args:
+        before: the dataset.
+        counts: of all records, with `before`.
+        earlier: what an earlier step has changed.
+    """
+    stayed = sum(counts.before.values())
+    kinds = collections.Counter(counts.before) + collections.Counter(earlier)
     changes = {
         "added": counts.num_examples - stayed,
         "removed": before.counts["written"] - stayed,
-        "changed": kinds.get("changed", 0),
-        "relabelled": kinds.get("relabelled", 0),
+        "changed": kinds["changed"],
+        "relabelled": kinds["relabelled"],
     }
     if "renamed" in kinds:
         changes["renamed"] = kinds["renamed"]

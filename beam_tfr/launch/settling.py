@@ -17,7 +17,7 @@ from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataset.base import BaseDataset
-from beam_tfr.dataset.history import Update
+from beam_tfr.dataset.history import Update, read_history
 from beam_tfr.dataset.manifest import Manifest, find_manifest, read_manifest
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
@@ -91,6 +91,8 @@ def convert_and_settle(
         remove_first(options.output)  # it may be of other images or options
         run_first()
     dataset = read_manifest(first.output)
+    if update:
+        update = _add_changes(update, first.output)
     open_first = functools.partial(_open_first, dataset=dataset)
     choose_second = functools.partial(
         _choose_second, dataset=dataset, update=update, splits_of=splits_of, before=before
@@ -144,10 +146,20 @@ def _choose_first(
 
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
         step = build_step(run_id=run_id, removed=read_removed(output), guarded=guarded)
-        step.update = None  # the second step is what updates the output
+        if step.update:  # which counts what changes; the second step is what updates the output
+            step.update = step.update._replace(folder=output)
         return step
 
     return build
+
+
+def _add_changes(update: Update, first: str) -> Update:
+    """An update with the changes that its first step has made, if they are known."""
+    updates = read_history(first)
+    if not updates or "added" not in updates[-1]:
+        return update
+    changes = {kind: updates[-1].get(kind, 0) for kind in ("changed", "relabelled", "renamed")}
+    return update._replace(counted=True, changes=changes)
 
 
 def _open_first(options: ConvertOptions, *, dataset: Manifest) -> Input:

@@ -165,8 +165,10 @@ def publish_dataset(
     checksums = [(name, file.sha256) for name, file in contents.items()]
     beside.write(SUMS_FILE, format_checksums(checksums, metadata))
     if update:
-        before = read_manifest(folder)
-        if before.fields == fields and not any(file.built for file in shard_files):
+        before = read_manifest(update.folder or folder)
+        is_in_place = not update.folder
+        is_unchanged = before.fields == fields and not any(file.built for file in shard_files)
+        if is_in_place and is_unchanged:
             # Without a plan, `claim.remove_work_folder` removes all that was written.
             storage.delete(work_path(folder, claim.PLAN_FILE))
             return before

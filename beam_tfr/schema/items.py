@@ -142,11 +142,13 @@ class KnownImage(NamedTuple):
             reject, of the record behind it.
         state: whether its source has changed since.
         reject: the reject, if it stays one.
+        is_added: whether it counts as new all the same.
     """
 
     number: int
     state: KnownState
     reject: Reject | None = None
+    is_added: bool = False
 
     @property
     def may_be_copied(self) -> bool:
@@ -156,7 +158,7 @@ class KnownImage(NamedTuple):
     @property
     def is_stable(self) -> bool:
         """Whether its record stays as it is."""
-        return self.reject is None and self.state is KnownState.SAME
+        return self.reject is None and self.state is KnownState.SAME and not self.is_added
 
 
 class ShardWork(NamedTuple):

@@ -36,6 +36,8 @@ class Target(NamedTuple):
         overwrite: whether to replace another dataset in the folder.
         accept_unreadable: whether to keep shards in which an earlier run accepted unreadable files.
         base: the dataset to update, if any.
+        counts_added: whether the base has images that the dataset in the output does not have, and
+            that count as new.
     """
 
     output: str
@@ -43,6 +45,7 @@ class Target(NamedTuple):
     overwrite: bool = False
     accept_unreadable: bool = False
     base: BaseDataset | None = None
+    counts_added: bool = False
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder for a plan, counts its images and shards; yields the plan.
@@ -204,6 +207,8 @@ def _order_shard(
     known_images: dict[int, KnownImage] = {}
     if target.base and not finished:
         known_images = _match_images(refs, ordered.known_images, target.base.compare)
+        if target.counts_added:
+            known_images = _note_added(refs, known_images, ordered.earlier_splits)
     yield ShardWork(shard, refs, finished, known_images)
 
 
@@ -224,3 +229,16 @@ def _match_images(
         if known_image:
             matched[position] = known_image
     return matched
+
+
+def _note_added(
+    refs: Sequence[bytes],
+    known_images: Mapping[int, KnownImage],
+    earlier_splits: Mapping[bytes, bytes],
+) -> dict[int, KnownImage]:
+    """Known images, of which those are marked that had no record before."""
+    noted = {}
+    for position, image in known_images.items():
+        is_added = key_of(refs[position]) not in earlier_splits
+        noted[position] = image._replace(is_added=is_added)
+    return noted

@@ -115,6 +115,8 @@ class UpdateReader(ShardReader):
             return self.add_content(item._replace(change=Change.CHANGED), content)
         if record and self.copier.can_copy(record, image, self.work.shard, position):
             value, change = self.copier.copy_record(record, ref, image)
+            if image.is_added:
+                change = Change.NEW
             return item._replace(value=value, change=change)
         if content is None:
             content = self._find_source(ref, record)
