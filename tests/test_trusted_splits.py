@@ -164,7 +164,7 @@ def check_sides(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3, phases=[Phase.generate])  # an example takes 3 s
+@settings(max_examples=2, phases=[Phase.generate])  # an example takes 3 s
 @given(st.integers(0, 2**32))
 def test_random_sets_with_groups_and_copies(
     tmp_path_factory: pytest.TempPathFactory, seed: int
