@@ -63,6 +63,22 @@ TREES: dict[str, Tree] = {
         "img_align_celeba",
         ["Eval/list_eval_partition.txt"],
     ),
+    "CelebA of Kaggle": (
+        ["img_align_celeba/img_align_celeba/000001.jpg"],
+        {"list_eval_partition.csv": "image_id,partition\n000001.jpg,0\n000002.jpg,2\n"},
+        "",
+        ["list_eval_partition.csv"],
+    ),
+    "EuroSAT of Kaggle": (
+        ["Forest/Forest_1.jpg", "River/River_2.jpg"],
+        {
+            "train.csv": ",Filename,Label\n0,Forest/Forest_1.jpg,1\n",
+            "test.csv": ",Filename,Label\n0,River/River_2.jpg,2\n",
+        },
+        "",
+        ["test.csv", "train.csv"],
+    ),
+    "one table": (["a/1.jpg", "b/2.jpg"], {"train.csv": "path,label\na/1.jpg,a\n"}, "", []),
     "Stanford Dogs": (
         ["Images/n02085620-Chihuahua/n02085620_10074.jpg"],
         {"lists/train_list.mat": "MATLAB 5.0", "lists/test_list.mat": "MATLAB 5.0"},

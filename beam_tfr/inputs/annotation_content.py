@@ -25,6 +25,7 @@ _EXTENSIONS = (
     *TEXTS_TO_RENAME,
     *UNREAD,
 )
+_LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
 FIRST_LINES = 10  # of a file that has lines
 _BEGIN_BYTES = 64 << 10
 
@@ -53,6 +54,12 @@ def annotation_extension(path: str) -> str | None:
     """The extension of a file that may hold annotations, empty if it has none; None for others."""
     extension = os.path.splitext(path)[1].lower()
     return extension if extension in _EXTENSIONS else None
+
+
+def is_unread_label_file(path: str) -> bool:
+    """Whether a file that no option reads is named like labels: imagelabels.mat, of Flowers-102."""
+    stem, extension = os.path.splitext(posixpath.basename(path))
+    return extension.lower() in UNREAD and _LABEL_NAME.search(stem) is not None
 
 
 def read_begin(path: str) -> bytes:

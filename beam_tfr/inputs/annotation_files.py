@@ -13,6 +13,7 @@ from beam_tfr.inputs.annotation_content import (
     UNREAD,
     annotation_extension,
     describe_tables,
+    is_unread_label_file,
     read_begin,
 )
 from beam_tfr.inputs.beside_files import list_beside
@@ -37,7 +38,8 @@ def describe_annotations(
     if tables:
         return f"skipped files hold boxes or classes of images: {', '.join(tables)}"
     paths = [path for extension in sorted(candidates) for path in candidates[extension]]
-    return ImageMentions(image_paths).describe(paths, "skipped files")
+    about_images = ImageMentions(image_paths).describe(paths, "skipped files")
+    return about_images or _describe_unread(paths, "skipped files")
 
 
 def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: FirstNames) -> str:
@@ -60,7 +62,26 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
     tables = describe_tables(about)
     if tables:
         return f"files beside {root} hold boxes or classes of its images: {', '.join(tables)}"
-    return images.describe(itertools.chain.from_iterable(about.values()), f"files beside {root}")
+    paths = [*itertools.chain.from_iterable(about.values())]
+    noun = f"files beside {root}"
+    return images.describe(paths, noun) or _describe_unread(paths, noun)
+
+
+def _describe_unread(paths: Iterable[str], noun: str) -> str:
+    """Says so if one of some files that no option reads is named like labels; else empty.
+
+    Args:
+        paths: the files.
+        noun: what messages call them.
+    """
+    path = min(filter(is_unread_label_file, paths), default="")
+    if not path:
+        return ""
+    extension = posixpath.splitext(path)[1]
+    return (
+        f"{noun} seem to hold labels, such as {path}: no option reads {extension}; write them as a "
+        "`table=` with a row for each image"
+    )
 
 
 def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list[str]]:
@@ -71,7 +92,7 @@ def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list
         extension = annotation_extension(path)
         if extension is None or len(about[extension]) == MOST_LOOKED_INTO:
             continue
-        is_about = images.is_named_alike(path)
+        is_about = images.is_named_alike(path) or is_unread_label_file(path)
         is_of_many = extension not in (NO_EXTENSION, *UNREAD)
         if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1

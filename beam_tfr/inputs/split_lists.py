@@ -4,6 +4,7 @@ Such as Food-101's `meta/train.txt`, whose lines are `apple_pie/1005649`, `train
 CUB-200-2011, whose lines are numbers, and `TrainImages.txt` of MIT Indoor67.
 """
 
+import collections
 import contextlib
 import itertools
 import os
@@ -14,6 +15,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, seeming_split, splits_of_file
 from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.extensions import has_image_name
 
 _CURE = (
     f"all go to {DEFAULT_SPLIT}, unless a `table=` has a column `split`, with the split of each "
@@ -35,7 +37,8 @@ _MOST_AROUND = 3  # folders of images
 _MOST_FILES = 10_000  # of a folder
 _MOST_BELOW = 1_000  # of a folder in it
 _UNREAD = ".mat"  # of MATLAB, which nothing here reads
-_EXTENSIONS = (".txt", ".lst", ".list", ".json", _UNREAD)
+_TABLES = (".csv", ".tsv")
+_EXTENSIONS = (".txt", ".lst", ".list", ".json", _UNREAD, *_TABLES)
 _MOST_READ = 10  # of a folder, that are named like lists
 _MOST_LISTS = 4  # that a message names
 _BEGIN_BYTES = 64 << 10  # of a list that are looked at
@@ -61,6 +64,7 @@ def describe_split_lists(
     *,
     cure: str = _CURE,
     first_names: FirstNames | None = None,
+    tables: Collection[str] = (),
 ) -> str:
     """The message about lists of the images of splits; empty if there are none.
 
@@ -70,6 +74,7 @@ def describe_split_lists(
         images: paths of some images, whose extensions those in lists may lack.
         cure: what takes the splits of lists.
         first_names: lists folders.
+        tables: those that are read.
     """
     listing = first_names or FirstNames()
     image_folders = itertools.islice(dict.fromkeys(map(os.path.dirname, images)), _MOST_AROUND)
@@ -80,11 +85,36 @@ def describe_split_lists(
     for base in bases:
         candidates.update(dict.fromkeys(_list_candidates(base, listing)))
     extensions = ["", *{os.path.splitext(path)[1] for path in images}]
-    lists = [path for path in candidates if _lists_images(path, bases, extensions)]
+    unread = _choose_unread([*candidates], tables)
+    lists = [path for path in unread if _lists_images(path, bases, extensions)]
     if not lists:
         return ""
     shown = join_texts(sorted(lists), most=_MOST_LISTS, separator=", ")
     return f"files that seem to say which images are in which split are not read: {shown}; {cure}"
+
+
+def _choose_unread(candidates: Sequence[str], tables: Collection[str]) -> list[str]:
+    """The files that may be lists, without tables that are read, or are of one split alone.
+
+    Such as train.csv, which has the labels that a test set lacks.
+    """
+    splits_in = collections.defaultdict[str, set[str]](set)  # folder -> splits of its tables
+    for path in candidates:
+        folder, name = os.path.split(path)
+        if name.lower().endswith(_TABLES):
+            splits_in[folder].update(splits_of_file(name))
+    unread = []
+    for path in candidates:
+        is_table = path.lower().endswith(_TABLES)
+        is_one_of_several = len(splits_in[os.path.dirname(path)]) > 1 or _divides(path)
+        if path not in tables and (is_one_of_several or not is_table):
+            unread.append(path)
+    return unread
+
+
+def _divides(path: str) -> bool:
+    """Whether a file is named like one of all splits: list_eval_partition.csv."""
+    return _DIVISION.search(os.path.basename(path)) is not None
 
 
 def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
@@ -116,7 +146,8 @@ def _is_named_so(name: str) -> bool:
         return False
     if splits_of_file(stem) or _DIVISION.search(stem) or name.lower() in _OTHER_NAMES:
         return True
-    return extension.lower() != _UNREAD and bool(seeming_split(stem))  # such as latest.mat
+    is_certain_only = extension.lower() in (_UNREAD, *_TABLES)  # not latest.mat
+    return not is_certain_only and bool(seeming_split(stem))
 
 
 def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) -> bool:
@@ -132,11 +163,12 @@ def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) ->
     if name.lower().endswith(_UNREAD):
         return is_near or _OWN_FOLDER.fullmatch(os.path.basename(folder)) is not None
     lines = _read_lines(path)
-    if is_near and _DIVISION.search(name) and all(map(_SPLIT_OF_LINE.fullmatch, lines)):
+    if is_near and _divides(name) and all(map(_SPLIT_OF_LINE.fullmatch, lines)):
         return bool(lines)
     most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
+    list_texts = _list_cells if name.lower().endswith(_TABLES) else _list_paths
     for line in lines[:most]:
-        for text in _list_paths(line):
+        for text in list_texts(line):
             if not is_near and _is_file(f"{folder}/{text}", extensions):
                 return False  # of a set of its own
             if any(_is_file(f"{base}/{text}", extensions) for base in bases):
@@ -167,6 +199,11 @@ def _list_paths(line: str) -> list[str]:
         return []
     word = words[-1] if "/" in words[-1] else words[0]
     return [path.replace("\\", "/").lstrip("/") for path in dict.fromkeys([line, word])]
+
+
+def _list_cells(row: str) -> list[str]:
+    """The paths of images that a row of a table may hold: cells with their extensions."""
+    return [word.lstrip("/") for word in _TOKENS.split(row) if has_image_name(word)]
 
 
 def _is_file(path: str, extensions: Sequence[str]) -> bool:

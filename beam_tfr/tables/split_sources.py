@@ -68,17 +68,20 @@ def choose_split_source(
         places.describe_image_names(images),
         places.describe_unused_places(tables, folder),
         places.describe_seeming_splits(tables, folder),
-        _describe_unread_lists(folder, images, root),
+        _describe_unread_lists(tables, folder, images, root),
     ]
     role = roles.OneSplit(is_told=bool(image_places))
     return SplitSource(role, tuple(filter(None, texts)))
 
 
-def _describe_unread_lists(folder: str, images: Sequence[str], root: str) -> str:
+def _describe_unread_lists(
+    tables: Sequence[str], folder: str, images: Sequence[str], root: str
+) -> str:
     """The message about lists of splits beside tables or images; empty if there are none."""
     if not images:
         return ""
-    return describe_split_lists([folder, root], [f"{root}{image}" for image in images])
+    paths = [f"{root}{image}" for image in images]
+    return describe_split_lists([folder, root], paths, tables=tables)
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
