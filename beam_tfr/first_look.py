@@ -23,6 +23,7 @@ from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_last_folders,
+    describe_ranges,
     find_deep_folders,
 )
 from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
@@ -128,6 +129,7 @@ def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
         source.layout.describe_ambiguity(keys),
         *describe_labels(look, skipped.annotations),
         masks.describe(in_archives=source.has_archives),
+        describe_ranges(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
         *describe_lists(look),

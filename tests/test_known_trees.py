@@ -205,6 +205,11 @@ TOLD: Mapping[str, Tree] = {
         "Japanese/character02/2.png": "train/Japanese",
         "Greek/character01/3.png": "train/Greek",
     },
+    "Omniglot, both": {
+        "images_background/Greek/character01/1.png": "train/Greek",
+        "images_background/Latin/character01/2.png": "train/Latin",
+        "images_evaluation/Tengwar/character01/3.png": "train/Tengwar",
+    },
     "PlantVillage": {
         f"PlantVillage/{kind}/{label}/1.jpg": f"train/{kind}"
         for kind in ("color", "segmented")

@@ -16,6 +16,7 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_last_folders,
+    describe_ranges,
     find_deep_folders,
 )
 from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
@@ -233,6 +234,8 @@ def test_splits_in_names_of_images_are_told(
         ("train-1.jpg", "{split}-{number}.*"),
         ("val_cat_1.jpg", "{split}_{label}_{number}.*"),
         ("1.jpg", "{label}_{number}.*"),
+        ("25_0_1_20170116.jpg.chip.jpg", "{label}_*"),
+        ("image_00001.jpg", ""),
     ],
 )
 def test_the_layout_for_files_without_folders(name: str, layout: str) -> None:
@@ -529,6 +532,21 @@ def test_folders_of_images_and_masks_are_told_from_classes(
 def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) -> None:
     text = describe_last_folders(folders(*keys))
     assert (f"`layout='{layout}'`" in text) if layout else not text
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_told"),
+    [
+        (["00000/00000.png", "00000/00999.png", "01000/01000.png"], True),  # FFHQ
+        (["00000/000000001.jpg", "00001/000010000.jpg"], True),  # img2dataset
+        (["0/1.png", "1/3.png", "9/5.png"], False),
+        (["00000/00000_00000.ppm", "00001/00000_00001.ppm"], False),
+        (["0/1.png"], False),
+        ([], False),
+    ],
+)
+def test_folders_of_ranges_are_told(keys: Sequence[str], is_told: bool) -> None:
+    assert ("`layout='*'`" in describe_ranges(keys)) == is_told
 
 
 def test_images_in_no_folder_have_no_only_class() -> None:

@@ -16,11 +16,14 @@ from beam_tfr.layouts.split_names import (
     are_different,
     are_splits,
     find_split_folders,
+    find_unmarked_train,
     split_of_folder,
 )
 from beam_tfr.schema.differences import common_start, join_texts
 
 _DIGITS = re.compile("[0-9]+")
+_NUMBER = re.compile("[0-9]{1,15}")
+_RANGES = (100, 1_000, 10_000)  # files in a folder
 _LEAST_WORD = 3  # characters that are hardly in another name by chance
 
 
@@ -79,7 +82,10 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     if not have_images and not merged and not _are_parts(names_in):
         return ""
     level = len(common_start([folder.split("/") for folder in names_in]))
-    outer_names = {parent.split("/")[level] for parent in names_in if parent.count("/") >= level}
+    outer_names = _list_names(names_in, level)
+    if find_unmarked_train(outer_names):  # which is told otherwise
+        level += 1
+        outer_names = _list_names(names_in, level)
     if find_split_folders(outer_names):
         return ""  # which `check_split_folders` refuses, or `describe_ignored_split` tells
     start = f"the classes are {_join_names(names)}"
@@ -99,6 +105,11 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         outer_classes = _join_names(sorted(outer_names))
         outer = f"if the classes are {outer_classes} instead, `layout='{layout}'` takes them, else "
     return f"{start}: {what}; {outer}give `layout='{DEFAULT_LAYOUT}'`{rename}"
+
+
+def _list_names(folders: Iterable[str], level: int) -> set[str]:
+    """The names of folders at a level below the common one, from 0."""
+    return {folder.split("/")[level] for folder in folders if folder.count("/") >= level}
 
 
 def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
@@ -220,6 +231,37 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
     label = min(merged)
     first, second, *_ = sorted(merged[label].values())
     return f"; folders of one name, such as {first} and {second}, are one class"
+
+
+def describe_ranges(keys: Iterable[str]) -> str:
+    """A message about folders that each hold the files of a range of numbers; may be empty.
+
+    Such as 01000/01999.png of FFHQ, and 00001/000010000.jpg of img2dataset: they are no classes.
+
+    Args:
+        keys: of some images.
+    """
+    key_of = dict[int, str]()  # number of a folder -> a file in it
+    pairs = set[tuple[int, int]]()  # numbers of a folder and of a file
+    for key in keys:
+        folder, _, name = key.rpartition("/")
+        folder_name = folder.rpartition("/")[2]
+        stem = name.partition(".")[0]
+        if not (_NUMBER.fullmatch(folder_name) and _NUMBER.fullmatch(stem)):
+            return ""
+        pairs.add((int(folder_name), int(stem)))
+        key_of[int(folder_name)] = key
+    if len(key_of) < 2:
+        return ""
+    for size in _RANGES:
+        are_ranges = all(number // size == folder for folder, number in pairs)
+        if are_ranges or all(number // size * size == folder for folder, number in pairs):
+            first, second, *_ = sorted(key_of.values())
+            return (
+                f"folders hold files of a range of numbers each, such as {first} and {second}: if "
+                "they are no classes, `layout='*'` converts images without classes"
+            )
+    return ""
 
 
 def describe_only_class(classes: Sequence[str], layout: str) -> str:

@@ -21,6 +21,7 @@ _NO_CLASS = re.compile(
     r"|video|vid|crop|patch|tile|sample|data|train|val|test|rgb|masks?|depth|labels?|gt)[-_ .]*"
 )
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
+_VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg, of UTKFace
 _EXAMPLE = "{label}_{number}.*"
 
 
@@ -81,6 +82,8 @@ def suggest_layout(name: str) -> str:
     Empty if its name begins as cameras name files, such as IMG_1.jpg.
     """
     named_class = find_named_class(name) or _EXAMPLE
+    if _VALUES.fullmatch(name):
+        named_class = "{label}_*"
     first = _FIRST_WORD.match(name)
     if first and is_split_word(first[1]):
         rest = find_named_class(name[first.end() :])

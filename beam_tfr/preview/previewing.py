@@ -43,6 +43,7 @@ from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_only_class,
+    describe_ranges,
     find_deep_folders,
 )
 from beam_tfr.layouts.folders import check_split_folders
@@ -356,6 +357,7 @@ def _find_warnings(
     if not source.has_default_layout:  # which `describe_folders` tells otherwise
         deep_folders = find_deep_folders(survey.folders, source.layout)
         depth = describe_deep_folders(deep_folders, source.layout)
+    ranges = describe_ranges(keys) if source.has_default_layout else ""
     warnings = (
         describe_missed(listing.skipped, source.root),
         *describe_labels(look, listing.annotations),
@@ -364,6 +366,7 @@ def _find_warnings(
         listing.packed_labels.describe(),
         source.layout.describe_ambiguity(keys),
         depth,
+        ranges,
         describe_palettes(sample.palettes),
         listing.empty.describe(),
         listing.masks.describe(in_archives=source.has_archives),
