@@ -365,6 +365,18 @@ def test_images_without_an_xml_file_are_told(tmp_path: Path) -> None:
     assert not any("left out" in text for text in beam_tfr.plan(**options).warnings)
 
 
+def test_an_image_named_like_its_xml_file_is_meant_whatever_this_says(tmp_path: Path) -> None:
+    files = {f"{number}.xml": voc("1.png", label=f"c{number}") for number in (1, 2, 3)}
+    files["9.xml"] = voc("4.png", label="c4")  # no image has its own name
+    options = write_set(tmp_path, files, images=4)
+    warnings = beam_tfr.plan(**options).warnings
+    (warning,) = [text for text in warnings if "other than their own name" in text]
+    assert "3 of the first 4 XML files" in warning
+    beam_tfr.convert(**options)
+    classes = {key: record[OBJECT_TEXT] for key, record in records(Path(options["output"])).items()}
+    assert classes == {f"{n}.png": [f"c{n}".encode()] for n in (1, 2, 3, 4)}
+
+
 def test_images_without_an_xml_file_are_told_of_several_folders(tmp_path: Path) -> None:
     for year in ("2007", "2012"):
         for number in range(3):

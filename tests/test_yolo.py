@@ -586,6 +586,21 @@ def test_names_that_are_a_text_are_refused_with_the_cure(tmp_path: Path) -> None
     assert read(table)[0][0]["class"] == ["class_0"]
 
 
+def test_spaces_around_names_are_no_part_of_them(tmp_path: Path) -> None:
+    table = write_set(tmp_path, LABEL, f"2 {BOX}\n")
+    table.write_text('train: images/train\nnames: [cat, Cat, "cat "]\n')
+    done = beam_tfr.convert(table=table, output=tmp_path / "out", progress=False)
+    assert done.class_names == ("cat", "Cat")
+    assert done.splits["train"].class_counts == {"cat": 2, "Cat": 0}
+
+
+def test_a_name_that_labels_txt_cannot_hold_ends_the_run_at_once(tmp_path: Path) -> None:
+    table = write_set(tmp_path, LABEL)
+    table.write_text('train: images/train\nnames: [cat, "a\\nb"]\n')
+    with pytest.raises(DataError, match="name number 1 of a class"):
+        beam_tfr.plan(table=table, progress=False)
+
+
 def test_classes_without_names_are_those_of_ultralytics(tmp_path: Path) -> None:
     table = write_set(tmp_path / "in", "1 0.5 0.5 0.2 0.4\n")
     table.write_text("train: images/train\nnc: 3\n")

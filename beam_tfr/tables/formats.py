@@ -32,6 +32,7 @@ from beam_tfr.tables.base import (
     describe_harm,
     table_error,
 )
+from beam_tfr.tables.names import list_class_names
 from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.tars import Tar
 from beam_tfr.tables.text_rows import Delimited, JsonLines
@@ -214,13 +215,17 @@ def list_fields(path: str, rows: int) -> list[str]:
 def read_class_names(path: str, column: str) -> list[str]:
     """The classes that the numbers in a column of a table stand for.
 
-    Empty unless it is Parquet, whose metadata of Hugging Face name them.
+    Empty unless it is Parquet, whose metadata of Hugging Face name them, or data.yaml of YOLO.
 
     Raises:
         UsageError, DataError: see `read_rows`.
     """
     with _naming_errors(path):
-        return format_of(path).read_class_names(path, column)
+        names = format_of(path).read_class_names(path, column)
+        try:
+            return list_class_names(names)
+        except ValueError as error:
+            raise damaged_table(path, str(error)) from None
 
 
 def describe_columns(path: str) -> str:

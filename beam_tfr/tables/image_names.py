@@ -34,13 +34,17 @@ class ImageName(str):
 
     Attributes:
         folder: a folder that it may be in, as the table says; empty for none.
+        own: the name without extension of the file that names it, if the file is about one image;
+            an image of this name is meant, as files are renamed together, and what is in one stays.
     """
 
     folder: str
+    own: str
 
-    def __new__(cls, name: str, folder: str = "") -> Self:
+    def __new__(cls, name: str, folder: str = "", own: str = "") -> Self:
         self = super().__new__(cls, name)
         self.folder = folder
+        self.own = own
         return self
 
 
@@ -206,6 +210,25 @@ class ImageFinder:
 
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
         """The path of the image that a name means; as written if there is none."""
+        found = self._find_written(name, base, written)
+        return self._find_own(found, name.own) or found
+
+    def _find_own(self, path: str, own: str) -> str:
+        """The path of the image beside another one that is named like the file that names this.
+
+        Empty if there is none but the other, or several, or the folder cannot be listed.
+        """
+        folder, _, name = path.rpartition("/")
+        if not own or _stem_of(fold_name(name)) == fold_name(own):
+            return ""
+        with contextlib.suppress(UsageError):
+            images = [image for image in self._list(folder).find_similar(own) if _is_image(image)]
+            if len(images) == 1:
+                return f"{folder}/{images[0]}"
+        return ""
+
+    def _find_written(self, name: ImageName, base: str, written: str) -> str:
+        """The path of the image with a name, or a similar one; as written if there is none."""
         places = [written, *list_other_paths(name, base), *_list_places(name, base)]
         for path in places:
             if self._exists(path):

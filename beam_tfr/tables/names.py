@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from typing import Any
 
 from beam_tfr.features.cells import AS_TEXT, is_missing
+from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.tables.paths import read_text
 
 # Not 00 or 007, which are texts.
@@ -58,6 +59,22 @@ def _strip(name: str) -> str:
     if not stripped:
         raise ValueError("has no value")
     return stripped
+
+
+def list_class_names(names: Iterable[str]) -> list[str]:
+    """The names of classes that a file declares in their order, each once, as cells have them.
+
+    Raises:
+        ValueError: one cannot be the name of a class.
+    """
+    stripped = [name.strip() for name in names]
+    for number, name in enumerate(stripped):
+        if not is_class_name(name):
+            raise ValueError(
+                f"its name number {number} of a class is {name!r:.60}, which labels.txt cannot "
+                "hold: a name is one line without control characters"
+            )
+    return [*dict.fromkeys(stripped)]
 
 
 def describe_spaces(column: str, cells: Iterable[Any]) -> str:

@@ -15,7 +15,7 @@ import yaml
 
 from beam_tfr.options.implied import ANNOTATIONS, implied_options, optional_columns
 from beam_tfr.tables.annotations.json_files import read_json
-from beam_tfr.tables.annotations.voc import describe_origin, read_voc
+from beam_tfr.tables.annotations.voc import describe_origin, describe_other_names, read_voc
 from beam_tfr.tables.annotations.voc_fields import describe_other_fields
 from beam_tfr.tables.annotations.yolo import read_names, read_yolo
 from beam_tfr.tables.base import (
@@ -115,6 +115,8 @@ def describe_doubts(files: Sequence[str], cells: Mapping[str, Sequence[Any]]) ->
         return
     if "box" in cells:
         yield from filter(None, [describe_origin(cells)])
+    if "file" in cells:
+        yield from filter(None, [describe_other_names(cells)])
     yield from filter(None, [describe_other_fields(files)])
 
 

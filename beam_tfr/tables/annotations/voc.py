@@ -71,15 +71,16 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         ValueError, ElementTree.ParseError: it is not such a file.
     """
     root = parse_voc(file)
+    own_name = _stem_of(path)
     name = _text_of(root, "filename")
     if not name:
         _check_root(root)
-        name = _stem_of(path)
+        name = own_name
     objects = root.findall("object")
     boxes = [_read_box(obj) for obj in objects]
     moved = [box.from_1 for box in boxes]
     yield {
-        "file": ImageName(name, _text_of(root, "folder") or ""),
+        "file": ImageName(name, _text_of(root, "folder") or "", own_name),
         "class": [_read_name(obj) for obj in objects],
         "box": _find_zero(boxes) or moved,
         VOC_FROM_0: [box.from_0 for box in boxes],
@@ -282,6 +283,30 @@ def _take_from_0(evidence: str) -> OtherColumn:
         f"written; if that is a mistake, `feature_columns={VOC_FROM_1}:bbox[xyxy]` subtracts 1 "
         "from the left and top of all",
     )
+
+
+def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
+    """The message about files that name another image than their own name; empty if none does.
+
+    Args:
+        cells: column -> those of the first files, with the column `file`.
+    """
+    others = [cell for cell in cells["file"] if _has_other_name(cell)]
+    if not others:
+        return ""
+    verb = "names" if len(others) == 1 else "name"
+    return (
+        f"{len(others):,} of the first {len(cells['file']):,} XML files {verb} an image other than "
+        f"their own name says, such as {others[0].own}.xml {others[0]!s:.100}: an image with the "
+        "name of the XML file is taken where there is one"
+    )
+
+
+def _has_other_name(cell: Any) -> bool:
+    if not isinstance(cell, ImageName) or not cell.own:
+        return False
+    name = cell.replace("\\", "/").rpartition("/")[2]
+    return cell.own.casefold() not in (name.casefold(), _stem_of(name).casefold())
 
 
 def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:

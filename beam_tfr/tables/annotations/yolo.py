@@ -77,10 +77,11 @@ class _Yolo(msgspec.Struct):
         if self.nc not in ("", str(len(self.names))):
             say(f"has {len(self.names)} names, but nc: {self.nc:.60}")
         if isinstance(self.names, list):
-            by_number = ClassNames(enumerate(self.names))
+            by_number = ClassNames(enumerate(map(str.strip, self.names)))
         else:
             numbers = map(_read_count, self.names)
-            by_number = ClassNames(zip(numbers, self.names.values(), strict=True))
+            names = map(str.strip, self.names.values())
+            by_number = ClassNames(zip(numbers, names, strict=True))
         repeated = len(by_number) - len(by_number.texts)
         if repeated:
             say(f"names repeat others ({repeated}): classes of one name are one class")
