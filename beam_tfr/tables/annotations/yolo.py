@@ -80,8 +80,8 @@ class _Yolo(msgspec.Struct):
             by_number = ClassNames(enumerate(map(str.strip, self.names)))
         else:
             numbers = map(_read_count, self.names)
-            names = map(str.strip, self.names.values())
-            by_number = ClassNames(zip(numbers, names, strict=True))
+            stripped = map(str.strip, self.names.values())
+            by_number = ClassNames(zip(numbers, stripped, strict=True))
         repeated = len(by_number) - len(by_number.texts)
         if repeated:
             say(f"names repeat others ({repeated}): classes of one name are one class")
