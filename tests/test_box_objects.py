@@ -322,3 +322,17 @@ def test_the_cure_for_lists_of_four_numbers_works(tmp_path: Path) -> None:
     roles = {"uri_column": "ID", "label_column": "gtboxes.tag"}
     (ref,) = references(opened(table, **roles, feature_columns=features))
     assert (ref.key, ref.labels, boxes_of(ref)) == ("a.jpg", ("person", "mask"), PIXELS)
+
+
+def test_the_column_of_objects_may_be_called_box(tmp_path: Path) -> None:
+    objects = [{"x": 5, "y": 6, "width": 20, "height": 15}]
+    (ref,) = references(opened(write_rows(tmp_path, [{"file_name": "a.jpg", "box": objects}])))
+    assert (ref.key, boxes_of(ref)) == ("a.jpg", PIXELS[:1])
+
+
+def test_a_class_of_the_image_is_none_of_its_objects(tmp_path: Path) -> None:
+    row = {"image": "a.jpg", "kind": "photo", "objects": AZURE["label"]}
+    tables = opened(write_rows(tmp_path, [row]), uri_column="image", label_column="kind")
+    (ref,) = references(tables)
+    assert ref.labels == ("photo",)
+    assert any("objects.topX" in line for line in tables.warnings)

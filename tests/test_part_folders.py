@@ -154,3 +154,14 @@ def test_paths_of_buckets_elsewhere_have_a_cure_that_works(tmp_path: Path) -> No
         plan(table=tmp_path / "t.csv", progress=False, **OPTIONS)
     tables = opened(tmp_path / "t.csv", image_root=f"{tmp_path}/photos")
     assert keys_of(tables) == ["a/1.jpg", "b/2.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("image", "is_told"), [("s3://b/1.jpg", True), ("https://example.org/1.jpg", False)]
+)
+def test_a_column_of_addresses_in_buckets_is_told(
+    tmp_path: Path, image: str, *, is_told: bool
+) -> None:
+    (tmp_path / "t.csv").write_text(f"source,dx\n{image},nv\n")
+    tables = opened(tmp_path / "t.csv", uri_column="", label_column="")
+    assert any("`uri_column=source`" in line for line in tables.warnings) == is_told

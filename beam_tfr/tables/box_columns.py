@@ -91,7 +91,7 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         columns: its columns.
     """
     found = None
-    if _may_have_boxes(options, path, columns):
+    if _may_have_boxes(options, path):
         found = _find_columns(columns) or _find_objects(path, columns)
     if found is None or not (options.uri_column or found.file):
         return ImpliedOptions(options, (*_warn_of_possible_boxes(options, path, columns, found),))
@@ -220,12 +220,12 @@ def _set_implied(
     return ImpliedOptions(dataclasses.replace(options, **selected), tuple(warnings))
 
 
-def _may_have_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> bool:
+def _may_have_boxes(options: ConvertOptions, path: str) -> bool:
     """Whether columns of a table may become boxes that no option declares."""
     if not format_of(path).may_have_box_rows:
         return False
     if options.are_rows:
-        return options.may_become_images and BOX not in columns
+        return options.may_become_images
     return options.encoding in IMAGE_ENCODINGS and options.feature_columns != {}
 
 
@@ -234,18 +234,18 @@ def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> 
 
     Boxes may be declared without the columns that they are made of.
     """
-    if options.are_rows:
-        return True
-    declared = _find_declared(options)
+    declared = None if options.are_rows else _find_declared(options)
     if declared:
         fits = declared.form.removeprefix(RELATIVE) == found.boxes.form
         return fits and not declared.columns and declared.name not in columns
-    used = {*found.boxes.sides}
-    if found.objects:
-        used.add(found.objects.column)
-        if options.label_column.partition(".")[0] not in ("", found.objects.column):
-            return False  # of the image
-    return used.isdisjoint(options.feature_columns or {}) and BOX not in columns
+    objects = found.objects.column if found.objects else ""
+    if BOX in columns and objects != BOX:
+        return False
+    if options.are_rows:
+        return True
+    if objects and options.label_column.partition(".")[0] not in ("", objects):
+        return False  # of the image
+    return {objects, *found.boxes.sides}.isdisjoint(options.feature_columns or {})
 
 
 def _read_first_rows(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:

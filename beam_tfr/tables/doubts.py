@@ -18,6 +18,7 @@ from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_coordinates
 from beam_tfr.tables.dialects import DECIMAL_COMMA
+from beam_tfr.tables.foreign_paths import WEB_ADDRESS
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
 
@@ -125,7 +126,7 @@ def _name_images(cells: Iterable[Any], folder: str, finder: ImageFinder | None =
 
 
 def _names_image(cell: str, folder: str, finder: ImageFinder) -> bool:
-    if "://" in cell and not cell.startswith(storage.GCS):
+    if WEB_ADDRESS.match(cell):
         return False
     if has_image_name(cell):
         return True

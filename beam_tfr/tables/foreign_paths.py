@@ -15,7 +15,7 @@ from beam_tfr.schema.differences import common_start
 from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
-_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
+WEB_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
 _WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
 _MOST_TRIED = 16  # of the first paths, evenly spread
 _MOST_REMOTE = 4  # each of which takes a request in each way
@@ -102,7 +102,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
     """Yields the texts that are paths on a disk, or addresses of buckets."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
-        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _ADDRESS.match(uri):
+        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not WEB_ADDRESS.match(uri):
             yield uri
 
 
