@@ -1,4 +1,4 @@
-"""How many copies of photos are found by their perceptual hashes, and how many pairs falsely.
+"""How many copies of photos are found by their perceptual hashes, how many falsely, at what cost.
 
 Each photo is converted as `convert` does by default, and so are its copies, which are made here:
 re-encoded, resized, brighter, gray, mirrored, with text, and cropped. A copy is found if its hash
@@ -11,6 +11,7 @@ import argparse
 import io
 import itertools
 import pathlib
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -22,9 +23,11 @@ from PIL import Image, ImageDraw, ImageFont
 from beam_tfr.copies.hashes import Hashes
 from beam_tfr.images import convert_image
 from beam_tfr.inspection import pictures
+from benchmarks import duplicates_cost
 from benchmarks.measuring import Table
 from benchmarks.turns import add_photos, photos
 
+PARTS = ("found", "cost")
 DISTANCES = (16, 24, 31, 40)
 MOST_PHOTOS = 1000
 _ROWS_AT_A_TIME = 64  # whose distances to all are in memory
@@ -91,6 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_photos(parser)
     parser.add_argument("--resize", default="crop", help="as of convert; default: crop")
     parser.add_argument("--most", type=int, default=MOST_PHOTOS, help="photos to copy")
+    parser.add_argument("--part", choices=PARTS, help="only this part; default: both")
+    duplicates_cost.add_arguments(parser)
     parser.add_argument("--pictures", type=pathlib.Path, help="folder for pictures of pairs")
 
 
@@ -131,6 +136,16 @@ def find_near_pairs(hashes: Hashes, most: int) -> list[Pair]:
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    if arguments.part != "cost":
+        yield from measure_found(arguments)
+    if arguments.part != "found":
+        temporary = tempfile.TemporaryDirectory(prefix="beam_tfr-duplicates-")
+        with photos(arguments) as paths, temporary as folder:
+            yield from duplicates_cost.measure_costs(arguments, pathlib.Path(folder), paths)
+
+
+def measure_found(arguments: argparse.Namespace) -> Iterator[Table]:
+    """Yields which copies are found, and which pairs falsely."""
     with photos(arguments) as paths:
         copied = paths[:: max(1, len(paths) // arguments.most)][: arguments.most]
         with ThreadPoolExecutor(2) as pool:
