@@ -545,6 +545,28 @@ def test_images_that_go_before_the_end_are_missed(
     assert not (out / "metadata.jsonl").exists()
 
 
+@pytest.mark.parametrize("form", ["folder", "tfds"])
+def test_an_export_that_somebody_began_does_not_lead_elsewhere(
+    form: str, boxes: Path, tmp_path: Path
+) -> None:
+    """A folder from elsewhere may hold a mark that fits, and links to files of the user."""
+    out, victims = tmp_path / "out", tmp_path / "victims"
+    export(boxes, out, form)
+    mark = json.loads((out / "export.json").read_text())
+    folder = min((path.parent for path in out.rglob("*") if path.parent != out), default=out / "a")
+    shutil.rmtree(out)
+    victims.mkdir()
+    for begun in (True, False):
+        folder.parent.mkdir(parents=True)
+        folder.symlink_to(victims)
+        if begun:
+            (out / "export.json").write_text(json.dumps({**mark, "complete": False}))
+        with pytest.raises(package.UsageError, match=rf"{folder} is a link, .* remove it"):
+            export(boxes, out, form)
+        assert not [*victims.iterdir()]
+        shutil.rmtree(out)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1, 2]", "null"])
 def test_a_file_named_like_the_mark_is_not_overwritten(
     text: str, boxes: Path, tmp_path: Path

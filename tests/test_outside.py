@@ -11,10 +11,11 @@ import pytest
 from beam_tfr.commands import calls
 from beam_tfr.dataset import taken_down
 from beam_tfr.features import cells
-from beam_tfr.inputs import patterns
+from beam_tfr.inputs import class_files, patterns
 from beam_tfr.inputs.listing import order_parts
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.tables import doubts, image_sets
+from beam_tfr.tables.unused import boxes
 from beam_tfr.verification import shard_check
 from tests.converted import once, write_photos
 from tests.faults import outside
@@ -183,6 +184,22 @@ def test_long_cells_are_looked_at_in_linear_time(begin: str, end: str) -> None:
     assert not cells.NUMBER.fullmatch(cell) or cell[-1] == "."
     assert cells.parse_list(cell) is None
     assert not doubts._MARKED.fullmatch(cell) or cell[-1] == "."
+
+
+@pytest.mark.timeout(20)
+def test_other_long_texts_are_looked_at_in_linear_time() -> None:
+    """They took the square of their length, and cells of boxes the fifth power."""
+    many = 300_000
+    assert not cells._BOX.fullmatch(f"{'1' * many} " * 3 + "1" * many + "x")
+    assert cells._BOX.fullmatch("(1, -2.5 .5e3,4.)")
+    for line in ("1" + ")" * many + "1", "a" * many, "1 " * many, " " * many + "x"):
+        assert not class_files._have_numbers([line, line], class_files._NUMBER_FIRST)
+        assert not class_files._have_numbers([line, line], class_files._NUMBER_LAST)
+    assert image_sets._without_numbers("a  b 1 -1") == "a  b"
+    assert image_sets._without_numbers("a" + " 1" * many + "x") == "a" + " 1" * many + "x"
+    assert image_sets._without_numbers("a" + " " * many + "b") == "a" + " " * many + "b"
+    assert not boxes._OBJECTS.fullmatch("_" * many)
+    assert boxes._OBJECTS.fullmatch("my_ANNOTATIONS")
 
 
 def test_files_beside_a_dataset_have_a_longest_size(tmp_path: Path) -> None:

@@ -83,11 +83,21 @@ def test_images_of_more_pixels_than_a_dataset_has_are_not_decoded() -> None:
     jpeg = photo[: start_of_frame + 5] + sides + photo[start_of_frame + 9 :]
     _, encoded = cv2.imencode(".png", np.zeros((32, 32), np.uint8))
     png = encoded.tobytes()[:16] + (60_000).to_bytes(4, "big") * 2 + encoded.tobytes()[24:]
+    lossless = b"VP8L\x0a\0\0\0\x2f" + ((1 << 28) - 1).to_bytes(4, "little") + bytes(5)
+    lossy = b"VP8 \x0a\0\0\0\x10\0\0\x9d\x01\x2a" + (0x3FFF).to_bytes(2, "little") * 2
+    canvas = b"VP8X\x0a\0\0\0" + bytes(4) + (59_999).to_bytes(3, "little") * 2
+    webps = [b"RIFF\x20\0\0\0WEBP" + chunk for chunk in (lossless, lossy, canvas)]
+    images = [(jpeg, "jpeg"), (png, "png"), *((webp, "webp") for webp in webps)]
     decoder = ExampleDecoder(read_manifest(str(converted_photos(STORED))), output="image")
-    for data, form in ((jpeg, "jpeg"), (png, "png")):
+    for data, form in images:
         decoder._encoding = form
         record = serialize({"image/encoded": ("bytes", [data])})
-        with pytest.raises(ValueError, match="has 3,600,000,000 pixels, more than the 100,000,000"):
+        with pytest.raises(ValueError, match=r"has [0-9,]{11,} pixels, more than the 100,000,000"):
+            decoder(record)
+    for form in ("png", "webp"):  # OpenCV would decode a JPEG
+        decoder._encoding = form
+        record = serialize({"image/encoded": ("bytes", [jpeg])})
+        with pytest.raises(ValueError, match=f"the image is not a {form} that decodes"):
             decoder(record)
 
 

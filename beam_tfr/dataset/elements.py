@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
+from beam_tfr.dataset.image_sides import count_pixels
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample
 from beam_tfr.records.examples import read_message
@@ -124,8 +126,7 @@ class ExampleDecoder:
         form = self._encoding
         if form == "keep":
             form = example.value(FORMAT, "bytes").decode("latin-1")
-        _check_pixels(data, form, self._most_pixels)
-        return decode_image(data, form, self.channels)
+        return decode_image(data, form, self.channels, self._most_pixels)
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
         """The replacement of a missing example.
@@ -176,9 +177,6 @@ class ExampleDecoder:
         return values if len(values) > 1 else values[0]
 
 
-_PNG_SIDES = slice(16, 24)  # width and height in IHDR, of 4 bytes each
-
-
 def _raw_pixels(tensor: bytes) -> Pixels:
     """The content of a serialized TensorProto."""
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
@@ -211,27 +209,7 @@ def stack_images(images: list[Any]) -> Any:
     return importlib.import_module("torch.utils.data").default_collate(images)
 
 
-def _check_pixels(data: bytes, form: str, most_pixels: int) -> None:
-    """Checks the pixels of a JPEG or PNG by its header: a record may be from elsewhere.
-
-    Raises:
-        ValueError: they are more than an image of the dataset can have.
-    """
-    pixels = 0
-    if form == "jpeg":
-        with contextlib.suppress(ValueError):  # decoding says what is wrong
-            height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
-            pixels = height * width
-    elif form == "png":
-        sides = data[_PNG_SIDES]
-        pixels = int.from_bytes(sides[:4]) * int.from_bytes(sides[4:])
-    if pixels > most_pixels:
-        raise ValueError(
-            f"the image has {pixels:,} pixels, more than the {most_pixels:,} of this dataset"
-        )
-
-
-def decode_image(data: bytes, form: str, channels: int) -> Pixels:
+def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.maxsize) -> Pixels:
     """Decodes an image, or its first frame, to uint8 [height, width, channels].
 
     EXIF orientation is ignored. The pixels equal those of `beam_tfr.reader`.
@@ -240,10 +218,12 @@ def decode_image(data: bytes, form: str, channels: int) -> Pixels:
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
         channels: 1 or 3.
+        most_pixels: that an image of the dataset can have.
 
     Raises:
-        ValueError: the image does not decode.
+        ValueError: the image does not decode, or has more pixels.
     """
+    _check_pixels(count_pixels(data, form), most_pixels)
     if form == "jpeg":
         color = "GRAY" if channels == 1 else "RGB"
         # Not strict, as convert allows JPEGs with harmless oddities. Pillow reads samplings that
@@ -252,7 +232,19 @@ def decode_image(data: bytes, form: str, channels: int) -> Pixels:
             return cast(Pixels, simplejpeg.decode_jpeg(data, color, strict=False))
     elif form in ("png", "webp"):
         return _decode_by_opencv(data, form, channels)
-    return _decode_by_pillow(data, form, channels)
+    return _decode_by_pillow(data, form, channels, most_pixels)
+
+
+def _check_pixels(pixels: int, most_pixels: int) -> None:
+    """Checks the pixels of an image.
+
+    Raises:
+        ValueError: they are more than an image of the dataset can have.
+    """
+    if pixels > most_pixels:
+        raise ValueError(
+            f"the image has {pixels:,} pixels, more than the {most_pixels:,} of this dataset"
+        )
 
 
 def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
@@ -266,10 +258,11 @@ def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
     return cast(Pixels, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
 
 
-def _decode_by_pillow(data: bytes, form: str, channels: int) -> Pixels:
+def _decode_by_pillow(data: bytes, form: str, channels: int, most_pixels: int) -> Pixels:
     mode = "L" if channels == 1 else "RGB"
     try:
         with PillowImage.open(io.BytesIO(data), formats=(form,)) as image:
+            _check_pixels(image.height * image.width, most_pixels)
             return np.array(image.convert(mode)).reshape(image.height, image.width, channels)
     except Exception as error:  # Pillow raises many
         raise ValueError(

@@ -14,9 +14,9 @@ from beam_tfr.schema.naming import find_two_spellings
 MOST_CLASSES = 250_000  # of a file; each takes 5 kB of memory in a run
 _NEEDS = "one class per line, or a dataset"
 _COMMENT = re.compile(r"(?:#+|//|;+)\s+\S")
-_LETTERS = r".*[^\W\d_].*"
-_NUMBER_FIRST = re.compile(rf"(?P<number>[0-9]{{1,9}})[\s:,;.)=-]+(?P<name>{_LETTERS})")
-_NUMBER_LAST = re.compile(rf"(?P<name>{_LETTERS})[\s:,;=]+(?P<number>[0-9]{{1,9}})")
+_LETTER = re.compile(r"[^\W\d_]")  # at least one of which is in a name beside a number
+_NUMBER_FIRST = re.compile(r"(?P<number>[0-9]{1,9})[\s:,;.)=-]++(?P<name>.*)")
+_NUMBER_LAST = re.compile(r"(?P<name>.*)[\s:,;=](?P<number>[0-9]{1,9})")
 _SEPARATED = re.compile(r"[^,;|\t]+(?:[,;|\t][^,;|\t]+)+")
 _MARK = re.compile(r"[,;\t](?! )")  # between the cells of a row, and not the parts of a name
 _SYNSET = re.compile(r"n[0-9]{8}\s+\S.*")  # of ImageNet: n01440764 tench, Tinca tinca
@@ -142,8 +142,11 @@ def _have_numbers(names: Sequence[str], regex: re.Pattern[str]) -> bool:
     matches = [*filter(None, map(regex.fullmatch, names))]
     if len(matches) < max(len(names), 2):
         return False
-    if len({match["name"] for match in matches}) < len(names):
+    names_beside = {match["name"] for match in matches}
+    if len(names_beside) < len(names):
         return False  # as of grade 1, grade 2
+    if not all(map(_LETTER.search, names_beside)):
+        return False
     numbers = [int(match["number"]) for match in matches]
     return any(numbers == [*range(begin, begin + len(names))] for begin in (0, 1))
 

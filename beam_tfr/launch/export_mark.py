@@ -57,7 +57,17 @@ class ExportMark:
         return True
 
     def begin(self) -> None:
-        """Notes that the export has begun."""
+        """Notes that the export has begun.
+
+        Raises:
+            UsageError: a folder in it is a link, and files would be written where that leads.
+        """
+        link = storage.find_link(self._output)
+        if link:
+            raise UsageError(
+                f"{link} is a link, and files of the export might be written where it leads: "
+                "remove it, or give an empty folder"
+            )
         self._write(complete=False)
 
     def complete(self) -> None:

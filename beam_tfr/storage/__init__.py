@@ -352,6 +352,11 @@ def is_link(path: str) -> bool:
     return backend_of(path).is_link(path)
 
 
+def find_link(folder: str) -> str:
+    """The first symbolic link in a folder on a disk, or in folders in it; empty without one."""
+    return backend_of(folder).find_link(folder)
+
+
 def is_writable(folder: str) -> bool:
     """True if files can be made in a folder, or in the nearest above that exists.
 

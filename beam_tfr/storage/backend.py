@@ -165,6 +165,9 @@ class Backend(abc.ABC):
     def is_link(self, path: str) -> bool:
         return False
 
+    def find_link(self, folder: str) -> str:
+        return ""
+
     def is_writable(self, folder: str) -> bool:
         return True  # as far as can be told without a request
 

@@ -127,6 +127,17 @@ class DiskBackend(Backend):
     def is_link(self, path: str) -> bool:
         return os.path.islink(path)
 
+    def find_link(self, folder: str) -> str:
+        waiting = [folder]
+        while waiting:
+            with contextlib.suppress(FileNotFoundError), os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        return entry.path
+                    if entry.is_dir():
+                        waiting.append(entry.path)
+        return ""
+
     def is_writable(self, folder: str) -> bool:
         mode = os.W_OK | os.X_OK
         return os.access(_nearest_above(folder), mode, effective_ids=_EFFECTIVE_IDS)

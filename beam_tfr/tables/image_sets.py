@@ -35,7 +35,8 @@ _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _MOST_LINES = 2_000_000
 # A path in a line, and what is behind it: another one, or a class.
 _FILE = re.compile(rf"(?i)(.+?\.(?:{'|'.join(FORMAT_OF)}|xml))(?:[\s,;].*)?")
-_NUMBERS = re.compile(r"(?:\s+-?[0-9]+)+$")  # behind names, such as whether an image shows a class
+# Numbers behind names, such as whether an image shows a class; of a line that is read backwards.
+_NUMBERS = re.compile(r"(?:[0-9]++-?+\s++)++")
 
 
 class ImageSets(NamedTuple):
@@ -280,7 +281,7 @@ def _drop_numbers(lines: Sequence[str]) -> Sequence[str]:
 
     Such as the flag of a class: "2008_000002 -1". Not if these tell images apart: "photo 1".
     """
-    names = [_NUMBERS.sub("", line) for line in lines]
+    names = [*map(_without_numbers, lines)]
     all_have_some = all(name and name != line for name, line in zip(names, lines, strict=True))
     if not all_have_some or len({*names}) < len({*lines}):
         return lines
@@ -299,3 +300,9 @@ def _name_of(line: str) -> str:
         name = name[: -len(".xml")]
     stem, extension = os.path.splitext(name)
     return stem if extension[1:].lower() in FORMAT_OF else name
+
+
+def _without_numbers(line: str) -> str:
+    """A line without the numbers behind its names."""
+    match = _NUMBERS.match(line[::-1])
+    return line[: len(line) - match.end()] if match else line

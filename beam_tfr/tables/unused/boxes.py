@@ -13,8 +13,8 @@ from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_
 
 # Names of columns with objects.
 _OBJECTS = re.compile(
-    r"(?i)(.*[_./])?(objects?|.*annotations?|bounding_?box(es)?|(gt_?)?b?box(es)?"
-    r"|(box(es)?|prediction)_?string)"
+    r"(?i)(.*[_./])?(objects?|bounding_?box(es)?|(gt_?)?b?box(es)?"
+    r"|(box(es)?|prediction)_?string)|.*annotations?"
 )
 # Columns of VIA's CSV, with a region in each row.
 _VIA = frozenset({"region_shape_attributes", "region_attributes"})

@@ -1,0 +1,59 @@
+"""How many pixels an image of a record has, by its header.
+
+A dataset may be from elsewhere, and an image of some bytes may take gigabytes to decode.
+"""
+
+import contextlib
+
+import simplejpeg
+
+_PNG_BEGIN = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
+_PNG_SIDES = slice(16, 24)  # width and height, of 4 bytes each
+_WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
+
+
+def count_pixels(data: bytes, form: str) -> int:
+    """The pixels of an image that an encoding may have; 0 if the decoder finds out what is wrong.
+
+    Args:
+        data: the bytes of the image.
+        form: one of `manifest.KEPT_FORMATS`.
+
+    Raises:
+        ValueError: it is none of this format, and OpenCV would decode it all the same.
+    """
+    if form == "jpeg":
+        with contextlib.suppress(ValueError):
+            height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
+            return int(height * width)
+    if form == "png":
+        return _count_png(data)
+    if form == "webp":
+        return _count_webp(data)
+    return 0
+
+
+def _count_png(data: bytes) -> int:
+    if not data.startswith(_PNG_BEGIN):
+        raise ValueError("the image is not a png that decodes")
+    sides = data[_PNG_SIDES]
+    return int.from_bytes(sides[:4]) * int.from_bytes(sides[4:])
+
+
+def _count_webp(data: bytes) -> int:
+    """The pixels of a WebP (RFC 9649), of which the first chunk is that of the whole image."""
+    is_riff = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
+    match data[_WEBP_KIND] if is_riff else b"":
+        case b"VP8X":
+            width = int.from_bytes(data[24:27], "little") + 1
+            height = int.from_bytes(data[27:30], "little") + 1
+        case b"VP8L":
+            sides = int.from_bytes(data[21:25], "little")
+            width = (sides & 0x3FFF) + 1
+            height = (sides >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            width = int.from_bytes(data[26:28], "little") & 0x3FFF
+            height = int.from_bytes(data[28:30], "little") & 0x3FFF
+        case _:
+            raise ValueError("the image is not a webp that decodes")
+    return width * height
