@@ -39,7 +39,10 @@ def describe_lost(paths: Iterable[str], folder: str, *, of_one_table: bool = Tru
     complete = [root for root in roots if _holds_all(root, written, files_of)]
     if complete and of_one_table:
         root = complete[0].rstrip("/") or "/"
-        return f"{start} give that of this table, such as `image_root={root}`"
+        cure = f"give that of all images of this table, such as `image_root={root}`"
+        if len(complete) > 1:
+            cure += "; if they are in several, write the folder of each into its path"
+        return f"{start} {cure}"
     return f"{start} write the folder of each image into its path"
 
 

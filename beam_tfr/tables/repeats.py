@@ -178,7 +178,10 @@ def _cure_contradiction(tables: Tables, *, has_classes: bool) -> str:
     if tables.joins_rows:
         return "name a file in the same way in all of its rows, and have them in one table"
     if has_classes and _may_have_several_classes(tables):
-        return "if it has all of these, `label_separator='|'` joins the rows of an image"
+        return (
+            "if it has all of these, `label_separator='|'` joins the rows of an image; if they are "
+            "files of several folders, write the folder of each into its path"
+        )
     return "keep one of them"
 
 

@@ -56,8 +56,9 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
         image = several[0][0].cells[options.uri_column]
         yield (
             f"{len(several):,} of the first {len(groups):,} images have rows with different "
-            f"classes, such as {image!r:.100}, and are rejects: `label_separator='|'` joins the "
-            "rows of an image, which then has all of its classes"
+            f"classes, such as {image!r:.100}, and are rejects: if these are classes of one image, "
+            "`label_separator='|'` joins its rows; if files in several folders have this name, "
+            "write the folder of each into its path"
         )
     presence = find_presence_column(first.columns)
     if presence and any(is_zero(cell) for _, cell in first.column(presence)):
