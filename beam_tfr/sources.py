@@ -326,7 +326,7 @@ def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
     for pattern in patterns:
         if has_table_name(pattern) and not ARCHIVE.search(pattern):
             raise UsageError(
-                f"is a table, and holds no images: give it as `table={shlex.quote(pattern)}`",
+                f"is a table, not images: give it as `table={shlex.quote(pattern)}`",
                 option="input",
                 value=pattern,
             )
