@@ -10,6 +10,7 @@ import collections
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pytest
 
@@ -171,6 +172,12 @@ REFUSED: Mapping[str, Tree] = {
         "New(A)/New(A)/valid/Apple_rust/b.JPG": "valid/Apple_rust",
         "test/test/AppleRust1.JPG": "",
     },
+    "DIV2K": {
+        "DIV2K_train_HR/0001.png": "train/",
+        "DIV2K_train_LR_bicubic/X2/0001x2.png": "",
+        "DIV2K_valid_HR/0801.png": "valid/",
+        "DIV2K_valid_LR_bicubic/X2/0801x2.png": "",
+    },
     "cars": {"cars_train/cars_train/00001.jpg": "train/", "cars_test/cars_test/00001.jpg": "test/"},
 }
 
@@ -233,6 +240,9 @@ TOLD: Mapping[str, Tree] = {
 }
 # Told, but only other names or a table cure it.
 UNCURED: Mapping[str, Sequence[str]] = {
+    "CycleGAN": ["horse2zebra/trainA/1.jpg", "horse2zebra/trainB/2.jpg", "horse2zebra/testA/1.jpg"],
+    "DUTS": ["DUTS-TR/x/1.jpg", "DUTS-TE/x/1.jpg"],
+    "short": ["tr/cat/1.jpg", "va/cat/2.jpg", "te/dog/3.jpg"],
     "nnU-Net": ["imagesTr/1.png", "imagesTs/2.png"],
     "Omniglot": [
         "images_background/Greek/character01/1.png",
@@ -315,41 +325,117 @@ def test_trees_that_need_other_names_are_told(name: str) -> None:
     assert "rename" in text
 
 
-# (files, folder that the input becomes, image -> its mask, image -> split and class)
-MASKS = {
-    "Oxford Pets": (
-        ["images/Abyssinian_1.jpg", "images/Abyssinian_2.jpg", "images/great_pyrenees_1.jpg"],
-        ["annotations/trimaps/Abyssinian_1.png", "annotations/trimaps/Abyssinian_2.png"],
-        "images",
+class Masks(NamedTuple):
+    """A tree of images and masks.
+
+    Attributes:
+        images: each image -> its mask and its split and class; empty for those to be left out.
+        others: masks of other kinds, and those of images that are not in this table.
+        folder: what the input becomes.
+    """
+
+    images: Mapping[str, tuple[str, str] | None]
+    others: Sequence[str] = ()
+    folder: str = ""
+
+
+MASKS: Mapping[str, Masks] = {
+    "Oxford Pets": Masks(
         {
-            "Abyssinian_1.jpg": "../annotations/trimaps/Abyssinian_1.png",
-            "great_pyrenees_1.jpg": "../annotations/trimaps/great_pyrenees_1.png",
+            f"images/{name}.jpg": (f"annotations/trimaps/{name}.png", f"train/{name[:-2]}")
+            for name in ("Abyssinian_1", "Abyssinian_2", "great_pyrenees_1")
         },
-        {"Abyssinian_1.jpg": "train/Abyssinian", "great_pyrenees_1.jpg": "train/great_pyrenees"},
+        folder="images",
     ),
-    "MVTec": (
-        ["nut/train/good/0.png", "nut/test/good/0.png", "nut/test/cut/0.png", "nut/test/cut/1.png"],
-        ["nut/ground_truth/cut/0_mask.png", "nut/ground_truth/cut/1_mask.png"],
-        "nut",
-        {"test/cut/0.png": "ground_truth/cut/0_mask.png", "train/good/0.png": None},
-        {"test/cut/0.png": "test/cut", "train/good/0.png": "train/good"},
+    "MVTec": Masks(
+        {
+            "nut/train/good/0.png": ("", "train/good"),
+            "nut/test/good/0.png": ("", "test/good"),
+            "nut/test/cut/0.png": ("nut/ground_truth/cut/0_mask.png", "test/cut"),
+            "nut/test/cut/1.png": ("nut/ground_truth/cut/1_mask.png", "test/cut"),
+        },
+        folder="nut",
+    ),
+    "Carvana": Masks(
+        {
+            "train/a_01.jpg": ("train_masks/a_01_mask.png", "train/"),
+            "train/a_02.jpg": ("train_masks/a_02_mask.png", "train/"),
+            "test/b_01.jpg": None,
+        }
+    ),
+    "COVID-19": Masks(
+        {
+            f"{label}/images/{label}-{number}.png": (
+                f"{label}/masks/{label}-{number}.png",
+                f"train/{label}",
+            )
+            for label in ("COVID", "Normal")
+            for number in (1, 2)
+        }
+    ),
+    "Mapillary": Masks(
+        {
+            "training/images/a.jpg": ("training/v1.2/labels/a.png", "training/"),
+            "validation/images/b.jpg": ("validation/v1.2/labels/b.png", "validation/"),
+        },
+        ["training/v1.2/instances/a.png"],
+    ),
+    "FloodNet": Masks(
+        {
+            "train/train-org-img/1.jpg": ("train/train-label-img/1_lab.png", "train/"),
+            "val/val-org-img/2.jpg": ("val/val-label-img/2_lab.png", "val/"),
+        }
+    ),
+    "KITTI": Masks(
+        {
+            "training/image_2/1_10.png": ("training/semantic/1_10.png", "training/"),
+            "testing/image_2/2_10.png": None,
+        },
+        ["training/instance/1_10.png"],
+    ),
+    "VOC": Masks(
+        {"JPEGImages/1.jpg": ("SegmentationClass/1.png", "train/")},
+        ["SegmentationObject/1.png"],
+        "JPEGImages",
+    ),
+    "VisA": Masks(
+        {
+            "candle/Data/Images/Normal/0.JPG": None,
+            "candle/Data/Images/Anomaly/0.JPG": (
+                "candle/Data/Masks/Anomaly/0.png",
+                "train/Anomaly",
+            ),
+        },
+        folder="candle/Data/Images",
+    ),
+    "NYU": Masks(
+        {
+            "train/rgb/1.jpg": ("train/depth/1.png", "train/"),
+            "test/rgb/2.jpg": ("test/depth/2.png", "test/"),
+        }
     ),
 }
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_trees_with_masks_keep_splits_and_classes(name: str) -> None:
-    images, masks, folder, mask_of, meant = MASKS[name]
-    text, _ = describe_tree([*images, *masks])
-    assert f"`input=DIR/{folder}`" in text
-    (pair,) = re.findall("`pair=mask='([^']*)'`", text)
-    path, bracket, _ = pair.partition("[optional]")
-    for key, mask in mask_of.items():
-        filled = fill_path(path, key)
-        if mask is None:
-            assert bracket
-            assert f"{folder}/{filled}" not in masks
-        else:
-            assert filled == mask
-    keys = [key.removeprefix(f"{folder}/") for key in images]
-    assert meant.items() <= follow(text, keys).items()
+    tree = MASKS[name]
+    masks = {values[0] for values in tree.images.values() if values} - {""}
+    text, _ = describe_tree([*tree.images, *masks, *tree.others])
+    (path,) = re.findall("`pair=[a-z]+='([^']*)'`", text)
+    path, optional, _ = path.partition("[optional]")
+    assert (f"`input=DIR/{tree.folder}`" in text) == bool(tree.folder)
+    start = f"{tree.folder}/" if tree.folder else ""
+    images = [key for key in (*tree.images, *tree.others) if key.startswith(start)]
+    taken = follow(text, [key.removeprefix(start) for key in images])
+    for key in images:
+        values = tree.images.get(key)
+        assert taken[key.removeprefix(start)] == (values[1] if values else ""), text
+        if values:
+            mask = os.path.normpath(start + fill_path(path, key.removeprefix(start)))
+            assert mask == values[0] or (optional and not values[0] and mask not in masks), text
+
+
+def test_images_that_a_cure_for_masks_leaves_out_are_told() -> None:
+    text, _ = describe_tree(["Day/1.jpg", "Night/2.jpg", "masks/1_m.png"])
+    assert "images in Night are left out then" in text

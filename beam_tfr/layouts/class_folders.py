@@ -15,6 +15,7 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.layouts.split_names import (
     are_different,
     are_splits,
+    find_seeming_splits,
     find_split_folders,
     find_unmarked_train,
     split_of_folder,
@@ -86,7 +87,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     if find_unmarked_train(outer_names):  # which is told otherwise
         level += 1
         outer_names = _list_names(names_in, level)
-    if find_split_folders(outer_names):
+    if find_split_folders(outer_names) or find_seeming_splits(outer_names):
         return ""  # which `check_split_folders` refuses, or `describe_ignored_split` tells
     start = f"the classes are {_join_names(names)}"
     if have_images and all(map(IMAGES.fullmatch, outer_names)):

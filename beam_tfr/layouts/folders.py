@@ -28,10 +28,10 @@ from beam_tfr.layouts.split_names import (
     SplitFolder,
     are_different,
     are_splits,
+    find_seeming_splits,
     find_split_folders,
     find_unmarked_train,
     have_classes,
-    seeming_split,
     split_of_folder,
 )
 from beam_tfr.schema.differences import join_texts
@@ -400,7 +400,9 @@ def _layout_with_splits(folders: Mapping[str, int], level: int) -> str:
     if level:
         between = "*/" * (level - 1)
         return f"{{split}}/{between}{DEFAULT_LAYOUT}"
-    parents = {folder.rpartition("/")[0] for folder in folders}
+    last_parts = [folder.rpartition("/") for folder in folders]
+    splits = find_split_folders(name for _, _, name in last_parts)
+    parents = {parent for parent, _, name in last_parts if name in splits}
     if len(parents) == 1 or are_splits({parent.rpartition("/")[2] for parent in parents}):
         return "{split}/*"  # test/1.jpg, test/test/1.jpg
     return "{label}/{split}/*"  # cat/test/1.jpg
@@ -515,10 +517,8 @@ def _describe_seeming_splits(folders: Iterable[str]) -> str:
     for level in _list_levels(folders):
         if find_split_folders(level.names):
             continue  # which are told otherwise
-        example_of = dict[str, str]()  # what seems to be a split -> the first folder
-        for name in sorted(level.names):
-            example_of.setdefault(seeming_split(name), name)
-        if "" in example_of or len(example_of) < 2:
+        example_of = find_seeming_splits(level.names)
+        if not example_of:
             continue
         examples = " and ".join([*example_of.values()][:2])
         return (

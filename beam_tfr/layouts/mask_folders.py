@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from beam_tfr.layouts.mask_cures import MaskCure
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import are_different, split_of_folder
@@ -19,8 +20,9 @@ IMAGES = re.compile(
     r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g))?|(?:part|batch|chunk)[-_ ]?[0-9]+)"
 )
 _MASK_WORDS = (
-    r"(?:(?:masks?|labels?|annot(?:ation)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
-    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|labeledapproved_full)(?:[-_ ]?png)?"
+    r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
+    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|semantic|labeledapproved_full)"
+    r"(?:[-_ ]?(?:png|imgs?|images?|machine|human))?"
     r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?)"
 )
 # Words before are apart: PedMasks, but not unmasks.
@@ -50,6 +52,8 @@ class MaskFolders(NamedTuple):
         pairs: folders of images and of masks, below the parent and below those beside it.
         has_splits: whether the folder of images is that of one of several splits, such as test
             beside train, which has no masks.
+        ends: what follows in the names of images and masks upon a text that folders elsewhere have
+            otherwise, such as org and label of a_org, a_label, b_org and b_label; mostly empty.
     """
 
     parent: str
@@ -59,11 +63,15 @@ class MaskFolders(NamedTuple):
     has_siblings: bool = False
     pairs: Sequence[tuple[str, str]] = ()
     has_splits: bool = False
+    ends: tuple[str, str] = ("", "")
 
-    def describe(self, names_in: NamesIn, *, in_archives: bool = False) -> str:
+    def describe(
+        self, all_folders: Sequence[str], names_in: NamesIn, *, in_archives: bool = False
+    ) -> str:
         """Says that they are, and how both are converted together.
 
         Args:
+            all_folders: those beside them, too.
             names_in: folder -> names of files in it, maybe none.
             in_archives: whether some may be in archives, where only images are found.
         """
@@ -80,20 +88,20 @@ class MaskFolders(NamedTuple):
             )
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
         form = ""
-        if extension.lower() == ".png":
-            cure = self._describe_cure(path + extension, images)
-        else:
-            cure = self._describe_cure(f"{path}.png", images)
+        is_png = extension.lower() == ".png"
+        cure = self._choose_cure(path + extension if is_png else f"{path}.png", images)
+        if not is_png:
             form = ", once masks are PNGs"
             if extension.lower() in _LIKE_PHOTOS:
                 form += " of what these JPEGs were made from, as JPEG changes values"
-            if "`input=" not in cure:
+            if not cure.folder:
                 form += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
         if in_archives:
             form += ", once archives are unpacked"
+        rest = cure.describe_rest(all_folders, filter(_is_of_masks, all_folders))
         return (
-            f"{folders} look like images and the masks beside them: {cure} converts them "
-            f"together{form}"
+            f"{folders} look like images and the masks beside them: {cure.describe()} converts "
+            f"them together{form}{rest}"
         )
 
     def _cure_several(self) -> str:
@@ -124,39 +132,44 @@ class MaskFolders(NamedTuple):
         """The folder of files in one of the two."""
         return "/".join(filter(None, [self.parent, folder, self.below]))
 
-    def _describe_cure(self, name: str, images: Sequence[str]) -> str:
+    def _choose_cure(self, name: str, images: Sequence[str]) -> MaskCure:
         """The options that convert both together.
 
         Args:
             name: that of the mask of an image.
             images: names of images in the folder; empty if they are not known.
         """
-        pair = self._name_pair()
         if not self.images and not self.below:
-            layout = _read_names("*", images)
-            return f"`pair={pair}='{{folder}}/{self.masks}/{name}'` `layout='{layout}'`"
+            return self._cure(f"{{folder}}/{self.masks}/{name}", _read_names("*", images))
         if self.masks.startswith(self.images) and not self.below:
+            layout = "{split}/*" if split_of_folder(self.images) else "*"
             path = f"{{folder}}{self.masks.removeprefix(self.images)}/{name}"
-            layout = _read_names("{split}/*" if split_of_folder(self.images) else "*", images)
-            return f"`pair={pair}='{path}'` `layout='{layout}'`"
-        if self.parent and not self.below and "/" not in self.images + self.masks:
-            layout = self._read_parent(has_class=self.has_siblings and len(images) > 1)
-            layout = _read_names(layout, images)
-            return f"`pair={pair}='{{folder}}/../{self.masks}/{name}'` `layout='{layout}'`"
+            return self._cure(path, _read_names(layout, images))
+        layout = self._read_parent(has_class=self.has_siblings and len(images) > 1)
+        if any(self.ends):
+            image_end, mask_end = self.ends
+            return self._cure(f"{{folder%{image_end}}}{mask_end}/{name}", layout)
+        if self.parent and not self.below and "/" not in self.images:
+            return self._cure(f"{{folder}}/../{self.masks}/{name}", _read_names(layout, images))
         if self.has_splits and self.below:
-            folder = "/".join(filter(None, ["DIR", self.parent]))
             path = f"{self.masks}/{{folder#{self.images}/}}/{name}[optional]"
-            layout = f"{{split}}/{self._choose_layout()}"
-            return f"`input={folder}` `pair={pair}='{path}'` `layout='{layout}'`"
+            return self._cure(path, f"{{split}}/{self._choose_layout()}", self.parent)
+        return self._cure_below(name, images)
+
+    def _cure_below(self, name: str, images: Sequence[str]) -> MaskCure:
+        """The options where the folder of images becomes the input; see `_choose_cure`."""
         layout = "*"
         if self.below:
             layout = self._choose_layout()
             has_stem_first = name.startswith("{stem") and "#" not in name
             name = name.replace("{stem", "{path") if has_stem_first else f"{{folder}}/{name}"
-        folder = "/".join(filter(None, ["DIR", self.parent, self.images]))
         above = "../" * len(self.images.split("/")) if self.images else ""
-        layout = _read_names(layout, images)
-        return f"`input={folder}` `pair={pair}='{above}{self.masks}/{name}'` `layout='{layout}'`"
+        folder = "/".join(filter(None, [self.parent, self.images]))
+        return self._cure(f"{above}{self.masks}/{name}", _read_names(layout, images), folder)
+
+    def _cure(self, path: str, layout: str, folder: str = "") -> MaskCure:
+        images = self.images.rpartition("/")[2]
+        return MaskCure(folder, self._name_pair(), path, layout, images)
 
     def _name_pair(self) -> str:
         """What `pair=` calls the masks: mask, unless they are depth or the like."""
@@ -196,6 +209,11 @@ def _read_names(layout: str, images: Sequence[str]) -> str:
     return layout.removesuffix("*") + find_named_layout(images)
 
 
+def _is_of_masks(folder: str) -> bool:
+    """Whether a folder, or one around it, is named like those of masks."""
+    return any(map(_MASKS.fullmatch, folder.split("/")))
+
+
 def list_nothing(_: str) -> Sequence[str]:
     """The names of files, where they are not known."""
     return ()
@@ -225,7 +243,15 @@ def find_mask_folders(
             paths = {*ordered}
             mask_folders = [folder.removesuffix(images) + masks for folder in siblings]
             pairs = [pair for pair in zip(siblings, mask_folders, strict=True) if pair[1] in paths]
-            return MaskFolders(parent, images, masks, below, len(siblings) > 1, pairs=pairs)
+            return MaskFolders(
+                parent,
+                images,
+                masks,
+                below,
+                has_siblings=len(siblings) > 1,
+                pairs=pairs,
+                ends=_find_ends(images, masks, names_at),
+            )
     compared = next(_compare_files(ordered, names_in), None)
     if compared is None or not split_of_folder(compared.images):
         return compared
@@ -234,6 +260,31 @@ def find_mask_folders(
         if parent == compared.parent:
             beside.update(names)
     return compared._replace(has_splits=are_different(filter(split_of_folder, beside)))
+
+
+def _find_ends(
+    images: str, masks: str, names_at: Mapping[tuple[str, str], Sequence[str]]
+) -> tuple[str, str]:
+    """What follows in two names upon a text, which is another in two names elsewhere.
+
+    Empty if no names elsewhere have both ends.
+
+    Args:
+        images, masks: the names.
+        names_at: the folders around, and below -> names.
+    """
+    shared = len(common_start([images, masks]))
+    begin = max(map(images[:shared].rfind, _SEPARATORS)) + 1
+    image_end = images[begin:]
+    mask_end = masks[begin:]
+    if not begin or not image_end or not mask_end:
+        return "", ""
+    for names in names_at.values():
+        for name in names:
+            twin = name.removesuffix(image_end) + mask_end
+            if name not in (images, image_end) and name.endswith(image_end) and twin in names:
+                return image_end, mask_end
+    return "", ""
 
 
 def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:
@@ -278,7 +329,7 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
     """Yields folders that are named like those of masks, and others with the same files."""
-    are_masks = {folder: any(map(_MASKS.fullmatch, folder.split("/"))) for folder in folders}
+    are_masks = {folder: _is_of_masks(folder) for folder in folders}
     masks = [folder for folder in folders if are_masks[folder]][:_MOST_FOLDERS]
     images = [folder for folder in folders if not are_masks[folder]][:_MOST_FOLDERS]
     if not masks or not images:
@@ -325,8 +376,9 @@ def describe_mask_folders(
         names_in: folder -> names of files in it, maybe none.
         in_archives: whether some may be in archives, where only images are found.
     """
-    found = find_mask_folders(folders, names_in)
-    return found.describe(names_in, in_archives=in_archives) if found else ""
+    all_folders = [*folders]
+    found = find_mask_folders(all_folders, names_in)
+    return found.describe(all_folders, names_in, in_archives=in_archives) if found else ""
 
 
 def _count_numbered(images: Sequence[str], masks: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from beam_tfr.schema.extensions import EXTENSIONS
 
 _MASKS = (
     "masks?|segm?s?|segmentations?|labels?|labelids|gt|ground_?truth|anno(?:tation)?s?|trimap"
-    "|manual|gt(?:fine|coarse)_(?:labelids|labeltrainids|instanceids|color)"
+    "|manual|[12](?:st|nd)ho|gt(?:fine|coarse)_(?:labelids|labeltrainids|instanceids|color)"
 )
 _OTHERS = "alpha|matte|depth|disp|disparity|normals?"
 _WORDS = rf"(?:{_MASKS}|(?P<other>{_OTHERS}))"
@@ -23,6 +23,7 @@ _PARTS = (
     "anno",
     "trimap",
     "manual",
+    "ho.",
 )  # one of which all have
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")

@@ -33,6 +33,7 @@ _BEFORE_NUMBER = re.compile(
 _WITHIN_WORD = re.compile("train|val|test|dev|holdout|fold[-_ ]?[0-9]+", re.IGNORECASE)
 _SHORT = re.compile(
     "(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt](?:r|rn|e|s|st)|[Vv](?:a|l))(?![a-z])"
+    "|(?<![A-Za-z])(?:TRN?|TE|TST?|VA|VAL)(?![A-Za-z])"
 )
 _OUTER_FOLDERS = 2  # at the end of a path: test, or test/Annotations
 
@@ -238,6 +239,19 @@ def seeming_split(name: str) -> str:
     """
     match = _WITHIN_WORD.search(name) or _SHORT.search(name)
     return match[0].lower() if match else ""
+
+
+def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
+    """What the names of folders of one level seem to say: imagesTr and imagesTs.
+
+    Returns:
+        What seems to be a split -> the first name; empty unless all names have one, and they
+        differ.
+    """
+    example_of = dict[str, str]()
+    for name in sorted(names):
+        example_of.setdefault(seeming_split(name), name)
+    return example_of if "" not in example_of and len(example_of) > 1 else {}
 
 
 def describe_split_names(names: Iterable[str]) -> str:

@@ -1,0 +1,96 @@
+"""The options that convert images together with their masks, and which folders these leave out."""
+
+import collections
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.pair_paths import fill_path
+
+_OPTIONAL = "[optional]"
+_MOST_PATTERNS = 5  # that a message names
+
+
+class MaskCure(NamedTuple):
+    """The options that convert images together with their masks.
+
+    Attributes:
+        folder: the input, below the folder that all images share; empty for that folder.
+        pair: what `pair=` calls the masks.
+        path: that of the mask of an image.
+        layout: how images are read.
+        images: the name of folders of images.
+    """
+
+    folder: str
+    pair: str
+    path: str
+    layout: str
+    images: str
+
+    def describe(self) -> str:
+        """The options, for messages."""
+        source = f"`input=DIR/{self.folder}` " if self.folder else ""
+        return f"{source}`pair={self.pair}='{self.path}'` `layout='{self.layout}'`"
+
+    def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
+        """What becomes of images without masks, and of those in other folders; may be empty.
+
+        Args:
+            folders: all of them, below the one that all images share.
+            masks: those that are named like folders of masks.
+        """
+        all_folders = sorted({*folders})
+        named_masks = {*masks}
+        mask_of = self._find_masks(all_folders)
+        rest = [folder for folder in all_folders if folder not in {*mask_of, *mask_of.values()}]
+        within = [folder for folder in rest if f"{folder}/".startswith(self._start)]
+        elsewhere = [folder for folder in rest if folder not in {*within, *named_masks}]
+        text = ""
+        if within and not self.path.endswith(_OPTIONAL):
+            patterns = dict.fromkeys(self._exclude(within, mask_of))
+            quoted = [f"'{pattern}'" for pattern in patterns][:_MOST_PATTERNS]
+            text = f"; `exclude={' '.join(quoted)}` leaves out others"
+            if not named_masks.issuperset(within):
+                text += f", and {_OPTIONAL} behind the path keeps images without a mask"
+        if elsewhere:
+            text += f"; images in {join_texts(elsewhere, most=2, separator=', ')} are left out then"
+        return text
+
+    @property
+    def _start(self) -> str:
+        return f"{self.folder}/" if self.folder else ""
+
+    def _find_masks(self, folders: Sequence[str]) -> Mapping[str, str]:
+        """Folder of images -> that of their masks, of those that have one.
+
+        Where several would have the same, such as image_2 and instance, beside semantic, that is
+        the one that has the name of folders of images.
+        """
+        known_folders = {*folders}
+        images_of = collections.defaultdict[str, list[str]](list)
+        for folder in folders:
+            if not f"{folder}/".startswith(self._start):
+                continue
+            key = posixpath.join(folder, "1").removeprefix(self._start)
+            path = posixpath.normpath(self._start + fill_path(self.path, key))
+            mask_folder = posixpath.dirname(path)
+            if mask_folder in known_folders and mask_folder != folder:
+                images_of[mask_folder].append(folder)
+        mask_of = {}
+        for mask_folder, image_folders in images_of.items():
+            named = [name for name in image_folders if posixpath.basename(name) == self.images]
+            for folder in named or image_folders:
+                mask_of[folder] = mask_folder
+        return mask_of
+
+    def _exclude(self, unpaired: Sequence[str], paired: Iterable[str]) -> Iterator[str]:
+        """Yields the patterns of files in folders that have no masks."""
+        paired_names = {*map(posixpath.basename, paired)}
+        for folder in unpaired:
+            name = posixpath.basename(folder)
+            if name in paired_names:
+                yield f"{folder.removeprefix(self._start)}/*"
+            else:
+                yield f"**/{name}/*"
