@@ -77,13 +77,20 @@ def test_names_without_extensions(tmp_path: Path) -> None:
     assert keys_of(tables) == ["part_1/a.jpg", "part_2/c.jpg", "d"]
 
 
+def test_masks_of_the_same_names_are_no_parts(tmp_path: Path) -> None:
+    write_images(tmp_path, "part_1/a.jpg", "part_2/b.jpg", "masks/a.png", "masks/b.png")
+    write_csv(tmp_path / "t.csv", "a", "b")
+    assert keys_of(opened(tmp_path / "t.csv")) == ["part_1/a.jpg", "part_2/b.jpg"]
+
+
 def test_a_name_in_two_parts_is_a_reject(tmp_path: Path) -> None:
     write_images(tmp_path, "part_1/1.jpg", "part_2/2.jpg", "part_2/4.jpg")
     write_images(tmp_path, "part_1/3.jpg", "part_2/3.jpg")
     write_csv(tmp_path / "t.csv", "1.jpg", "2.jpg", "3.jpg", "4.jpg")
     *_, third, fourth = references(opened(tmp_path / "t.csv"))
     assert third.reason == "bad-value"
-    assert f"'3.jpg' may be that in each of {tmp_path}/part_1/, {tmp_path}/part_2/" in third.detail
+    detail = f"'3.jpg' may be each of {tmp_path}/part_1/3.jpg, {tmp_path}/part_2/3.jpg"
+    assert detail in third.detail
     assert fourth.key == "part_2/4.jpg"
 
 

@@ -98,7 +98,7 @@ class MaskFolders(NamedTuple):
                 form += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
         if in_archives:
             form += ", once archives are unpacked"
-        rest = cure.describe_rest(all_folders, filter(_is_of_masks, all_folders))
+        rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
         return (
             f"{folders} look like images and the masks beside them: {cure.describe()} converts "
             f"them together{form}{rest}"
@@ -209,7 +209,7 @@ def _read_names(layout: str, images: Sequence[str]) -> str:
     return layout.removesuffix("*") + find_named_layout(images)
 
 
-def _is_of_masks(folder: str) -> bool:
+def is_of_masks(folder: str) -> bool:
     """Whether a folder, or one around it, is named like those of masks."""
     return any(map(_MASKS.fullmatch, folder.split("/")))
 
@@ -329,7 +329,7 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
     """Yields folders that are named like those of masks, and others with the same files."""
-    are_masks = {folder: _is_of_masks(folder) for folder in folders}
+    are_masks = {folder: is_of_masks(folder) for folder in folders}
     masks = [folder for folder in folders if are_masks[folder]][:_MOST_FOLDERS]
     images = [folder for folder in folders if not are_masks[folder]][:_MOST_FOLDERS]
     if not masks or not images:

@@ -3,7 +3,6 @@
 Such as the parts of ChestX-ray14, `images_001/images` to `images_012/images`, and of HAM10000.
 """
 
-import collections
 import functools
 import hashlib
 import os
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr import storage
+from beam_tfr.layouts.mask_folders import is_of_masks
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.tables.lost_images import FilesOf, find_files
@@ -23,7 +23,7 @@ MOST_NAMES = 1_000  # that show which folders are meant
 _MOST_FOLDERS = 1_000
 _HASH_BYTES = 8
 _DIGITS = re.compile("[0-9]+")
-_SHOWN_FOLDERS = 3
+_SHOWN = 3  # folders, in messages
 
 
 class PartFolders(NamedTuple):
@@ -44,21 +44,29 @@ class PartFolders(NamedTuple):
             ValueError: there are several.
             OSError: a folder cannot be listed.
         """
+        paths = self.list_paths(name)
+        if len(paths) > 1:
+            raise ValueError(f"{name!r:.200} may be each of {join_texts(paths, _SHOWN, ', ')}")
+        return "".join(paths)
+
+    def list_paths(self, name: str) -> list[str]:
+        """The paths of all files that a name means: those that are called so, or else longer ones.
+
+        Raises:
+            OSError: a folder cannot be listed.
+        """
         names = _list_names(self.folders)
         for ending in self.endings:
-            places = names.find_folders(f"{name}{ending}")
-            if len(places) > 1:
-                folders = join_texts(places, _SHOWN_FOLDERS, ", ")
-                raise ValueError(f"{name!r:.200} may be that in each of {folders}")
-            if places:
-                return f"{places[0]}{name}{ending}"
-        return ""
+            folders = names.find_folders(f"{name}{ending}")
+            if folders:
+                return [f"{folder}{name}{ending}" for folder in folders]
+        return []
 
     def describe(self) -> str:
         """Says that images are looked for in them."""
         return (
             "images are in several folders, each name in one of them, and are looked for in all: "
-            f"{join_texts(self.folders, _SHOWN_FOLDERS, ', ')}"
+            f"{join_texts(self.folders, _SHOWN, ', ')}"
         )
 
 
@@ -77,7 +85,7 @@ def find_part_folders(names: Sequence[Any], folder: str) -> PartFolders | None:
     texts = [name for name in names if isinstance(name, str)]
     if not texts or any("/" in text for text in texts):
         return None
-    files_of = find_files(texts, folder)
+    files_of = _without_masks(find_files(texts, folder))
     roots = sorted(set[str]().union(*files_of.values()) - {folder})
     complete = [root for root in roots if all(root in files for files in files_of.values())]
     if not roots or (complete and len(roots) > 1):
@@ -86,8 +94,18 @@ def find_part_folders(names: Sequence[Any], folder: str) -> PartFolders | None:
     if not 1 < len(folders) <= _MOST_FOLDERS:
         return None
     parts = PartFolders(tuple(folders), ("", *_list_endings(files_of)))
-    numbers = collections.Counter(_count_files(parts, text) for text in texts)
-    return parts if numbers[1] > numbers[2] else None
+    numbers = [len(parts.list_paths(text)) for text in texts]
+    number_in_several = sum(number > 1 for number in numbers)
+    return parts if numbers.count(1) > number_in_several else None
+
+
+def _without_masks(files_of: FilesOf) -> FilesOf:
+    """The files of images, without those in folders that are named like those of masks."""
+    images = dict[str, dict[str, str]]()
+    for name, files in files_of.items():
+        others = {root: file for root, file in files.items() if not is_of_masks(root)}
+        images[name] = others or files
+    return images
 
 
 def _list_endings(files_of: FilesOf) -> list[str]:
@@ -96,14 +114,6 @@ def _list_endings(files_of: FilesOf) -> list[str]:
     for name, files in files_of.items():
         endings |= {path[len(root + name) :] for root, path in files.items()}
     return sorted(endings - {""})
-
-
-def _count_files(parts: PartFolders, name: str) -> int:
-    """How many files a name means: none, one, or 2 for several."""
-    try:
-        return 1 if parts.find(name) else 0
-    except ValueError:
-        return 2
 
 
 def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
