@@ -668,6 +668,17 @@ def test_a_zip_gives_the_dataset_of_its_folder_also_after_updates(
     assert beam_tfr.verify(output, sources=[photos], progress=False).ok
 
 
+def test_sources_that_became_bombs_are_not_unpacked(photos: Path, tmp_path: Path) -> None:
+    archive = packed(photos, "zip")
+    converted(archive, tmp_path / "out", max_file_bytes=1 << 20)
+    with zipfile.ZipFile(archive) as opened:
+        names = [name for name in opened.namelist() if not name.endswith("/")]
+    archive.write_bytes(zipped(dict.fromkeys(names, bytes(5 << 20))))
+    report = beam_tfr.verify(tmp_path / "out", sources=archive, progress=False)
+    assert {problem.kind for problem in report.problems} == {"source-unreadable"}
+    assert "more than 1048576 bytes" in str(report.problems[0])
+
+
 def test_a_reject_of_an_archive_that_was_mended_is_read_again(photos: Path, tmp_path: Path) -> None:
     archive = packed(photos, "zip")
     whole = archive.read_bytes()

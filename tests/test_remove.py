@@ -235,6 +235,30 @@ def test_a_key_with_a_line_break_is_named_in_json_lines(
         assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
 
 
+@pytest.mark.parametrize("name", ["n" * 240, os.fsdecode(b"\xff.jpg")])
+def test_keys_that_contents_lack_are_found_without_the_notes_for_updates(
+    place: Path, beam_tfr: Command, name: str
+) -> None:
+    key = "/".join(["dog", *[name.removesuffix(".jpg")] * (5 if len(name) > 9 else 1)]) + ".jpg"
+    (place / "photos" / key).parent.mkdir(parents=True, exist_ok=True)
+    paint(place / "photos" / key, 66)
+    update(place / "d", input=f"{place}/photos/**")
+    shutil.rmtree(place / "d/.sources")
+    listed = write_lines(place / "keys.jsonl", json.dumps({"key": key}))
+    found = beam_tfr("verify", place / "d", "--absent", listed)
+    assert found.code == 1
+    assert "absent:  1 trace " in found.out
+
+
+@pytest.mark.parametrize("line", [b"[" * 200_000, b"{}", b'{"key": 1}', b"x" * (3 << 20)])
+def test_damaged_rejects_prove_nothing(place: Path, beam_tfr: Command, line: bytes) -> None:
+    (place / "d/rejects.jsonl").write_bytes(line)
+    listed = write_lines(place / "keys.txt", "dog/never.jpg")
+    found = beam_tfr("verify", place / "d", "--absent", listed)
+    assert found.code == 1
+    assert "rejects.jsonl: it is damaged" in found.err
+
+
 @pytest.mark.parametrize(
     ("data", "keys"),
     [

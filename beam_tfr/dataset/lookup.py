@@ -15,11 +15,14 @@ from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replac
 from beam_tfr.dataset.shard_index import INDEX_COLUMNS, ByteRange, ShardIndex, index_shard
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records.contents_file import damaged_contents, parse_contents
+from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, max_record_bytes_in
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
+from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
 
+_ESCAPED_BYTE = "\\x"  # in contents, of a key that is not UTF-8
 # Two records that are no farther apart are read with one request, up to so many bytes.
 _MAX_GAP_BYTES = 1 << 16
 _MAX_READ_BYTES = 8 << 20
@@ -113,6 +116,23 @@ class RecordLookup:
 
         self._map(fill, [*itertools.chain.from_iterable(reads)])
         return frames
+
+    def whole_key(self, number: int, key: str | None) -> str:
+        """The key of a record, given that of the contents.
+
+        These lack long ones, and spell bytes that are not UTF-8 in another way.
+
+        Raises:
+            DataError: the record has no key; or as `read_frames`.
+        """
+        if key is not None and _ESCAPED_BYTE not in key:
+            return key
+        (record,) = self.read_records([number])
+        stored = parse_example(record).get(self.dataset.names.key, [])
+        if len(stored) != 1 or not isinstance(stored[0], bytes):
+            part, row = self.locate(number)
+            raise DataError(f"{part.file}: record {row} has no key: {REPAIR_OR_COPY}")
+        return to_text(stored[0])
 
     def check_contents(self) -> None:
         """Checks that records can be read by number.

@@ -15,7 +15,6 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
-from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema.dataset import EXPORT_FILE, WORK_FOLDER
 from beam_tfr.schema.encoded_ref import to_bytes, to_text
@@ -29,7 +28,6 @@ _SHARDS = 16  # whose images are in memory at a time
 # Folders: so many, and more for each file.
 _FREE_FOLDERS = 1_000_000
 _MOST_FOLDERS = 4
-_ESCAPED_BYTE = "\\x"  # in contents, of a key that is not UTF-8
 
 
 class NamedImage(NamedTuple):
@@ -147,18 +145,9 @@ def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) ->
     beside = tuple(itertools.chain.from_iterable(kind.exported_files for kind in companions))
     images = list[NamedImage]()
     for row in rows_that_fit(dataset, table, where):
-        key = keys[row]
-        if key is None or _ESCAPED_BYTE in key:  # contents lack long keys, and bytes of others
-            key = _read_key(lookup, row)
+        key = lookup.whole_key(row, keys[row])
         images.append(NamedImage(key, split, forms[row], beside=beside))
     return images
-
-
-def _read_key(lookup: RecordLookup, row: int) -> str:
-    """The key of an image in its record."""
-    (record,) = lookup.read_records([row])
-    (key,) = parse_example(record)[FILENAME]
-    return to_text(key)
 
 
 class NameCheck:

@@ -27,9 +27,11 @@ from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.polygons import clip_polygon, join_polygons
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_LABEL
+from beam_tfr.schema.untrusted import quote
 from beam_tfr.schema.yolo import KEYS, label_path
 
 _KEYPOINT_SIZE = 3  # x, y, visibility
+_MOST_KEYPOINTS = 2_000_000  # of an image, with those that objects do not have
 
 
 def check_splits(_: Manifest, splits: Collection[str]) -> None:
@@ -108,6 +110,12 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     annotated = annotate_image(shard, sample, path)
     size = (annotated["image"]["width"], annotated["image"]["height"])
     objects = annotated["annotations"]
+    if len(objects) * shard.keypoints > _MOST_KEYPOINTS:
+        raise DataError(
+            f"{quote(path)}: {len(objects):,} objects, each with {shard.keypoints:,} keypoints as "
+            "the one that has the most by the contents, would be more than "
+            f"{_MOST_KEYPOINTS:,}: `format=folder` writes those that there are"
+        )
     labels = sample.values.get(OBJECT_LABEL, [0] * len(objects))
     lines = []
     for label, annotation in zip(labels, objects, strict=True):

@@ -42,7 +42,7 @@ _REGEXES = {
 }
 _ANY_LENGTH = ("*", "**", "**/")
 _MOST_WILDCARDS = 500  # characters that begin one
-_MOST_LOOSE = 3  # wildcards that may each match in many ways, so that each multiplies the time
+_MOST_LOOSE = 2  # wildcards that may each match in many ways, so that each multiplies the time
 # Pairs of patterns that may match the same files: so many, and more for each pattern.
 _MOST_PAIRS = 2_000_000
 _MOST_PAIRS_EACH = 16

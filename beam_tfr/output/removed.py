@@ -1,6 +1,6 @@
 """Finds the images of a dataset that are to be taken down, and their traces."""
 
-import json
+import contextlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -9,8 +9,9 @@ from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import PlannedShard, planned_shards
 from beam_tfr.dataset.conditions import rows_that_fit
-from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.lookup import RecordLookup, read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.output.known import read_sources, require_sources
 from beam_tfr.schema.dataset import (
@@ -22,10 +23,11 @@ from beam_tfr.schema.dataset import (
 )
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.untrusted import quote
+from beam_tfr.schema.untrusted import parse_json, quote
 
 _HASH_LENGTH = 64  # of a SHA-256 in hex
 _HASH = re.compile("[0-9a-fA-F]{64}")
+_MOST_LINE_BYTES = 1 << 20  # of rejects.jsonl
 _LINE_BREAK = re.compile(r"\n|\r\Z")
 _SHA256 = "source_sha256"  # column of the contents
 
@@ -226,31 +228,45 @@ def _find_in_sidecar(
 def _find_in_contents(
     dataset: Manifest, entry: ShardEntry, selection: ImageSelection
 ) -> Iterator[str]:
-    for cells in _read_cells(dataset, entry, None):
-        selection.check_line_breaks(cells.key)
-        if cells.key in selection.keys or cells.sha256 in selection.sources:
-            yield f"{entry.file}: {cells.key}"
+    lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, entry)])
+    for number, cells in enumerate(_read_cells(dataset, entry, None)):
+        key = lookup.whole_key(number, cells.key)
+        selection.check_line_breaks(key)
+        if key in selection.keys or cells.sha256 in selection.sources:
+            yield f"{entry.file}: {key}"
 
 
 def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
-        for line in file:
-            key = json.loads(line)["key"]
+        while line := file.readline(_MOST_LINE_BYTES):
+            key = _read_key(line)
+            if key is None:
+                yield f"{REJECTS_FILE}: it is damaged, so nobody knows what it lists"
+                return
             selection.check_line_breaks(key)
             if key in selection.keys:
                 yield f"{REJECTS_FILE}: {key}"
+
+
+def _read_key(line: bytes) -> str | None:
+    """The key of a reject, given its line in rejects.jsonl; None if that is damaged."""
+    with contextlib.suppress(ValueError):
+        fields = parse_json(line)
+        if isinstance(fields, dict) and isinstance(fields.get("key"), str):
+            return str(fields["key"])
+    return None
 
 
 class _Cells(NamedTuple):
     """What the contents say of a record.
 
     Attributes:
-        key: of its image; empty if it is too long for contents.
+        key: of its image; see `RecordLookup.whole_key`.
         sha256: of its source; empty without one.
         fits: whether it meets the conditions, if there are any.
     """
 
-    key: str
+    key: str | None
     sha256: str
     fits: bool
 
@@ -273,5 +289,5 @@ def _read_cells(
     cells = list[_Cells]()
     for number, (key, sha256) in enumerate(zip(keys, hashes, strict=True)):
         text = sha256.hex() if sha256 else ""
-        cells.append(_Cells(key or "", text, fits=number in fitting))
+        cells.append(_Cells(key, text, fits=number in fitting))
     return cells

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.taken_down import Removed, read_removed
+from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
@@ -28,6 +30,8 @@ from beam_tfr.verification.report import (
 from beam_tfr.verification.sources import open_sources
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
+_LARGE_BYTES = 4 << 20  # 4 MiB, of an image in an archive
+_LARGE_AT_ONCE = 2  # such images, in memory
 _WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -61,6 +65,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._manifest = manifest
         self._copies = tempfile.TemporaryDirectory(prefix="beam_tfr-")
         self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
+        self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -104,7 +109,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     def _read_sha256(self, path: str) -> str:
         source = self._sources.find(path)
         if source.place:
-            return sha256_hex(self._sources.read_place(source, self._copies.name))
+            is_large = source.size_bytes > _LARGE_BYTES or is_in_parquet(source.place)
+            with self._large if is_large else contextlib.nullcontext():
+                return sha256_hex(self._sources.read_place(source, self._copies.name))
         return storage.sha256(path)
 
     def find_new(self, key_hashes: bytes) -> Problems:

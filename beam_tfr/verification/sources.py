@@ -31,6 +31,12 @@ from beam_tfr.schema.number_ranges import expand_ranges
 _MAX_BYTES = 1 << 30  # 1 GiB, of an image that is no file of its own
 
 
+def _most_bytes(manifest: Manifest) -> int:
+    """The bytes of an image of a dataset, at most: larger ones were rejected."""
+    most = manifest.options.get("max_file_bytes")
+    return most if type(most) is int and 0 < most < _MAX_BYTES else _MAX_BYTES
+
+
 class Sources(Protocol):
     """Where the images of a dataset came from.
 
@@ -65,6 +71,7 @@ class _FileSources(Sources):
     def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str]) -> None:
         self.root = common_root(patterns)
         self.patterns = [*patterns]
+        self._most_bytes = _most_bytes(manifest)
         beside = [
             companion.glob for companion in manifest.feature_kinds.companions if companion.path
         ]
@@ -95,7 +102,7 @@ class _FileSources(Sources):
         return (entry.path for entry in self._list())
 
     def read_place(self, source: storage.Entry, copies: str) -> bytes:
-        return reading.read_embedded(source, _MAX_BYTES, copies)
+        return reading.read_embedded(source, self._most_bytes, copies)
 
     def describe_exclusions(self) -> Iterator[str]:
         yield from describe_misplaced(self._exclusions, self.root)
@@ -113,6 +120,7 @@ class _TableSources(Sources):
                 f"`sources=` with tables needs {error.name}: pip install 'beam_tfr[convert]'"
             ) from None
         self.patterns = [*sources]
+        self._most_bytes = _most_bytes(manifest)
         folders = [source for source in sources if source.endswith("/")]
         if len(folders) > 1 or len(folders) == len(sources):
             raise UsageError(
@@ -156,7 +164,7 @@ class _TableSources(Sources):
         return iter(self._rows)
 
     def read_place(self, source: storage.Entry, copies: str) -> bytes:
-        return self._datasets.read_embedded(source, _MAX_BYTES, copies)
+        return self._datasets.read_embedded(source, self._most_bytes, copies)
 
     def describe_exclusions(self) -> Iterator[str]:
         return iter(())  # it cannot be given with tables
