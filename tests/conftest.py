@@ -202,6 +202,23 @@ def beam_tfr(
 
 
 @pytest.fixture(scope="session")
+def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> pytest.TempPathFactory:
+    """Gives each temporary folder a parent of its own.
+
+    Runs look for files beside their input, and would look through the folders of all tests.
+    """
+    make_folder = tmp_path_factory.mktemp
+
+    def make_own_folder(name: str, numbered: bool = True) -> Path:
+        folder = make_folder(name, numbered) / "own"
+        folder.mkdir()
+        return folder
+
+    tmp_path_factory.mktemp = make_own_folder  # type: ignore[method-assign]
+    return tmp_path_factory
+
+
+@pytest.fixture(scope="session")
 def sample() -> Path:
     """The bundled photos: {train,validation,test}/{class}/*.jpg."""
     return SAMPLE

@@ -258,7 +258,9 @@ boxes = st.lists(numbers, min_size=4, max_size=4) | st.lists(numbers, max_size=6
 def test_a_row_without_its_bad_boxes_is_the_row_that_never_had_them(
     tmp_path_factory: pytest.TempPathFactory, objects: list[tuple[list[Any], str]], form: str
 ) -> None:
-    path = tmp_path_factory.getbasetemp() / "row.jsonl"
+    folder = tmp_path_factory.getbasetemp() / "row" / "own"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "row.jsonl"
     features = {"box": f"bbox[{form}]", "depth": "int64[box]", "joint": "points[xyv]"}
 
     def read(places: Sequence[int]) -> ImageRef:
