@@ -106,6 +106,7 @@ def export(
             "name": dataset.name,
             "dataset_digest": dataset.dataset_digest,
             "splits": [*result.splits],
+            "classes": [*dataset.class_names],
             "where": conditions,
             "format": form,
         },

@@ -14,6 +14,8 @@ from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
 from beam_tfr.tables.formats import FORMATS, describe_columns, format_of, read_class_names
+from beam_tfr.tables.our_exports import read_export_classes
+from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.samples import EXTENSIONS
 from beam_tfr.tables.text_rows import JsonLines
 
@@ -23,7 +25,8 @@ SPLIT = "image/split"  # the column of a dataset with the split
 _IMAGES = (ENCODED, *EXTENSIONS)
 _LABELS = (TEXT, LABEL, "class", "cls", "label")
 _OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
-_EXPORTED = {"key", "split", "class", "boxes"}  # of an export with boxes: see `exports`
+_CLASS = "class"
+_EXPORTED = {"key", "split", _CLASS, "boxes"}  # of an export with boxes: see `exports`
 
 
 class TableContent(NamedTuple):
@@ -104,7 +107,7 @@ def imply_columns(
         options.check_image_options()
         if options.image_root and not options.uri_column:
             raise UsageError("`image_root=` has no effect without `uri_column=`")
-        class_names = read_class_names(files[0], options.label_column)
+        class_names = _find_class_names(files[0], options.label_column)
         return TableContent(
             options,
             files,
@@ -129,8 +132,21 @@ def imply_columns(
     implies_features = selected.get("feature_columns", "").startswith(BOXES)
     options = dataclasses.replace(options, **selected)
     return TableContent(
-        options, files, columns, warnings=(warning,), implies_features=implies_features
+        options,
+        files,
+        columns,
+        class_names=_find_class_names(files[0], options.label_column),
+        warnings=(warning,),
+        implies_features=implies_features,
     )
+
+
+def _find_class_names(path: str, column: str) -> list[str]:
+    """The classes that a table declares, by their ids, or the dataset that it was exported from."""
+    declared = read_class_names(path, column)
+    if declared or column != _CLASS:
+        return declared
+    return read_export_classes(folder_of(path))
 
 
 def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
@@ -152,7 +168,7 @@ def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str
     if BOXES in columns and (object_label or not label):
         boxes = BOXES
     elif {*columns} >= _EXPORTED:
-        object_label = "class"
+        object_label = _CLASS
         boxes = "boxes"
     if boxes and options.label_column == KNOWN:
         return {"label_column": object_label, "feature_columns": f"{boxes}:bbox[rel_xyxy]"}

@@ -17,7 +17,7 @@ from beam_tfr import storage
 from beam_tfr.layouts.split_names import is_split_word, splits_of_file
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
-from beam_tfr.tables.export_splits import read_export_splits
+from beam_tfr.tables.our_exports import read_export_splits
 from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_lists
 
 # From paths of text files, with their names, the lists among them: path -> split.

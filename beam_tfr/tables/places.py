@@ -19,8 +19,8 @@ from beam_tfr.layouts.split_names import (
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.base import table_error
-from beam_tfr.tables.export_splits import split_of_export
 from beam_tfr.tables.formats import format_of, split_suffix
+from beam_tfr.tables.our_exports import split_of_export
 
 OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
 _CURES = (

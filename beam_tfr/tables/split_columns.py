@@ -16,9 +16,9 @@ from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
+from beam_tfr.tables.our_exports import read_export_splits
 from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.text_rows import JsonLines

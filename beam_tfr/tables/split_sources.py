@@ -13,7 +13,6 @@ from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.tables import places, roles
 from beam_tfr.tables.base import table_error
-from beam_tfr.tables.export_splits import read_export_splits
 from beam_tfr.tables.formats import format_of
 from beam_tfr.tables.image_sets import (
     UNLISTED,
@@ -22,6 +21,7 @@ from beam_tfr.tables.image_sets import (
     name_of_image,
     read_image_sets,
 )
+from beam_tfr.tables.our_exports import read_export_splits
 from beam_tfr.tables.paths import folder_of
 
 

@@ -40,7 +40,7 @@ from beam_tfr.tables.annotations.yolo_lines import (
     read_numbers,
     read_shape,
 )
-from beam_tfr.tables.export_splits import read_export_splits
+from beam_tfr.tables.our_exports import read_export_splits
 
 _SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
 _SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are looked at for that

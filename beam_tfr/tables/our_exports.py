@@ -1,0 +1,67 @@
+"""Splits and classes of tables that are an export of ours, as `export.json` says.
+
+Splits may have any names, and classes keep their ids, whatever the order of their names is.
+"""
+
+import contextlib
+import re
+
+from beam_tfr import storage
+from beam_tfr.layouts.parsing import is_split_name
+from beam_tfr.schema.dataset import EXPORT_FILE, is_class_name
+from beam_tfr.schema.untrusted import parse_json
+
+_DEPTH = 3  # folders from that of the tables up to that of the export: NAME/1.0.0
+_MAX_MARK_BYTES = 32 << 20  # 32 MiB; a longer file was not written by an export
+_NUMBER = "-[0-9]+-of-[0-9]+"
+
+
+def read_export_splits(folder: str) -> frozenset[str]:
+    """The splits of the export that a folder is in; none if it is in no export.
+
+    Args:
+        folder: the folder of tables, with a trailing slash.
+    """
+    return frozenset(filter(is_split_name, _read_texts(folder, "splits")))
+
+
+def read_export_classes(folder: str) -> list[str]:
+    """The classes of the dataset whose export a folder is in, by their ids; none in no export.
+
+    For the argument see `read_export_splits`.
+    """
+    names = _read_texts(folder, "classes")
+    return names if all(map(is_class_name, names)) else []
+
+
+def _read_texts(folder: str, field: str) -> list[str]:
+    """The texts in a field of `export.json`; none without one, and if it is somebody else's."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        texts = parse_json(_read_mark(folder))[field]
+        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+            return texts
+    return []
+
+
+def _read_mark(folder: str) -> bytes:
+    """The content of the `export.json` in a folder, or above it; empty if there is none."""
+    folder = folder.rstrip("/")
+    for _ in range(_DEPTH):
+        if "/" not in folder.removeprefix(storage.GCS):
+            break
+        with contextlib.suppress(FileNotFoundError):
+            path = storage.join(folder, EXPORT_FILE)
+            return storage.read_bytes(path, max_bytes=_MAX_MARK_BYTES)
+        folder = folder.rpartition("/")[0]
+    return b""
+
+
+def split_of_export(file: str, splits: frozenset[str]) -> str:
+    """The split that the name of a table of an export ends in; empty if there is none.
+
+    For example `instances_fold_1.json`, `d-fold_1-00000-of-00002.tfrecord`.
+    """
+    names = sorted(splits, key=len, reverse=True)
+    pattern = rf"(?:.*[-_])?({'|'.join(map(re.escape, names))})(?:{_NUMBER})?(?:\..*)?"
+    match = re.fullmatch(pattern, file) if names else None
+    return match[1] if match else ""
