@@ -17,7 +17,12 @@ from beam_tfr.inputs.annotation_files import describe_annotations, describe_labe
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
-from beam_tfr.inputs.patterns import compile_exclusion, escape_pattern
+from beam_tfr.inputs.patterns import (
+    compile_exclusion,
+    compile_exclusions,
+    describe_unused,
+    escape_pattern,
+)
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.class_folders import (
@@ -82,7 +87,9 @@ class FirstLook:
         return FirstFiles(paths, are_all=not has_rest and not self.source.has_list)
 
 
-def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
+def early_warnings(
+    source: Input, *, shares_option: str = "", exclude: Sequence[str] = ()
+) -> Iterator[str]:
     """Warns of images that are missed, and of paths that are ambiguous.
 
     Reads the first files for that.
@@ -92,10 +99,11 @@ def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
     Args:
         source: the input.
         shares_option: the option that gives the shares of splits; empty if none does.
+        exclude: the option.
 
     Raises:
         InputNotFoundError: a pattern matches nothing.
-        UsageError: one cannot be listed, or folders need a layout; see `check_split_folders`.
+        UsageError: one cannot be listed, or folders need a layout; see `check_folders`.
     """
     yield from source.notes
     if isinstance(source.origin, Tables):
@@ -106,8 +114,9 @@ def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
         with contextlib.suppress(UsageError):  # of a listing, which the run tells
             yield from filter(None, [*describe_labels(look, {}), *describe_lists(look)])
         return  # the summary reports missed images
-    exclude = compile_exclusion(source.exclude, source.root)
-    skipped = SkippedFiles(source.input, exclude)
+    exclusion = compile_exclusion(source.exclude, source.root)
+    exclusions = compile_exclusions(source.exclude, source.root)
+    skipped = SkippedFiles(source.input, exclusion, exclusions)
     look = FirstLook(source, skipped)
     paths = look.files.paths
     refuse_records(source.plan.options["encoding"], paths)
@@ -120,9 +129,8 @@ def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
         folders.update(map(os.path.dirname, keys))
         skipped.empty.fill(paths)
         empty = skipped.empty.describe()
-    if source.has_default_layout:
-        names_in = functools.partial(list_names, source.root)
-        check_split_folders(folders, shares_option, keys, names_in)
+        unused = describe_unused(exclude, skipped.used_exclusions, source.root)
+        check_folders(source, folders, keys, shares_option=shares_option, unused=unused)
     warnings = (
         empty,
         describe_missed(skipped.kinds, source.root),
@@ -135,6 +143,35 @@ def early_warnings(source: Input, shares_option: str = "") -> Iterator[str]:
         *describe_lists(look),
     )
     yield from filter(None, warnings)
+
+
+def check_folders(
+    source: Input,
+    folders: Mapping[str, int],
+    keys: Sequence[str],
+    *,
+    shares_option: str,
+    unused: Sequence[str],
+) -> None:
+    """Checks that the default layout reads folders as they seem to be meant.
+
+    Args:
+        source: the input.
+        folders: folder of images -> number of images.
+        keys: some images.
+        shares_option: the option that gives the shares of splits; empty if none does.
+        unused: sentences about patterns of `exclude=` that leave out nothing.
+
+    Raises:
+        UsageError: it does not; see `check_split_folders`. Has these sentences, too.
+    """
+    if not source.has_default_layout:
+        return
+    try:
+        names_in = functools.partial(list_names, source.root)
+        check_split_folders(folders, shares_option, keys, names_in)
+    except UsageError as error:
+        raise UsageError("; ".join([str(error), *unused])) from None
 
 
 def describe_lists(look: FirstLook) -> Iterator[str]:

@@ -145,6 +145,23 @@ REFUSED: Mapping[str, Tree] = {
         "bounding_box_train/0007_c2s3_000001_01.jpg": "train/0007",
         "bounding_box_test/0003_c1s6_015971_02.jpg": "test/0003",
     },
+    "ImageNet, flat": {
+        "train/n01440764_18.JPEG": "train/n01440764",
+        "train/n01440764_36.JPEG": "train/n01440764",
+        "train/n01443537_16.JPEG": "train/n01443537",
+        "val/ILSVRC2012_val_00000001.JPEG": "",
+    },
+    "CIFAR-10": {
+        "cifar/train/0_frog.png": "train/frog",
+        "cifar/train/1_truck.png": "train/truck",
+        "cifar/test/0_cat.png": "test/cat",
+    },
+    "splits of a list": {"split_1/cat/1.jpg": "split_1/cat", "split_2/cat/2.jpg": "split_2/cat"},
+    "Planet": {
+        "train-jpg/train_1.jpg": "train/",
+        "test-jpg/test_1.jpg": "test/",
+        "test-jpg-additional/file_1.jpg": "",
+    },
     "a zip of Dogs vs. Cats": {
         "train/cat.0.jpg": "train/cat",
         "train/cat.1.jpg": "train/cat",

@@ -309,6 +309,18 @@ def test_a_split_without_classes_can_be_left_out(beam_tfr: Command, tmp_path: Pa
     assert (run.code, run.err) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["plan", "convert"])
+def test_folders_that_are_not_left_out_are_told_with_splits(
+    beam_tfr: Command, tmp_path: Path, command: str
+) -> None:
+    folder = photos(tmp_path / "in", "train/a/1.jpg", "val/b/2.jpg", "test/3.jpg")
+    call = (command, "--input", folder, "--output", tmp_path / "out", "--exclude")
+    for pattern, is_told in (("test", True), ("test/*", False)):
+        run = beam_tfr(*call, pattern)
+        assert run.code == 2
+        assert ("--exclude test leaves out nothing" in run.err) == is_told
+
+
 def test_two_spellings_of_a_class_come_with_the_command_that_renames(tmp_path: Path) -> None:
     folder = photos(tmp_path / "in", "gr\u00fcn/1.jpg", "gru\u0308n/2.jpg", "x/gru\u0308n/3.jpg")
     given: dict[str, Any] = {"input": folder, "output": tmp_path / "out", "progress": False}

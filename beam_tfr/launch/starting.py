@@ -132,7 +132,9 @@ def run_step(
         return _run_without_access(
             options, beam_options, build_step, outcome=outcome, progress=progress, say=say
         )
-    for warning in early_warnings(source, options.shares_option):
+    for warning in early_warnings(
+        source, shares_option=options.shares_option, exclude=options.exclude
+    ):
         say(warning)
     advice = engine_advice(runner, beam_options)
     if advice:

@@ -16,7 +16,12 @@ from beam_tfr.layouts.mask_folders import (
     list_nothing,
     without_mask_folders,
 )
-from beam_tfr.layouts.named_classes import are_all_named, find_named_classes, find_named_layout
+from beam_tfr.layouts.named_classes import (
+    are_all_named,
+    find_named_class,
+    find_named_classes,
+    find_named_layout,
+)
 from beam_tfr.layouts.parsing import (
     DEFAULT_LAYOUT,
     SPLIT_RULE,
@@ -130,7 +135,7 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
     if not named:
         return ""
     named_layout = parse_layout(f"{layout[:-1]}{named}")
-    fit = [key for key in all_keys if named_layout.parse_key(key)]
+    fit = [key for key in all_keys if find_named_class(os.path.basename(key)) == named]
     unfit = sorted({*all_keys} - {*fit})
     folders = {*map(os.path.dirname, unfit)} - {*map(os.path.dirname, fit)}
     leaves_out = ""

@@ -14,11 +14,14 @@ _DIRECTLY = re.compile(r"[^0-9]*[A-Za-z]{3}[0-9]+\.[^.]+")  # glass1.jpg
 _WITH_ID = re.compile(
     r"[A-Za-z][A-Za-z_ -]*\.(?=[^.]*[0-9])[0-9A-Za-z]{6,}\.[^.]+"
 )  # cat.2kl1jh.jpg
+_BEHIND = re.compile(r"[0-9]+(?P<mark>[._ -]+)[A-Za-z](?:[^0-9]*[^0-9._ -])?\.[^.]+")  # 12_frog.png
+_SYNSET = re.compile(r"n[0-9]{8}_[0-9]+\.[^.]+")  # n01440764_18.JPEG, of ImageNet
 _PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg, of Market-1501
 # What cameras and programs put before a number.
 _NO_CLASS = re.compile(
     r"(?i)(?:i|im|img|images?|dsc[a-z]?|p|pxl|photos?|pics?|pictures?|frames?|scan|screenshot|file"
-    r"|video|vid|crop|patch|tile|sample|data|train|val|test|rgb|masks?|depth|labels?|gt)[-_ .]*"
+    r"|video|vid|crop|patch|tile|sample|data|train(?:ing)?|val(?:id)?|test(?:ing)?"
+    r"|rgb|masks?|depth|labels?|gt)[-_ .]*"
 )
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg, of UTKFace
@@ -31,6 +34,11 @@ def find_named_class(name: str) -> str:
     if numbered:
         mark, opening, closing = numbered.groups()
         return f"{{label}}{mark}{opening}{{number}}{closing}.*"
+    behind = _BEHIND.fullmatch(name)
+    if behind:
+        return f"{{number}}{behind['mark']}{{label}}.*"
+    if _SYNSET.fullmatch(name):
+        return _EXAMPLE
     if _DIRECTLY.fullmatch(name):
         return "{label}{number}.*"
     if _WITH_ID.fullmatch(name):
@@ -60,11 +68,14 @@ def find_named_layout(names: Iterable[str]) -> str:
 
 
 def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
-    """Name -> its class, of those names that fit a layout and begin with a class."""
+    """Name -> its class, of those names that have the form of a layout.
+
+    Others may fit it too: of ILSVRC2012_val_1.jpg, {label}_{number}.* reads a class.
+    """
     parsed_layout = parse_layout(layout)
     classes = {}
     for name in names:
-        values = parsed_layout.parse_key(name)
+        values = parsed_layout.parse_key(name) if find_named_class(name) == layout else None
         if values and not _NO_CLASS.fullmatch(values["label"]):
             classes[name] = values["label"]
     return classes

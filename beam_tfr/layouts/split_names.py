@@ -21,7 +21,7 @@ _LONGER_BEHIND = re.compile(rf"{_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _LONGER_AROUND = re.compile(rf"(.+[-_ .]){_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile("(?<=[-_ .])")
 # One of a cross-validation: fold1, audio_fold1.
-_FOLD = re.compile(r"(|.+[-_ .])(fold[-_ ]?[0-9]+)", re.IGNORECASE | re.DOTALL)
+_FOLD = re.compile(r"(|.+[-_ .])((?:fold|split|cv)[-_ ]?[0-9]+)", re.IGNORECASE | re.DOTALL)
 _DIGITS = re.compile("[0-9]+")
 # A word of a name, with a year such as that of val2017, between characters that are no letters.
 _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)

@@ -30,12 +30,12 @@ from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.first_look import (
     FirstLook,
+    check_folders,
     describe_folders,
     describe_labels,
     describe_lists,
     describe_strays,
 )
-from beam_tfr.inputs.listing import list_names
 from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
 from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
@@ -46,7 +46,6 @@ from beam_tfr.layouts.class_folders import (
     describe_ranges,
     find_deep_folders,
 )
-from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
@@ -249,10 +248,13 @@ def _list_input(
     listing.num_removed = removed_images.number
     listing.row_keys = row_keys
     listing.num_repeated_keys = len(repeated)
-    if not options.layout:
-        keys = [ref.key for ref in survey.sample_refs()]
-        names_in = functools.partial(list_names, source.root)
-        check_split_folders(survey.folders, options.shares_option, keys, names_in)
+    check_folders(
+        source,
+        survey.folders,
+        [ref.key for ref in survey.sample_refs()],
+        shares_option=options.shares_option,
+        unused=describe_unused(options.exclude, skipped.used_exclusions, source.root),
+    )
     return listing
 
 
