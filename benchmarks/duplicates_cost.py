@@ -143,6 +143,7 @@ def time_report(folder: str) -> None:
     from beam_tfr.dataset.manifest import read_manifest
 
     dataset = read_manifest(folder)
+    read_images(dataset)  # loads what a conversion has loaded, which writes contents
     cpu = time.process_time()
     summarize_images(dataset, read_images(dataset))
     print(time.process_time() - cpu)

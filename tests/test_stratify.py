@@ -314,6 +314,21 @@ def test_copies_in_two_splits_go_where_shares_are_short(
         assert abs(numbers.get(split, 0) - ideal) <= 4
 
 
+def test_clusters_of_copies_do_not_drift_to_the_largest_split() -> None:
+    refs = list_refs({"a": 300})
+    before = choose(refs, THREE)
+    in_split = {ref.key: f"{before[ref.key]}?{number % 70}" for number, ref in enumerate(refs)}
+    single = {ref.key: before[ref.key] for ref in refs[210:]}
+    refs = [ref._replace(split=(in_split | single)[ref.key]) for ref in refs]
+    after = choose(refs, THREE)
+    for number in range(70):
+        cluster = {after[ref.key] for ref in refs[number:210:70]}
+        assert len(cluster) == 1
+        assert cluster <= {before[ref.key] for ref in refs[number:210:70]}
+    assert all(after[key] == split for key, split in single.items())
+    assert find_gaps(refs, after)["a"] <= 3  # images of a cluster
+
+
 def test_images_of_several_classes_count_as_one_of_the_rarest() -> None:
     both = [make_ref(f"both{n}", ["common", "rare"]) for n in range(10)]
     refs = [*both, *(make_ref(f"common{n}", ["common"]) for n in range(100))]

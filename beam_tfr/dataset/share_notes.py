@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.groups import LargestGroup, find_largest_group
+from beam_tfr.dataset.history import read_history
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.dataset import shares_of
 from beam_tfr.schema.differences import join_texts
@@ -52,9 +53,17 @@ class _ClassShares(NamedTuple):
 
 def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
     """Yields what `describe_shares` tells of a dataset."""
-    find_largest = functools.partial(find_largest_group, dataset)
+    reasons = list[str]()
+    if dataset.counts["rejected"].keys() - {"duplicate"}:
+        reasons.append("rejects are missing")
+    if read_history(dataset.folder):
+        reasons.append("an update moves no image without `resplit=`")
     yield from describe_shares(
-        dataset.splits, dataset.class_names, dataset.options, find_largest=find_largest
+        dataset.splits,
+        dataset.class_names,
+        dataset.options,
+        find_largest=functools.partial(find_largest_group, dataset),
+        other_reasons=reasons,
     )
 
 
@@ -64,6 +73,7 @@ def describe_shares(
     options: Mapping[str, Any],
     *,
     find_largest: Callable[[], LargestGroup | None],
+    other_reasons: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yields sentences about classes that are not divided by the shares of the splits.
 
@@ -72,6 +82,7 @@ def describe_shares(
         class_names: names of all classes.
         options: those of the dataset or plan.
         find_largest: finds the largest group of images; None if it is not known.
+        other_reasons: why classes may be off their shares, besides options.
     """
     shares = shares_of(options)
     if not options.get("stratify") or not shares:
@@ -87,7 +98,8 @@ def describe_shares(
         )
     off = [entry for entry in present if entry.images >= len(shares) and entry.is_off]
     if off:
-        yield _describe_gaps(off, options, find_largest)
+        reasons = [*_list_reasons(options, find_largest), *other_reasons]
+        yield _describe_gaps(off, reasons)
 
 
 def _share_class(
@@ -103,21 +115,22 @@ def _share_class(
     return _ClassShares(name, numbers, ideals)
 
 
-def _describe_gaps(
-    classes: Sequence[_ClassShares],
-    options: Mapping[str, Any],
-    find_largest: Callable[[], LargestGroup | None],
-) -> str:
+def _list_reasons(
+    options: Mapping[str, Any], find_largest: Callable[[], LargestGroup | None]
+) -> Iterator[str]:
+    """Yields why classes may be off their shares, by the options."""
+    if options.get("duplicates") == "group":
+        yield "copies stay together"
+    if options.get("duplicates") == "drop":
+        yield "copies are dropped, and no other image moves"
+    if options.get("group_column") or "{group}" in options.get("layout", ""):
+        yield _describe_groups(find_largest())
+
+
+def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> str:
     """A sentence about classes that are off their shares."""
     worst = max(classes, key=lambda entry: entry.gap(entry.worst_split))
     split = worst.worst_split
-    reasons = ["rejects are missing", "an update moves no image without `resplit=`"]
-    if options.get("group_column") or "{group}" in options.get("layout", ""):
-        reasons.insert(0, _describe_groups(find_largest()))
-    if options.get("duplicates") == "group":
-        reasons.insert(0, "copies stay together")
-    if options.get("duplicates") == "drop":
-        reasons.insert(0, "copies are dropped")
     images = counted(worst.numbers[split], "image")
     instead = f"{images} in {split} instead of {float(worst.ideals[split]):,.1f}"
     if len(classes) == 1:
@@ -127,7 +140,8 @@ def _describe_gaps(
             f"{len(classes):,} classes are more than an image off their shares, most of all "
             f"{printable(worst.name)}"
         )
-    return f"{subject}: {instead} ({'; '.join(reasons)})"
+    because = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{subject}: {instead}{because}"
 
 
 def _describe_groups(largest: LargestGroup | None) -> str:

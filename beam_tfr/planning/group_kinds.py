@@ -12,6 +12,7 @@ has of a class at most what its largest group has more than its share, if all gr
 
 import collections
 import functools
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ class GroupKind(NamedTuple):
 
 
 class GroupDivider:
-    """Divides groups, one kind after another.
+    """Divides groups of several kinds.
 
     Args:
         shares: split -> share; they may add up to little more or less than 1.
@@ -68,6 +69,7 @@ class GroupDivider:
     ) -> None:
         self._splits = [*shares]
         self._images = images
+        self._kinds = kinds
         self._units = collections.Counter[str]()  # that are not placed, of each class
         for kind, groups in kinds.items():
             for name, _ in kind.images:
@@ -90,30 +92,41 @@ class GroupDivider:
             name for name, units in self._units.items() if units >= len(self._empty[name])
         }
 
-    def order_kinds(self, kinds: Mapping[GroupKind, int], seed: int) -> list[GroupKind]:
-        """The kinds in the order in which they are divided.
+    def divide(self, seed: int) -> dict[GroupKind, dict[str, int]]:
+        """How many groups of each kind go to each split; only splits that get some.
 
-        Those with a larger part of a class come first, and of about as large ones a hash decides.
+        Kinds with a larger part of a class come first. Those with about as large ones take turns,
+        since each may be in other splits, in an order that a hash of the seed decides.
         """
-        ranks = dict[GroupKind, tuple[int, bytes]]()
-        for kind in kinds:
-            largest = max(number / self._images[name] for name, number in kind.images)
-            _, exponent = math.frexp(largest)
-            (order,) = order_keys(seed, [kind.encode().encode()], _ORDER)
-            ranks[kind] = (-exponent, order)
-        return sorted(ranks, key=ranks.__getitem__)
+        numbers = {kind: collections.Counter[int]() for kind in self._kinds}
+        for _, kinds in itertools.groupby(self._order_kinds(seed), key=self._rank_kind):
+            left = {kind: self._kinds[kind] for kind in kinds}
+            while left:
+                for kind in [*left]:
+                    portion = self._limit_portion(kind, max(1, left[kind] // _PORTIONS))
+                    split = self._choose_split(kind, portion)
+                    self._place(kind, split, portion)
+                    numbers[kind][split] += portion
+                    left[kind] -= portion
+                    if not left[kind]:
+                        del left[kind]
+        return {kind: self._name_splits(of_kind) for kind, of_kind in numbers.items()}
 
-    def divide(self, kind: GroupKind, groups: int) -> dict[str, int]:
-        """How many groups of a kind go to each split; only splits that get some."""
-        numbers = collections.Counter[int]()
-        left = groups
-        while left:
-            portion = self._limit_portion(kind, max(1, left // _PORTIONS))
-            split = self._choose_split(kind, portion)
-            self._place(kind, split, portion)
-            numbers[split] += portion
-            left -= portion
+    def _name_splits(self, numbers: Mapping[int, int]) -> dict[str, int]:
         return {self._splits[split]: numbers[split] for split in sorted(numbers)}
+
+    def _order_kinds(self, seed: int) -> list[GroupKind]:
+        places = dict[GroupKind, tuple[int, bytes]]()
+        for kind in self._kinds:
+            (order,) = order_keys(seed, [kind.encode().encode()], _ORDER)
+            places[kind] = (self._rank_kind(kind), order)
+        return sorted(places, key=places.__getitem__)
+
+    def _rank_kind(self, kind: GroupKind) -> int:
+        """A smaller number for a kind that has a larger part of a class."""
+        largest = max(number / self._images[name] for name, number in kind.images)
+        _, exponent = math.frexp(largest)
+        return -exponent
 
     def _limit_portion(self, kind: GroupKind, groups: int) -> int:
         """How many groups may be placed before a split without a class must get one."""

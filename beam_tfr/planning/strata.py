@@ -6,9 +6,8 @@ buckets determine the exact cuts. So no worker ever holds all references, and ev
 computes the same.
 
 A unit is what goes to one split: an image, or a group of them. Groups are placed first, those of
-each kind as the images of each class are: see `group_kinds`. If images of a group are in splits
-already, it goes to that of most of them; where several have equally many, shares choose among
-these.
+each kind as the images of each class are: see `group_kinds`. If all images of a group are in splits
+already, as those of copies, shares choose among these; if some are, the others follow most of them.
 
 An image of several classes counts as one of its rarest, so the rarest are divided best. The
 iterative stratification of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label
@@ -143,23 +142,32 @@ class Group(NamedTuple):
                 splits[split] += 1
         return cls(name, ordered, splits)
 
-    def list_splits(self) -> list[str]:
+    def list_open_splits(self) -> list[str]:
+        """The splits among which shares choose: those that its images are in; none for any.
+
+        If some images are new, they follow most of the others.
+        """
+        are_all_placed = sum(self.splits.values()) == len(self.refs)
+        return sort_splits(self.splits) if are_all_placed else self._list_fullest()
+
+    def _list_fullest(self) -> list[str]:
         """The splits that most of its images are in, equally many in each; may be none."""
         most = max(self.splits.values(), default=0)
         return sort_splits(split for split, images in self.splits.items() if images == most)
 
     def find_split(self, shares: Collection[str], seed: int) -> str:
-        """The split that most of its images are in; empty if shares are to choose one.
+        """The split that it belongs to; empty if shares are to choose one.
 
         Args:
-            shares: splits that have shares, which choose one of several; without them, a hash of
-                the name of the group does.
+            shares: splits that have shares, which choose one of several; without them, it is that
+                of most images, and a hash of the name of the group decides ties.
             seed: seed for the hash.
         """
-        splits = self.list_splits()
+        may_choose = bool(shares) and {*self.splits} <= {*shares}
+        splits = self.list_open_splits() if may_choose else self._list_fullest()
         if len(splits) == 1:
             return splits[0]
-        if shares and {*splits} <= {*shares}:
+        if may_choose:
             return ""
         order = order_keys(seed, [self.name], _ORDER)[0]
         return splits[int.from_bytes(order, "big") % len(splits)]
@@ -176,7 +184,7 @@ class Group(NamedTuple):
             images.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
         if len(images) > 1:
             del images[REJECTED]
-        splits = tuple(self.list_splits())
+        splits = tuple(self.list_open_splits())
         kind = GroupKind(tuple(sorted(images.items())), splits)
         rarest = counts.find_rarest(images)
         coarse = GroupKind(((rarest, images[rarest]),), splits)
@@ -368,8 +376,7 @@ def draft_groups(
     )
     splits_of = dict[str, tuple[str, ...]]()
     cuts = dict[Bucket, list[_Cut]]()
-    for kind in divider.order_kinds(kinds, seed):
-        numbers = divider.divide(kind, kinds[kind])
+    for kind, numbers in divider.divide(seed).items():
         stratum = kind.encode()
         splits_of[stratum] = tuple(numbers)
         _locate_cuts(cuts, stratum, strata.buckets[stratum], [*numbers.values()])

@@ -62,8 +62,8 @@ class ChooseSplits(beam.PTransform):
         grouped: whether the references may name groups.
         known_splits: of images that stay where they are: packed (key, NUL, split).
         groups: of images that share their split, whatever the references say: packed (key, NUL,
-            group). If any of them is in a split, all go to that of most of them; of several with
-            equally many, shares choose one.
+            group). If all of them are in splits, shares choose one of these; without shares, or
+            if some are in none, all go to that of most of them.
         known_images: about how many there are, of those in `known_splits` and `groups`.
 
     Output: references, packed as they come.
