@@ -33,7 +33,7 @@ from beam_tfr.tables.image_folders import (
     list_roots,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
-from beam_tfr.tables.lost_images import describe_lost, find_only_root
+from beam_tfr.tables.lost_images import describe_lost, find_files, find_only_root
 from beam_tfr.tables.part_folders import (
     MOST_NAMES,
     PartFolders,
@@ -45,6 +45,8 @@ from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
 _MOST_TABLES = 20  # whose images are looked for one by one
 _FIRST_PATHS = 8  # of each of these
+# The same files are looked for to read them, and for a cure.
+_find_files = functools.lru_cache(maxsize=4)(find_files)
 
 
 class ImageRoots(NamedTuple):
@@ -159,7 +161,7 @@ def _add_parts(
         parts = None
         if start.removeprefix(storage.GCS).rstrip("/"):
             with contextlib.suppress(OSError):  # of a folder that cannot be listed
-                parts = find_part_folders(names, start)
+                parts = find_part_folders(names, start, _find_files)
         if parts:
             base = "" if start == folder else start
             warnings = (*places.warnings, parts.describe())
@@ -220,14 +222,14 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     """
     if not missing:
         return ""
-    texts = [path for _, path in paths if isinstance(path, str)]
+    texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
     shorter = drop_shared_folders(texts)
     for folder in (base, folder_of(base[:-1])):
         if not folder.rstrip("/"):
             continue
-        cure = describe_lost(texts, folder, of_one_table=of_one_table)
+        cure = describe_lost(texts, folder, of_one_table=of_one_table, find=_find_files)
         if not cure and shorter:
-            cure = describe_lost(shorter, folder, of_one_table=of_one_table)
+            cure = describe_lost(shorter, folder, of_one_table=of_one_table, find=_find_files)
         if cure:
             return f"{missing}; {cure}"
     return missing
@@ -282,6 +284,7 @@ def _find_places(
     The places that tables have for images come before those of another machine.
     """
     clear_caches()
+    _find_files.cache_clear()
     clear_names()
     image_root = content.options.image_root
     guessed = "" if image_root else _guess_image_root(content, folder, uris, read)

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import change_slashes
@@ -17,16 +17,23 @@ _MOST_REMOTE = 10_000  # with 1,000 in each request
 _MOST_SHOWN = 3  # folders
 
 
-def describe_lost(paths: Iterable[str], folder: str, *, of_one_table: bool = True) -> str:
+def describe_lost(
+    paths: Iterable[str],
+    folder: str,
+    *,
+    of_one_table: bool = True,
+    find: "FileSearch | None" = None,
+) -> str:
     """What to do about images that are elsewhere; empty if they are not found.
 
     Args:
         paths: those in the tables, of which none has a file.
         folder: where they are looked for, with a trailing slash.
         of_one_table: whether they may be taken from one of several folders that have their names.
+        find: finds files; `find_files` unless it is given.
     """
     written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
-    files_of = find_files(written, folder)
+    files_of = (find or find_files)(tuple(written), folder)
     roots = sorted(set[str]().union(*files_of.values()))
     if not roots or roots == [folder]:
         return ""
@@ -69,6 +76,8 @@ def _holds_all(root: str, paths: Iterable[str], files_of: "FilesOf") -> bool:
 
 # Path -> the folders, with a trailing slash, below which a file is at it -> this file.
 FilesOf = dict[str, dict[str, str]]
+# Finds the files at paths below any folder in one; see `find_files`.
+FileSearch = Callable[[tuple[str, ...], str], FilesOf]
 
 
 def find_files(paths: Sequence[str], folder: str) -> FilesOf:

@@ -17,7 +17,7 @@ from beam_tfr import storage
 from beam_tfr.layouts.mask_folders import is_of_masks
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
-from beam_tfr.tables.lost_images import FilesOf, find_files
+from beam_tfr.tables.lost_images import FileSearch, FilesOf, find_files
 
 MOST_NAMES = 1_000  # that show which folders are meant
 _MOST_FOLDERS = 1_000
@@ -70,7 +70,9 @@ class PartFolders(NamedTuple):
         )
 
 
-def find_part_folders(names: Sequence[Any], folder: str) -> PartFolders | None:
+def find_part_folders(
+    names: Sequence[Any], folder: str, find: FileSearch = find_files
+) -> PartFolders | None:
     """Finds the folders below one that hold files of some names, most of which are in one of them.
 
     None if one folder has all of these names, and others have some of them too.
@@ -78,6 +80,7 @@ def find_part_folders(names: Sequence[Any], folder: str) -> PartFolders | None:
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
         folder: where the folders are looked for, with a trailing slash.
+        find: finds files.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -85,7 +88,7 @@ def find_part_folders(names: Sequence[Any], folder: str) -> PartFolders | None:
     texts = [name for name in names if isinstance(name, str)]
     if not texts or any("/" in text for text in texts):
         return None
-    files_of = _without_masks(find_files(texts, folder))
+    files_of = _without_masks(find(tuple(texts), folder))
     roots = sorted(set[str]().union(*files_of.values()) - {folder})
     complete = [root for root in roots if all(root in files for files in files_of.values())]
     if not roots or (complete and len(roots) > 1):
