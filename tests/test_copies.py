@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.copies import near
@@ -207,6 +207,7 @@ def take_rows(column: Any, rows: np.ndarray) -> Any:
     return column.take(pa.array(rows)) if isinstance(column, pa.ChunkedArray) else column[rows]
 
 
+@settings(max_examples=30)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([None, 0, 16, 31, MOST_DISTANCE]),

@@ -29,6 +29,7 @@ from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.feature_names import RAW, SOURCE_DAMAGED
 from tests.conftest import Run
+from tests.converted import converted_sample
 from tests.pages import DOCS, ROOT, blocks
 
 PAGES = [
@@ -156,6 +157,10 @@ def test_the_conversion_of_the_readme(
     shown = [line for line in printed.splitlines() if line.strip() != "…"]
     assert (run.code, [line for line in shown if line not in run.out.splitlines()]) == (0, [])
 
+
+@pytest.mark.slow
+def test_the_training_of_the_readme() -> None:
+    readme = PAGES[0].read_text().replace("/tmp/clothing", str(converted_sample()))
     (block,) = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     exec(re.sub("epochs=20", "epochs=2", block), names)

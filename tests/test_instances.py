@@ -321,14 +321,14 @@ def test_crops_move_masks_with_their_images(folder: Path, crop: str) -> None:
         "image_size": (70, 60),
         "shuffle": True,
         "seed": 3,
-        "repeat": 10,
+        "repeat": 3,
     }
     seen = 0
     for one in load(
         folder, split="train", output="dict", boxes="xyxy", **options
     ).as_numpy_iterator():
         seen += check_painted(one["image"], one["masks"], one["classes"])
-    assert seen > 200
+    assert seen > 60
 
 
 @pytest.mark.slow

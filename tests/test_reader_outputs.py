@@ -15,7 +15,7 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.elements import Request, StoredExample
 from beam_tfr.features.labels import ClassLabel
 from beam_tfr.reader import load
-from beam_tfr.reader.images import ImageDecoder
+from beam_tfr.reader.images import ImageDecoder, fold
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import LABEL, TEXT
@@ -252,6 +252,17 @@ def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
     }.items() <= first.items()
     for other in (crops(seed=2, epoch=3), crops(seed=1, epoch=4)):
         assert sum(other[number] == first[number] for number in first) <= 1
+
+
+@pytest.mark.parametrize("number", [0, 1, tf.constant(7, tf.int64), tf.constant(1 << 40, tf.int64)])
+def test_keys_are_folded_as_by_tensorflow(number: Any) -> None:
+    key = tf.constant([-(1 << 60), 1], tf.int64)
+    for _ in range(3):
+        folded = fold(key, number)
+        expected = tf.random.fold_in(key, number, alg="philox")
+        assert folded.dtype == expected.dtype
+        assert folded.numpy().tolist() == expected.numpy().tolist()
+        key = folded
 
 
 def test_images_of_different_sizes() -> None:
