@@ -203,6 +203,16 @@ HUGE = (1 << 62, 1 << 62)
         (with_header("(" * 5000), "damaged-array", "its header: "),
         (with_header(" " * 60_000), "damaged-array", "its header: "),
         (with_header("{}", version=b"\x03\x00"), "not-an-array", "version (3, 0)"),
+        (
+            with_header("{'descr': (), 'fortran_order': False, 'shape': (1,)}"),
+            "damaged-array",
+            "its header: tuple index out of range",
+        ),
+        (
+            with_header("{'descr': '<T', 'fortran_order': False, 'shape': (1,)}", bytes(16)),
+            "not-an-array",
+            "values of the type StringDType",
+        ),
         (b"\x93NUMPY\x01\x00\xff\xff{", "damaged-array", "its header: EOF"),
         (
             npy(np.zeros(MAX_TEXTS + 1, "S1")),

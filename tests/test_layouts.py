@@ -126,6 +126,15 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
     assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
 
 
+@pytest.mark.timeout(20)
+def test_thousands_of_folders_in_each_other_are_no_splits() -> None:
+    """The time was more than the square of their number."""
+    found = folders("train/test/" * 1_000 + "1", "test/train/" * 1_000 + "1")
+    with pytest.raises(UsageError, match="folders have the names of splits"):
+        check_split_folders(found, "")
+    assert not describe_ignored_split(folders(*(f"{n}/" + "a/" * 9_000 + "1" for n in range(9))))
+
+
 @pytest.mark.parametrize(
     ("keys", "cure"),
     [

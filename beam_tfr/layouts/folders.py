@@ -42,6 +42,7 @@ from beam_tfr.layouts.split_names import (
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 
+_MOST_LEVELS = 12  # of folders, from the common one or the files, that may be splits
 _MOST_EXCLUDED = 3  # folders that a message names
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
 
@@ -348,7 +349,7 @@ def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counte
     for folder, number in folders.items():
         names = folder.split("/")
         above_images = names if folder in unlabelled else names[:-1]
-        for level, name in enumerate(above_images):
+        for level, name in enumerate(above_images[:_MOST_LEVELS]):
             images[level][name] += number
     return _keep_splits(images)
 
@@ -371,7 +372,8 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
     """Level above the files, lowest first -> each name of a split there -> its images."""
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
-        for level, name in enumerate(reversed(folder.split("/"))):
+        lowest_names = folder.rsplit("/", _MOST_LEVELS)[-_MOST_LEVELS:]
+        for level, name in enumerate(reversed(lowest_names)):
             images[level][name] += number
     splits = _keep_splits(images)
     # A class may be called like a split; where all are, the folders of splits have no classes.
@@ -567,6 +569,6 @@ def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
     names_in = collections.defaultdict[str, set[str]](set)
     for folder in folders:
         parts = folder.split("/")
-        for depth, name in enumerate(parts):
+        for depth, name in enumerate(parts[:_MOST_LEVELS]):
             names_in["/".join(parts[:depth])].add(name)
     return names_in

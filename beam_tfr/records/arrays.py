@@ -33,6 +33,8 @@ _HEADER_ERRORS = (
     tokenize.TokenError,
     MemoryError,
     RecursionError,
+    LookupError,
+    AttributeError,
 )
 
 
@@ -67,7 +69,7 @@ def parse_array(data: bytes) -> Array:
     header = _read_header(data)
     shape = header.shape
     dtype = header.dtype
-    name = STRING if dtype.kind in "SU" else dtype.newbyteorder("=").name
+    name = _name_type(dtype)
     if name not in DTYPES:
         raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
     if not _is_possible(shape):
@@ -93,6 +95,15 @@ def parse_array(data: bytes) -> Array:
         len(data),
         google_crc32c.value(data),
     )
+
+
+def _name_type(dtype: np.dtype[Any]) -> str:
+    """The name of a type, of which some are in `DTYPES`."""
+    if dtype.kind in "SU":
+        return STRING
+    if dtype.kind == "T":  # texts of NumPy 2, which no file can hold
+        return str(dtype)
+    return dtype.newbyteorder("=").name
 
 
 def _read_header(data: bytes) -> _NpyHeader:

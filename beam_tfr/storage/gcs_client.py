@@ -284,6 +284,6 @@ def _answer_of(error: Exception) -> str:
     answer = re.sub(r"^[A-Z]+ \S+: ", "", str(message))
     client_adds = r"(: )?\('Request failed with status code'.*"
     answer = re.sub(client_adds, "", answer, flags=re.DOTALL).strip()
-    with contextlib.suppress(ValueError, KeyError, TypeError):
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         answer = json.loads(answer)["error"]["message"]
     return f": {answer[:300]}" if answer not in ("", "unknown error") else ""
