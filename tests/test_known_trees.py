@@ -453,6 +453,13 @@ def test_trees_with_masks_keep_splits_and_classes(name: str) -> None:
             assert mask == values[0] or (optional and not values[0] and mask not in masks), text
 
 
+def test_splits_whose_masks_have_other_names_are_told() -> None:
+    keys = ["test/images/1_test.tif", "test/1st_manual/1_manual1.png"]  # DRIVE
+    keys += [key.replace("test", "training").replace("1_", "21_") for key in keys]
+    text, _ = describe_tree(keys)
+    assert "masks in training/1st_manual have other names, such as 21_manual1.png" in text
+
+
 def test_images_that_a_cure_for_masks_leaves_out_are_told() -> None:
     text, _ = describe_tree(["Day/1.jpg", "Night/2.jpg", "masks/1_m.png"])
     assert "images in Night are left out then" in text

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.class_folders import find_last_names
+from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import (
     IMAGES,
-    NamesIn,
     describe_mask_folders,
     find_mask_folders,
     list_nothing,

@@ -2,13 +2,15 @@
 
 import collections
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.pair_paths import fill_path
 
 _OPTIONAL = "[optional]"
+_MOST_FILES = 900  # of which all names are known
+NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it, maybe none
 _MOST_PATTERNS = 5  # that a message names
 
 
@@ -57,6 +59,28 @@ class MaskCure(NamedTuple):
         if elsewhere:
             text += f"; images in {join_texts(elsewhere, most=2, separator=', ')} are left out then"
         return text
+
+    def describe_misfits(self, folders: Iterable[str], names_in: NamesIn) -> str:
+        """Names a folder of which no mask has the name that the path says; empty without one.
+
+        Args:
+            folders: all of them, below the one that all images share.
+            names_in: folder -> the first names of files in it, maybe none.
+        """
+        for folder, mask_folder in self._find_masks(sorted({*folders})).items():
+            images = names_in(folder)
+            masks = names_in(mask_folder)
+            if not images or not masks or max(len(images), len(masks)) >= _MOST_FILES:
+                continue
+            stems = {posixpath.splitext(mask)[0] for mask in masks}
+            keys = [posixpath.join(folder, image).removeprefix(self._start) for image in images]
+            paths = [fill_path(self.path.removesuffix(_OPTIONAL), key) for key in keys]
+            if stems.isdisjoint(posixpath.splitext(posixpath.basename(path))[0] for path in paths):
+                return (
+                    f"; masks in {mask_folder} have other names, such as {min(masks)} of "
+                    f"{min(images)}: rename them, or convert {folder} by itself"
+                )
+        return ""
 
     @property
     def _start(self) -> str:

@@ -4,10 +4,10 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from beam_tfr.layouts.mask_cures import MaskCure
+from beam_tfr.layouts.mask_cures import MaskCure, NamesIn
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import are_different, split_of_folder
@@ -21,7 +21,8 @@ IMAGES = re.compile(
 )
 _MASK_WORDS = (
     r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
-    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|semantic|labeledapproved_full)"
+    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|semantic|instances?"
+    r"|labeledapproved_full)"
     r"(?:[-_ ]?(?:png|imgs?|images?|machine|human))?"
     r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?)"
 )
@@ -36,8 +37,6 @@ _SEPARATORS = "-_. "
 _NUMBERED = re.compile(r"(?P<start>.*[^-_. ])[-_. ]+[0-9]+")
 # Parts of names of masks that are meant for people, or of other tasks: they come last.
 _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
-
-NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it, maybe none
 
 
 class MaskFolders(NamedTuple):
@@ -99,9 +98,10 @@ class MaskFolders(NamedTuple):
         if in_archives:
             form += ", once archives are unpacked"
         rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
+        misfits = cure.describe_misfits(all_folders, names_in)
         return (
             f"{folders} look like images and the masks beside them: {cure.describe()} converts "
-            f"them together{form}{rest}"
+            f"them together{form}{rest}{misfits}"
         )
 
     def _cure_several(self) -> str:
@@ -302,12 +302,21 @@ def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
         if mask and mask["images"] in known_names:
             return mask["images"], name
     masks = [*filter(None, map(_MASKS.fullmatch, names))]
-    masks.sort(key=lambda mask: mask["other"] is not None)
+    masks.sort(key=_rank_mask)
     mask_names = [mask[0] for mask in masks]
     images = [name for name in names if IMAGES.fullmatch(name) and name not in mask_names]
     if images and masks:
         return images[0], mask_names[0]
     return None
+
+
+def _rank_mask(mask: re.Match[str]) -> tuple[bool, bool]:
+    """Classes of pixels come first, then instances, then other images of a pair."""
+    return mask["other"] is not None, _is_of_instances(mask[0])
+
+
+def _is_of_instances(name: str) -> bool:
+    return "instance" in name.lower()
 
 
 def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
@@ -330,7 +339,8 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
     """Yields folders that are named like those of masks, and others with the same files."""
     are_masks = {folder: is_of_masks(folder) for folder in folders}
-    masks = [folder for folder in folders if are_masks[folder]][:_MOST_FOLDERS]
+    masks = [folder for folder in folders if are_masks[folder]]
+    masks = sorted(masks, key=_is_of_instances)[:_MOST_FOLDERS]
     images = [folder for folder in folders if not are_masks[folder]][:_MOST_FOLDERS]
     if not masks or not images:
         return
