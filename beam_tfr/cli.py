@@ -64,6 +64,9 @@ exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 
 """
 
 
+_STORE = argparse._StoreAction  # which keeps the last value alone
+
+
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(
@@ -82,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=STEPS,
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
-    parser.set_defaults(known=["--help", "--version"])
+    parser.set_defaults(known=["--help", "--version"], single=[])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in MODULES.items():
         description, heading, calls = str(module.__doc__).partition("examples:\n")
@@ -90,7 +93,9 @@ def make_parser() -> argparse.ArgumentParser:
             name, help=module.HELP, description=description, epilog=heading + calls
         )
         module.add_flags(command)
-        command.set_defaults(run=module.run, known=[*command._option_string_actions])
+        actions = command._option_string_actions
+        single = [name for name, action in actions.items() if type(action) is _STORE]
+        command.set_defaults(run=module.run, known=[*actions], single=single)
     return parser
 
 
@@ -160,6 +165,18 @@ def _check_argument(argument: str) -> None:
         raise UsageError(f"{quote(argument)}: {error}") from None
 
 
+def _refuse_repeated(arguments: Sequence[str], single: Sequence[str]) -> None:
+    """Refuses flags of one value, or of one list of values, that are given more than once.
+
+    Raises:
+        UsageError: one is.
+    """
+    flags = [argument.partition("=")[0] for argument in arguments]
+    for name in single:
+        if flags.count(name) > 1:
+            raise UsageError(f"{name} is given more than once, and would count once; give it once")
+
+
 def _run_command(arguments: Sequence[str], program: str) -> int:
     name = arguments[0]
     if name not in MODULES and not name.startswith("-"):
@@ -170,6 +187,7 @@ def _run_command(arguments: Sequence[str], program: str) -> int:
     for argument in arguments:
         _check_argument(argument)
     parsed, others = make_parser().parse_known_args(arguments)
+    _refuse_repeated(arguments, parsed.single)
     if others and parsed.command not in TAKE_BEAM_FLAGS:
         refuse_arguments(parsed, others, program)
     code: int = parsed.run(parsed, others)

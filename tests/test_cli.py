@@ -766,3 +766,19 @@ def test_ctrl_c_with_several_processes_at_work(
     assert finished
     assert finished.items() < undisturbed.items()
     assert not (output / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["remove", "d", "--keys", "a.txt", "--keys", "b.txt"],
+        ["convert", "--table", "t.csv", "--label_column", "a", "--label_column=b"],
+        ["verify", "d", "--sources", "a", "--sources", "b"],
+    ],
+)
+def test_a_flag_of_one_value_is_given_once(
+    arguments: list[str], beam_tfr: Callable[..., Run]
+) -> None:
+    run = beam_tfr(*arguments)
+    assert run.code == 2
+    assert "is given more than once" in run.err

@@ -365,16 +365,33 @@ def test_images_without_an_xml_file_are_told(tmp_path: Path) -> None:
     assert not any("left out" in text for text in beam_tfr.plan(**options).warnings)
 
 
-def test_an_image_named_like_its_xml_file_is_meant_whatever_this_says(tmp_path: Path) -> None:
-    files = {f"{number}.xml": voc("1.png", label=f"c{number}") for number in (1, 2, 3)}
-    files["9.xml"] = voc("4.png", label="c4")  # no image has its own name
-    options = write_set(tmp_path, files, images=4)
-    warnings = beam_tfr.plan(**options).warnings
-    (warning,) = [text for text in warnings if "other than their own name" in text]
-    assert "3 of the first 4 XML files" in warning
+def classes_of_images(options: dict[str, Any]) -> dict[str, list[bytes]]:
+    """Key -> classes, after a conversion."""
     beam_tfr.convert(**options)
-    classes = {key: record[OBJECT_TEXT] for key, record in records(Path(options["output"])).items()}
-    assert classes == {f"{n}.png": [f"c{n}".encode()] for n in (1, 2, 3, 4)}
+    stored = records(Path(options["output"]))
+    return {key: record[OBJECT_TEXT] for key, record in stored.items()}
+
+
+def test_a_file_that_names_the_image_of_another_is_about_that_of_its_own_name(
+    tmp_path: Path,
+) -> None:
+    files = {f"{number}.xml": voc("1.png", label=f"c{number}") for number in (1, 2, 3)}
+    files["4.xml"] = voc("gone.png", label="c4")
+    files["9.xml"] = voc("5.png", label="c5")  # no image has its own name
+    options = write_set(tmp_path, files, images=5)
+    warnings = beam_tfr.plan(**options).warnings
+    (warning,) = [text for text in warnings if "the image of another one" in text]
+    assert "2 of the first 5 XML files" in warning
+    expected = {f"{number}.png": [f"c{number}".encode()] for number in range(1, 6)}
+    assert classes_of_images(options) == expected
+
+
+def test_files_that_are_numbered_otherwise_than_their_images_name_these(tmp_path: Path) -> None:
+    names = {number: number % 4 + 1 for number in (1, 2, 3, 4)}
+    files = {f"{n}.xml": voc(f"{image}.png", label=f"c{image}") for n, image in names.items()}
+    options = write_set(tmp_path, files, images=4)
+    expected = {f"{number}.png": [f"c{number}".encode()] for number in (1, 2, 3, 4)}
+    assert classes_of_images(options) == expected
 
 
 def test_images_without_an_xml_file_are_told_of_several_folders(tmp_path: Path) -> None:

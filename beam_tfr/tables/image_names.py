@@ -34,17 +34,24 @@ class ImageName(str):
 
     Attributes:
         folder: a folder that it may be in, as the table says; empty for none.
-        own: the name without extension of the file that names it, if the file is about one image;
-            an image of this name is meant, as files are renamed together, and what is in one stays.
+        own: the name without extension of the file that names it, if the file is about one image.
+            The image of this name is meant if there is none with the name that the file says, or
+            if that is another file's.
+        is_of_another: whether another file has its name, and says it too: then files were renamed
+            or copied together with their images, and what is in this one stayed.
     """
 
     folder: str
     own: str
+    is_of_another: bool
 
-    def __new__(cls, name: str, folder: str = "", own: str = "") -> Self:
+    def __new__(
+        cls, name: str, folder: str = "", own: str = "", *, is_of_another: bool = False
+    ) -> Self:
         self = super().__new__(cls, name)
         self.folder = folder
         self.own = own
+        self.is_of_another = is_of_another
         return self
 
 
@@ -211,7 +218,9 @@ class ImageFinder:
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
         """The path of the image that a name means; as written if there is none."""
         found = self._find_written(name, base, written)
-        return self._find_own(found, name.own) or found
+        if name.is_of_another or not self._exists(found):
+            return self._find_own(found, name.own) or found
+        return found
 
     def _find_own(self, path: str, own: str) -> str:
         """The path of the image beside another one that is named like the file that names this.

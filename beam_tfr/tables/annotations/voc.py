@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Self
 from xml.etree import ElementTree  # nosec B405  # a document with entities is refused
 
+from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.options.implied import VOC_FROM_0, VOC_FROM_1
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
@@ -80,7 +81,12 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     boxes = [_read_box(obj) for obj in objects]
     moved = [box.from_1 for box in boxes]
     yield {
-        "file": ImageName(name, _text_of(root, "folder") or "", own_name),
+        "file": ImageName(
+            name,
+            _text_of(root, "folder") or "",
+            own_name,
+            is_of_another=_is_of_another(name, path),
+        ),
         "class": [_read_name(obj) for obj in objects],
         "box": _find_zero(boxes) or moved,
         VOC_FROM_0: [box.from_0 for box in boxes],
@@ -91,6 +97,33 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         "image/object/difficult": [_read_flag(obj, "difficult") for obj in objects],
         "image/object/truncated": [_read_flag(obj, "truncated") for obj in objects],
     }
+
+
+def _is_of_another(name: str, path: str) -> bool:
+    """Whether the image that a file names is that of another file beside it.
+
+    The other file is named like the image, and names it too.
+    """
+    stem = _image_stem(name)
+    folder, _, file = path.rpartition("/")
+    if not stem or stem.casefold() == _stem_of(file).casefold():
+        return False
+    other = f"{folder}/{stem}{os.path.splitext(file)[1]}"
+    return _image_stem(_read_image_name(other)) == stem
+
+
+def _image_stem(name: str) -> str:
+    """The name of an image without folders and extension."""
+    return _stem_of(name.replace("\\", "/"))
+
+
+def _read_image_name(path: str) -> str:
+    """The image that a file names; empty if there is no such file, or it cannot be read."""
+    try:
+        with storage.open_binary(path) as file:
+            return _text_of(parse_voc(file), "filename") or ""
+    except (OSError, ValueError, ElementTree.ParseError):
+        return ""
 
 
 def _check_root(root: ElementTree.Element) -> None:
@@ -286,27 +319,20 @@ def _take_from_0(evidence: str) -> OtherColumn:
 
 
 def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
-    """The message about files that name another image than their own name; empty if none does.
+    """The message about files that name the image of another file; empty if none does.
 
     Args:
         cells: column -> those of the first files, with the column `file`.
     """
-    others = [cell for cell in cells["file"] if _has_other_name(cell)]
+    others = [cell for cell in cells["file"] if getattr(cell, "is_of_another", False)]
     if not others:
         return ""
     verb = "names" if len(others) == 1 else "name"
     return (
-        f"{len(others):,} of the first {len(cells['file']):,} XML files {verb} an image other than "
-        f"their own name says, such as {others[0].own}.xml {others[0]!s:.100}: an image with the "
-        "name of the XML file is taken where there is one"
+        f"{len(others):,} of the first {len(cells['file']):,} XML files {verb} the image of "
+        f"another one, such as {others[0].own}.xml {others[0]!s:.100}: the image with the name of "
+        "the XML file is taken where there is one"
     )
-
-
-def _has_other_name(cell: Any) -> bool:
-    if not isinstance(cell, ImageName) or not cell.own:
-        return False
-    name = cell.replace("\\", "/").rpartition("/")[2]
-    return cell.own.casefold() not in (name.casefold(), _stem_of(name).casefold())
 
 
 def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
