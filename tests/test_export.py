@@ -963,7 +963,8 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
             tmp_path / "x",
         ),
     ):
-        done = beam_tfr("export", folder, output, "--format", "folder", *more)
+        form = [] if "--format" in more else ["--format", "folder"]
+        done = beam_tfr("export", folder, output, *form, *more)
         assert done.code == code, message
         assert message in done.err
     assert not (tmp_path / "x").exists()

@@ -159,6 +159,13 @@ def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str]
     assert split_removed(place / "d")[0] == without(place, *keys)
 
 
+def test_ids_that_move_because_a_class_is_gone_are_told(place: Path, beam_tfr: Command) -> None:
+    run = beam_tfr("remove", place / "d", "--where", "class=dog")
+    assert run.code == 0
+    assert "owl 2 -> 1" in run.out
+    assert "models of it have the old ones" in run.out
+
+
 def test_by_several_columns_of_which_all_must_fit(place: Path, beam_tfr: Command) -> None:
     done = beam_tfr(
         "remove", place / "d", "--where", "class=owl", "--where", "key=owl/2.jpg", "--json"

@@ -82,12 +82,21 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         )
     removed = result.changed.get("removed", 0)
     if parsed.json:
-        print_json({"folder": result.folder, "dataset_digest": result.digest, "removed": removed})
+        print_json(
+            {
+                "folder": result.folder,
+                "dataset_digest": result.digest,
+                "removed": removed,
+                "new_ids": result.new_ids,
+            }
+        )
         return 0
     lines = [
         f"removed: {counted(removed, 'record')}; {REMOVED_FILE} keeps them out",
         f"dataset: {result.folder}   digest {result.digest[:16]}",
     ]
+    if result.new_ids:
+        lines.append(f"note:    {result.describe_new_ids()}")
     if storage.is_gcs(result.folder):
         lines.append(_ON_GCS.format(result.folder.rstrip("/")))
     print_lines(lines)

@@ -318,6 +318,13 @@ class Result(Printable):
         for note in self.notes:
             yield f"note:    {note}"
 
+    def describe_new_ids(self) -> str:
+        """How the label ids differ from those of the replaced dataset; empty if they do not."""
+        if not self.new_ids:
+            return ""
+        note = f"class ids since the replaced dataset: {self.new_ids}"
+        return f"{note}; models of it have the old ones" if "->" in self.new_ids else note
+
     def _describe_input(self) -> Iterator[str]:
         """Yields notes about the input, and what changed since earlier runs."""
         if self.renamed:
@@ -325,8 +332,7 @@ class Result(Printable):
             text = differences.join_texts(names, differences.MOST_SHOWN, ", ")
             yield f"note:    names of classes: {text}; their ids are the same"
         if self.new_ids:
-            note = f"note:    class ids since the replaced dataset: {self.new_ids}"
-            yield f"{note}; models of it have the old ones" if "->" in self.new_ids else note
+            yield f"note:    {self.describe_new_ids()}"
         only_class = describe_only_class(self.class_names, self.manifest.options.get("layout", ""))
         for note in filter(None, [self.class_numbers, only_class]):
             yield f"note:    {note}"
