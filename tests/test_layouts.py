@@ -715,6 +715,8 @@ def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure:
         (["a.jpg", "a_1.jpg", "a_2.jpg"], ["a.png", "a_1.png", "a_2.png"], False),
         (["x_0001.png", "x_0002.png"], ["m_0001.png", "m_0002.png"], False),
         (["x.png"], ["x_ids.png", "x_color.png"], False),
+        (["x.png"], ["x_seg.png", "x_parts_1.png", "x_parts_2.png"], False),  # as of ADE20K
+        (["img_1.jpg", "img_2.jpg"], ["mask_1.png", "mask_2.png"], False),
     ],
 )
 def test_several_masks_that_numbers_tell_apart(

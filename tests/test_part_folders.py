@@ -9,7 +9,7 @@ from typing import Any
 import PIL.Image
 import pytest
 
-from beam_tfr import convert, plan
+from beam_tfr import convert, plan, storage
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
@@ -172,3 +172,12 @@ def test_a_column_of_addresses_in_buckets_is_told(
     (tmp_path / "t.csv").write_text(f"source,dx\n{image},nv\n")
     tables = opened(tmp_path / "t.csv", uri_column="", label_column="")
     assert any("`uri_column=source`" in line for line in tables.warnings) == is_told
+
+
+def test_folders_are_listed(fake: FakeGcs, tmp_path: Path) -> None:
+    for name in ("in/b/1.jpg", "in/a/x/2.jpg", "in/3.jpg", "other/4.jpg"):
+        fake.put(name, b"x")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for root in ("gs://b/in", "gs://b/in/", str(tmp_path / "in")):
+        assert storage.list_folders(root) == ["a", "b"]

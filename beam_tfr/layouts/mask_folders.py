@@ -4,7 +4,7 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import MaskCure, NamesIn
@@ -34,7 +34,7 @@ _MOST_FOLDERS = 10  # whose files are compared
 _LIKE_IMAGES = "{stem}.png"
 _LIKE_PHOTOS = (".jpg", ".jpeg")  # which are no masks
 _SEPARATORS = "-_. "
-_NUMBERED = re.compile(r"(?P<start>.*[^-_. ])[-_. ]+[0-9]+")
+_NUMBER_BEHIND = re.compile(r"(?<=[^-_. ])[-_. ]+[0-9]+(?=\.[A-Za-z]+$)")
 # Parts of names of masks that are meant for people, or of other tasks: they come last.
 _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
 
@@ -78,7 +78,7 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
-        if self._have_several_masks(names_in) or _count_numbered(images, masks):
+        if self._have_several_masks(names_in) or _have_numbered_masks(images, masks, name):
             return f"{folders} look like images and several masks of each, {self._cure_several()}"
         if images and masks and not name:
             return (
@@ -391,28 +391,24 @@ def describe_mask_folders(
     return found.describe(all_folders, names_in, in_archives=in_archives) if found else ""
 
 
-def _count_numbered(images: Sequence[str], masks: Sequence[str]) -> int:
-    """How many images have several masks that numbers tell apart: 1_0.png and 1_1.png, of 1.jpg.
+def _have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
+    """Whether an image has several masks that a number tells apart: 1_0.png and 1_1.png, of 1.jpg.
 
     Args:
         images, masks: names of files.
+        path: that which names the mask of an image, as `find_mask_name` gives it.
     """
-    stems = {os.path.splitext(image)[0] for image in images}
-    mask_stems = {os.path.splitext(mask)[0] for mask in masks}
-    numbered = filter(None, map(_NUMBERED.fullmatch, mask_stems - stems))
-    number_of = collections.Counter(match["start"] for match in numbered)
-    starts = [start for start, number in number_of.items() if number > 1]
-    return len({*filter(None, (_find_stem(start, stems) for start in starts))})
-
-
-def _find_stem(start: str, stems: Set[str]) -> str:
-    """The longest of some names that a text is or begins with, up to a separator; maybe none."""
-    while start not in stems:
-        end = max(map(start.rfind, _SEPARATORS))
-        if end < 1:
-            return ""
-        start = start[:end]
-    return start
+    plain_path = _NUMBER_BEHIND.sub("", path)
+    mask_of = {image: fill_path(path, image) for image in images}
+    all_masks = frozenset(mask_of.values())
+    numbers = collections.Counter[str]()
+    for mask in {*masks} - all_masks:
+        numbers[_NUMBER_BEHIND.sub("", mask)] += 1
+    for image, mask in mask_of.items():
+        others = numbers[fill_path(plain_path, image)]
+        if others and mask in masks:
+            return True
+    return False
 
 
 def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
@@ -430,10 +426,11 @@ def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
     paths = {*filter(None, (_derive_path(stem, mask) for mask in alike[:_MOST_NAMES]))}
     known_masks = frozenset(masks)
 
-    def rank(path: str) -> tuple[int, bool, str]:
+    def rank(path: str) -> tuple[int, bool, bool, str]:
         number = sum(fill_path(path, image) in known_masks for image in images)
         mark = fill_path(path, "")
-        return -number, _OTHER_KINDS.search(mark) is not None, path
+        is_numbered = _NUMBER_BEHIND.search(path) is not None
+        return -number, _OTHER_KINDS.search(mark) is not None, is_numbered, path
 
     return min(paths, key=rank, default="")
 
