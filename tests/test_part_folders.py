@@ -121,6 +121,32 @@ def test_parts_around_the_table(tmp_path: Path, options: Mapping[str, str]) -> N
     assert not tables.missing
 
 
+def test_images_of_other_sets_beside_the_table_are_not_taken(tmp_path: Path) -> None:
+    """Its own images are not there; the only cure is one that the user chooses."""
+    write_images(tmp_path, "B/0.jpg", "B/x.jpg", "C/1.jpg", "C/2.jpg")
+    write_csv(tmp_path / "A" / "t.csv", "0.jpg", "1.jpg", "2.jpg")
+    tables = opened(tmp_path / "A" / "t.csv")
+    assert tables.parts is None
+    assert "other data sets" in tables.missing
+    assert f"`image_root={tmp_path}`" in tables.missing
+    tables = opened(tmp_path / "A" / "t.csv", image_root=str(tmp_path))
+    assert keys_of(tables) == ["B/0.jpg", "C/1.jpg", "C/2.jpg"]
+
+
+def test_parts_beside_the_table_among_other_sets(tmp_path: Path) -> None:
+    write_images(tmp_path, "images_1/1.jpg", "images_2/2.jpg", "B/1.jpg", "B/2.jpg")
+    write_csv(tmp_path / "A" / "t.csv", "1.jpg", "2.jpg")
+    tables = opened(tmp_path / "A" / "t.csv")
+    assert keys_of(tables) == ["images_1/1.jpg", "images_2/2.jpg"]
+
+
+def test_a_folder_beside_the_table_is_a_cure_on_a_condition(tmp_path: Path) -> None:
+    write_images(tmp_path, "B/1.jpg", "B/2.jpg")
+    write_csv(tmp_path / "A" / "t.csv", "1.jpg", "2.jpg")
+    missing = opened(tmp_path / "A" / "t.csv").missing
+    assert f"`image_root={tmp_path}/B`, if" in missing
+
+
 def test_parts_on_gs(fake: FakeGcs, tmp_path: Path) -> None:
     for name in ("in/part_1/1.jpg", "in/part_2/2.jpg", "in/part_3/3.jpg"):
         fake.put(name, b"x")

@@ -161,7 +161,8 @@ def _add_parts(
         parts = None
         if start.removeprefix(storage.GCS).rstrip("/"):
             with contextlib.suppress(OSError):  # of a folder that cannot be listed
-                parts = find_part_folders(names, start, _find_files)
+                own = "" if start in (places.base, folder) else folder
+                parts = find_part_folders(names, start, own=own, find=_find_files)
         if parts:
             base = "" if start == folder else start
             warnings = (*places.warnings, parts.describe())
@@ -227,9 +228,14 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     for folder in (base, folder_of(base[:-1])):
         if not folder.rstrip("/"):
             continue
-        cure = describe_lost(texts, folder, of_one_table=of_one_table, find=_find_files)
-        if not cure and shorter:
-            cure = describe_lost(shorter, folder, of_one_table=of_one_table, find=_find_files)
+        describe = functools.partial(
+            describe_lost,
+            folder=folder,
+            of_one_table=of_one_table,
+            is_around=folder != base,
+            find=_find_files,
+        )
+        cure = describe(texts) or (describe(shorter) if shorter else "")
         if cure:
             return f"{missing}; {cure}"
     return missing

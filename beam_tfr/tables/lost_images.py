@@ -22,6 +22,7 @@ def describe_lost(
     folder: str,
     *,
     of_one_table: bool = True,
+    is_around: bool = False,
     find: "FileSearch | None" = None,
 ) -> str:
     """What to do about images that are elsewhere; empty if they are not found.
@@ -30,6 +31,8 @@ def describe_lost(
         paths: those in the tables, of which none has a file.
         folder: where they are looked for, with a trailing slash.
         of_one_table: whether they may be taken from one of several folders that have their names.
+        is_around: whether the folder is the one around that of the table, so that others in it may
+            be those of other data sets.
         find: finds files; `find_files` unless it is given.
     """
     written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
@@ -40,7 +43,10 @@ def describe_lost(
     path = next(path for path in written if path in files_of)
     example = files_of[path][min(files_of[path])]
     if len(roots) == 1:
-        return f"there is {example}: give `image_root={roots[0].rstrip('/') or '/'}`"
+        cure = f"there is {example}: give `image_root={roots[0].rstrip('/') or '/'}`"
+        return f"{cure}, if this is an image of this table" if is_around else cure
+    if is_around and of_one_table:
+        return _describe_around(roots, folder, example)
     shown = join_texts(roots, _MOST_SHOWN, ", ")
     start = f"there is {example}, but such files are in several folders ({shown}):"
     complete = [root for root in roots if _holds_all(root, written, files_of)]
@@ -51,6 +57,23 @@ def describe_lost(
             cure += "; if they are in several, write the folder of each into its path"
         return f"{start} {cure}"
     return f"{start} write the folder of each image into its path"
+
+
+def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
+    """What to do if files of these names are in several folders beside that of the table.
+
+    Args:
+        roots: these folders.
+        folder: the one around them.
+        example: a file in them.
+    """
+    shown = join_texts(roots, _MOST_SHOWN, ", ")
+    return (
+        f"there is {example}, but such files are in several folders beside that of the table "
+        f"({shown}), which may be other data sets: give that of the images of this table as "
+        f"`image_root=FOLDER`, or `image_root={folder.rstrip('/')}` if each name is in one of them "
+        "and all are meant"
+    )
 
 
 def find_only_root(paths: Iterable[str], folder: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr import storage
-from beam_tfr.layouts.mask_folders import is_of_masks
+from beam_tfr.layouts.mask_folders import IMAGES, is_of_masks
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.tables.lost_images import FileSearch, FilesOf, find_files
@@ -71,7 +71,7 @@ class PartFolders(NamedTuple):
 
 
 def find_part_folders(
-    names: Sequence[Any], folder: str, find: FileSearch = find_files
+    names: Sequence[Any], folder: str, *, own: str = "", find: FileSearch = find_files
 ) -> PartFolders | None:
     """Finds the folders below one that hold files of some names, most of which are in one of them.
 
@@ -80,6 +80,8 @@ def find_part_folders(
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
         folder: where the folders are looked for, with a trailing slash.
+        own: the folder of the table, if the other is around it and may hold other data sets: then
+            only folders in this one count, and those that are named for images or their parts.
         find: finds files.
 
     Raises:
@@ -89,11 +91,15 @@ def find_part_folders(
     if not texts or any("/" in text for text in texts):
         return None
     files_of = _without_masks(find(tuple(texts), folder))
+    if own:
+        files_of = _without_other_sets(files_of, folder, own)
     roots = sorted(set[str]().union(*files_of.values()) - {folder})
     complete = [root for root in roots if all(root in files for files in files_of.values())]
     if not roots or (complete and len(roots) > 1):
         return None
     folders = _list_parts(roots, folder)
+    if own:
+        folders = [part for part in folders if _is_of_table(part, folder, own)]
     if not 1 < len(folders) <= _MOST_FOLDERS:
         return None
     parts = PartFolders(tuple(folders), ("", *_list_endings(files_of)))
@@ -109,6 +115,23 @@ def _without_masks(files_of: FilesOf) -> FilesOf:
         others = {root: file for root, file in files.items() if not is_of_masks(root)}
         images[name] = others or files
     return images
+
+
+def _without_other_sets(files_of: FilesOf, folder: str, own: str) -> FilesOf:
+    """The files that may be of a table; see `find_part_folders`."""
+    of_table = dict[str, dict[str, str]]()
+    for name, files in files_of.items():
+        kept = {root: file for root, file in files.items() if _is_of_table(root, folder, own)}
+        if kept:
+            of_table[name] = kept
+    return of_table
+
+
+def _is_of_table(root: str, folder: str, own: str) -> bool:
+    """Whether a folder below the one around a table may hold its images, by its name."""
+    if root.startswith(own):
+        return True
+    return IMAGES.fullmatch(root[len(folder) :].partition("/")[0]) is not None
 
 
 def _list_endings(files_of: FilesOf) -> list[str]:
