@@ -1,6 +1,7 @@
 """Layouts: how the end of a path gives label, split and group.
 
-`parsing` reads paths by a layout, and finds names that it may read wrongly; `folders` finds folders
-that look like splits or classes, but are read otherwise; `mask_names` finds files that look like
-masks.
+`parsing` reads paths by a layout, and finds names that it may read wrongly. What folders and files
+look like, and are not read as: `folders` and `split_names` find splits, `class_folders` classes in
+and around folders, `named_classes` classes in names of files, `mask_folders` and `mask_names`
+masks; `mask_cures` has the options that convert these.
 """

@@ -44,6 +44,8 @@ from beam_tfr.schema.errors import UsageError
 
 _MOST_LEVELS = 12  # of folders, from the common one or the files, that may be splits
 _MOST_EXCLUDED = 3  # folders that a message names
+_MOST_COUNTS = 20  # of splits
+_MOST_NAMES = 1_000  # of files, that are looked at
 _MARKS = re.compile("[*{}]")  # which layouts cannot have as text
 
 
@@ -80,7 +82,8 @@ def check_split_folders(
     masks = describe_mask_folders(folders, names_in)
     if masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
-    counts = ", ".join(f"{name} ({number:,})" for name, number in sorted(images.items()))
+    numbers = [f"{name} ({number:,})" for name, number in sorted(images.items())]
+    counts = join_texts(numbers, most=_MOST_COUNTS, separator=", ")
     instead = f" without `{shares_option}=`" if shares_option else ""
     use = f"use `layout='{layout}'`{instead}"
     if "{label}" not in layout and layout.endswith("/*"):
@@ -161,7 +164,8 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
     if len(folders) != 1 or "" in folders:
         return
     (folder,) = folders
-    names = [*map(os.path.basename, keys)]
+    all_names = [*map(os.path.basename, keys)]
+    names = all_names[:: len(all_names) // _MOST_NAMES + 1]
     if not are_all_named(names):
         return
     label = os.path.basename(folder)

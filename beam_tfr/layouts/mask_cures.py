@@ -46,9 +46,16 @@ class MaskCure(NamedTuple):
         all_folders = sorted({*folders})
         named_masks = {*masks}
         mask_of = self._find_masks(all_folders)
-        rest = [folder for folder in all_folders if folder not in {*mask_of, *mask_of.values()}]
-        within = [folder for folder in rest if f"{folder}/".startswith(self._start)]
-        elsewhere = [folder for folder in rest if folder not in {*within, *named_masks}]
+        paired = {*mask_of, *mask_of.values()}
+        within = list[str]()
+        elsewhere = list[str]()
+        for folder in all_folders:
+            if folder in paired:
+                continue
+            if f"{folder}/".startswith(self._start):
+                within.append(folder)
+            elif folder not in named_masks:
+                elsewhere.append(folder)
         text = ""
         if within and not self.path.endswith(_OPTIONAL):
             patterns = dict.fromkeys(self._exclude(within, mask_of))

@@ -279,10 +279,10 @@ def _find_ends(
     mask_end = masks[begin:]
     if not begin or not image_end or not mask_end:
         return "", ""
-    for names in names_at.values():
-        for name in names:
+    for names in map(frozenset, names_at.values()):
+        for name in names - {images, image_end}:
             twin = name.removesuffix(image_end) + mask_end
-            if name not in (images, image_end) and name.endswith(image_end) and twin in names:
+            if name.endswith(image_end) and twin in names:
                 return image_end, mask_end
     return "", ""
 
@@ -304,7 +304,8 @@ def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
     masks = [*filter(None, map(_MASKS.fullmatch, names))]
     masks.sort(key=_rank_mask)
     mask_names = [mask[0] for mask in masks]
-    images = [name for name in names if IMAGES.fullmatch(name) and name not in mask_names]
+    others = known_names.difference(mask_names)
+    images = [name for name in names if name in others and IMAGES.fullmatch(name)]
     if images and masks:
         return images[0], mask_names[0]
     return None
