@@ -154,6 +154,13 @@ def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure:
     assert cure in str(caught.value)
 
 
+def test_masks_that_need_a_table_come_with_the_layout_of_splits() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders("train/images/1", "train/masks/a/1", "val/images/2"), "")
+    assert "use `layout='{split}" in str(caught.value)
+    assert "a column of type mask" in str(caught.value)
+
+
 def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
     with pytest.raises(UsageError) as caught:  # as of Tiny ImageNet
         check_split_folders(folders("train/n0/images/1", "train/n1/images/2", "val/images/3"), None)
@@ -651,6 +658,8 @@ def test_doubtful_folders_are_told_by_plan_and_convert(beam_tfr: Command, tmp_pa
         (["train/images", "test/masks"], ""),
         (["with_mask", "without_mask"], ""),
         (["photos", "images"], ""),
+        (["x/CelebA-HQ-img", "x/CelebAMask-HQ-mask-anno/0"], "a column of type mask"),
+        (["images/a", "masks"], "a column of type mask"),
     ],
 )
 def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) -> None:

@@ -80,7 +80,7 @@ def check_split_folders(
     certain_levels = [level for level in sound_levels if not _has_other_splits(folders, level[0])]
     layout, images = max(certain_levels or sound_levels or levels[:1], key=_count_splits)
     masks = describe_mask_folders(folders, names_in)
-    if masks:
+    if "`layout=" in masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     numbers = [f"{name} ({number:,})" for name, number in sorted(images.items())]
     counts = join_texts(numbers, most=_MOST_COUNTS, separator=", ")
@@ -92,7 +92,7 @@ def check_split_folders(
         f"folders have the names of splits, {counts}, but the default layout "
         f"{DEFAULT_LAYOUT} ignores them; {use}, or `layout='{DEFAULT_LAYOUT}'` to ignore them"
         f"{_describe_misnamed(folders, layout)}{_describe_unlabelled(folders, layout)}"
-        f"{_describe_folds(levels, layout)}",
+        f"{_describe_folds(levels, layout)}{masks and f'; {masks}'}",
         option="input",
     )
 

@@ -53,6 +53,7 @@ class MaskFolders(NamedTuple):
             beside train, which has no masks.
         ends: what follows in the names of images and masks upon a text that folders elsewhere have
             otherwise, such as org and label of a_org, a_label, b_org and b_label; mostly empty.
+        are_deep: whether one of them has folders where the other one has none.
     """
 
     parent: str
@@ -63,6 +64,7 @@ class MaskFolders(NamedTuple):
     pairs: Sequence[tuple[str, str]] = ()
     has_splits: bool = False
     ends: tuple[str, str] = ("", "")
+    are_deep: bool = False
 
     def describe(
         self, all_folders: Sequence[str], names_in: NamesIn, *, in_archives: bool = False
@@ -80,7 +82,7 @@ class MaskFolders(NamedTuple):
         folders = f"the folders {self.images or '.'} and {self.masks}"
         if self._have_several_masks(names_in) or _have_numbered_masks(images, masks, name):
             return f"{folders} look like images and several masks of each, {self._cure_several()}"
-        if images and masks and not name:
+        if self.are_deep or (images and masks and not name):
             return (
                 f"{folders} look like images and the masks beside them, which have other names: a "
                 "column of type mask in a `table=` names the mask of each image"
@@ -252,7 +254,7 @@ def find_mask_folders(
                 pairs=pairs,
                 ends=_find_ends(images, masks, names_at),
             )
-    compared = next(_compare_files(ordered, names_in), None)
+    compared = next(_compare_files(ordered, names_in), None) or _find_deep_masks(names_at)
     if compared is None or not split_of_folder(compared.images):
         return compared
     beside = set[str]()
@@ -260,6 +262,26 @@ def find_mask_folders(
         if parent == compared.parent:
             beside.update(names)
     return compared._replace(has_splits=are_different(filter(split_of_folder, beside)))
+
+
+def _find_deep_masks(
+    names_at: Mapping[tuple[str, str], Sequence[str]],
+) -> MaskFolders | None:
+    """The first folder of masks beside one of images, where one has folders; None without one.
+
+    Such as CelebAMask-HQ-mask-anno/0 beside CelebA-HQ-img.
+
+    Args:
+        names_at: the folders around, and below -> names.
+    """
+    names_in = collections.defaultdict[str, dict[str, None]](dict)
+    for (parent, _), names in names_at.items():
+        names_in[parent].update(dict.fromkeys(names))
+    for parent, all_names in names_in.items():
+        pair = _find_pair([*all_names])
+        if pair:
+            return MaskFolders(parent, *pair, below="", are_deep=True)
+    return None
 
 
 def _find_ends(
