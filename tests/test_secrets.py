@@ -112,6 +112,10 @@ def test_no_secret_leaves_with_a_job(
         "https://a.blob.core.windows.net/x?sv=1&sig={}%3D",
         "x.jpg?X-Amz-Security-Token={}",
         "ftp://user:{}@h/x.jpg",
+        "https://h/x.jpg?jwt={}",
+        "https://h/x.jpg?Policy={}&size=1",
+        "https://h/x.jpg;jsessionid={}",
+        "https://h/x.jpg?a=1&token[]={}&%74oken={}",
     ],
 )
 def test_secrets_in_addresses_are_masked(url: str) -> None:

@@ -82,12 +82,19 @@ _SECRETS = re.compile(
 )
 
 
+# Behind the path of an address, but not of gs://, where ? is a wildcard.
+_QUERY = re.compile(r"(?i)(?<![a-z])(?:https?|ftps?)://[^\s'`?#;]*+[?#;][^\s'`]*+")
+_LONG_VALUE = re.compile(r"=[^&#;]{5,}")
+
+
 def without_secrets(text: str) -> str:
     """Masks passwords and signatures in URLs.
 
-    "https://***@host/x.jpg?X-Goog-Signature=***"
+    "https://***@host/x.jpg?X-Goog-Signature=***"; and all else that may be one behind the path of
+    an address, whatever it is called: what has more letters than a size or a number.
     """
-    return _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
+    masked = _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
+    return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)
 
 
 def counted(number: int, noun: str) -> str:
