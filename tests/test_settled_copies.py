@@ -21,6 +21,7 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import settling
 from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.schema.errors import DataError, RunError, UsageError
+from tests import contents_by_hand
 from tests.conftest import Run
 from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
@@ -292,6 +293,19 @@ def test_broken_shards_are_not_repaired_but_written_again(
     assert "--overwrite" in run.err
     convert(tmp_path / "d", input=copies, duplicates="group", overwrite=True, **SPLITS)
     assert files_of(tmp_path / "d") == whole
+
+
+def test_images_without_hashes_are_told_with_the_cure(copies: Path, tmp_path: Path) -> None:
+    convert(tmp_path / "d", input=copies, **SPLITS)
+    (tmp_path / "d" / ".beam_tfr").mkdir()
+    manifest = read_manifest(str(tmp_path / "d"))
+    for name, split in manifest.splits.items():
+        for shard in split.shards:
+            contents_by_hand.make(manifest, name, shard)
+    contents_by_hand.write_sums(manifest)
+    result = update(tmp_path / "d", duplicates="group")
+    assert result.run["unhashed"] == 21
+    assert "`codecs=convert`" in "\n".join(result.lines())
 
 
 def test_plan_looks_at_its_sample(copies: Path) -> None:

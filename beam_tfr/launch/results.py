@@ -58,11 +58,17 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "resumed": "resumed-images",
     "left_out": "left-out",
     "moved": "moved-images",
+    "unhashed": "unhashed-images",
     "rewritten_shards": "rewritten-shards",
 }
 _COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _NOTES
 _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "rewritten_shards": ("the input has changed since an earlier run: {shards} written again"),
+    "unhashed": (
+        "{images} without a perceptual hash, because the contents were made again: of these, only "
+        "copies of equal bytes are known; `beam-tfr update` with `codecs=convert` and the input "
+        "makes their contents anew"
+    ),
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
         "{images} in deeper folders than those of other classes: their class is the inner "
@@ -140,7 +146,8 @@ class Result(Printable):
             those without images beside those of images; "mask_names", files named like masks of
             those beside them; "mask_folders", all if they are in folders of images and of masks;
             "left_out", images that removed.txt keeps out; "moved", images that an update put into
-            another split than before.
+            another split than before; "unhashed", images whose copies were looked for by their
+            bytes alone.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         renamed: class of the dataset that was replaced -> its new name; no id changes by that.

@@ -14,7 +14,7 @@ from beam_tfr.dataset.base import BaseDataset, PlannedShard
 from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.planning import packing
 from beam_tfr.schema.encoded_ref import EncodedRef
-from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.references import read_shards
 
 _REASON = b"duplicate"
@@ -57,6 +57,8 @@ def _divide_shard(
     if shard.entry is None or not shard.entry.num_examples:
         return iter(())
     images = read_hashed_images(base.read_manifest(), shard.entry)
+    if parts.distance is not None:
+        count("unhashed-images", images.number - int(images.has_hash.sum()))
     return parts.divide(images, shard.first)
 
 
