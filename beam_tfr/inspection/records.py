@@ -1,5 +1,6 @@
 """A record of a TFRecord file, and its values as text."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -124,6 +125,11 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
 
 
 def label_of(values: Values) -> str:
-    """The class of a record as text, or its labels as numbers; empty if it names none."""
+    """The class of a record as text, or its labels as numbers; empty if it names none.
+
+    Of several, such as those of boxes, each once with its number: "7 RBC, WBC".
+    """
     names = sorted(features_named(values, "label"), key=lambda name: not name.endswith("text"))
-    return next((", ".join(map(value_text, values[name])) for name in names if values[name]), "")
+    labels = next((values[name] for name in names if values[name]), [])
+    counts = collections.Counter(map(value_text, labels))
+    return ", ".join(f"{number} {text}" if number > 1 else text for text, number in counts.items())
