@@ -398,6 +398,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
         "image/object/bbox": [1.0],
         "image/object/visible": [1.0],
         "classes": [1, 2, 3],
+        "weights": [1.0, 2.0],
     }
     table.write_text(json.dumps(rows | more))
     for wrong, message in {
@@ -422,7 +423,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
         convert(
             table,
             tmp_path / "d",
-            feature_columns="depth:float[]",
+            feature_columns="weights:float[]",
             label_column=None,
             min_visible=0.5,
         )
