@@ -29,7 +29,11 @@ _FLAGS = frozenset({"0", "1", "0.0", "1.0", "True", "False"})
 # Of a class with the four numbers of a box, and maybe a confidence.
 _BOX_WORDS = (5, 6)
 
+# Separators of whole numbers that are no decimal signs or parts of dates.
+_BETWEEN_NUMBERS = ("|", ";", " ")
+
 _Parts = frozenset[str]
+_PartsOf = dict[str, list[str]]  # text -> its parts
 
 
 def find_presence_column(columns: Iterable[str]) -> str:
@@ -182,12 +186,16 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
     if options.label_separator or options.classes:
         return
     for separator in _SEPARATORS:
-        compound = _find_compound(texts, separator)
+        names_parts = _split_names(texts, separator)
+        compound = _find_compound(names_parts)
+        reason = "its parts are classes of other rows too"
+        if not compound:
+            compound = _find_mixed(names_parts, separator)
+            reason = "classes of other rows have parts of it too, at other places"
         if compound:
             yield (
-                f"column {options.label_column!r}: {compound!r:.100} is one class, but its parts "
-                f"are classes of other rows too: `label_separator={separator!r}` reads them as "
-                "several"
+                f"column {options.label_column!r}: {compound!r:.100} is one class, but {reason}: "
+                f"`label_separator={separator!r}` reads them as several"
             )
             return
 
@@ -228,21 +236,61 @@ def _is_list(text: str) -> bool:
         return False
 
 
-def _find_compound(texts: Sequence[str], separator: str) -> str:
+def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
+    """The parts of the first texts that are short."""
+    parts_of: _PartsOf = {}
+    for text in texts[:_MOST_NAMES]:
+        if len(text) <= _MOST_CHARACTERS:
+            parts = [part.strip() for part in text.split(separator)]
+            parts_of[text] = [*filter(None, parts)]
+    return parts_of
+
+
+def _find_compound(parts_of: _PartsOf) -> str:
     """The first text whose parts are those of other, shorter texts; empty if there is none.
 
     Such as `Mass|Nodule` beside `Mass` and `Nodule`.
     """
-    short = [text for text in texts[:_MOST_NAMES] if len(text) <= _MOST_CHARACTERS]
-    parts_of = dict[str, _Parts]()
-    for text in short:
-        parts = [part.strip() for part in text.split(separator)]
-        parts_of[text] = frozenset(filter(None, parts))
-    texts_with = _group_by_part(parts_of.values())
-    for text, own_parts in parts_of.items():
+    texts_with = _group_by_part([*map(frozenset, parts_of.values())])
+    for text, parts in parts_of.items():
+        own_parts = frozenset(parts)
         if len(own_parts) > 1 and _is_union(own_parts, texts_with):
             return text
     return ""
+
+
+def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
+    """The first text of several parts, if texts are mixed from the same parts; else empty.
+
+    Such as `haze primary`, `clear primary` and `clear primary water`, or `16 0` and `7 1 2`. Words
+    that names share are at one end of them, as in `brown bear` and `polar bear`; sentences repeat
+    some.
+    """
+    compounds = [text for text, parts in parts_of.items() if len(parts) > 1]
+    if not compounds or any(len({*parts}) < len(parts) for parts in parts_of.values()):
+        return ""
+    if separator in _BETWEEN_NUMBERS and _are_numbers(parts_of.values()):
+        return compounds[0]
+    from_start = collections.defaultdict[str, set[int]](set)
+    from_end = collections.defaultdict[str, set[int]](set)
+    for parts in parts_of.values():
+        for place, part in enumerate(parts):
+            from_start[part].add(place)
+            from_end[part].add(len(parts) - place)
+    moving = {part for part in from_start if min(len(from_start[part]), len(from_end[part])) > 1}
+    all_parts = [part for parts in parts_of.values() for part in parts]
+    num_moving = sum(part in moving for part in all_parts)
+    return compounds[0] if 2 * num_moving > len(all_parts) else ""
+
+
+def _are_numbers(lists: Iterable[Sequence[str]]) -> bool:
+    """Whether all parts are whole numbers, and some texts have more of them than others."""
+    sizes = set[int]()
+    for parts in lists:
+        sizes.add(len(parts))
+        if not all(part.isascii() and part.isdigit() for part in parts):
+            return False
+    return len(sizes) > 1
 
 
 def _group_by_part(groups: Iterable[_Parts]) -> Mapping[str, set[_Parts]]:
