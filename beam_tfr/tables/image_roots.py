@@ -1,9 +1,7 @@
 """The folders from which the paths of images in tables start."""
 
-import collections
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,10 +12,9 @@ from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import DamagedTableError, Row, RowReader
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.first_paths import MOST_PATHS, PathSurvey, WrittenPath, survey_paths
+from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import (
     describe_foreign_paths,
-    drop_shared_folders,
     find_foreign_paths,
     spread,
 )
@@ -33,7 +30,12 @@ from beam_tfr.tables.image_folders import (
     list_roots,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
-from beam_tfr.tables.lost_images import describe_lost, find_files, find_only_root
+from beam_tfr.tables.missing_images import (
+    NumberedUri,
+    describe_missing,
+    search_files,
+    warn_of_lost_tables,
+)
 from beam_tfr.tables.part_folders import (
     MOST_NAMES,
     PartFolders,
@@ -42,11 +44,6 @@ from beam_tfr.tables.part_folders import (
 )
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
-
-_MOST_TABLES = 20  # whose images are looked for one by one
-_FIRST_PATHS = 8  # of each of these
-# The same files are looked for to read them, and for a cure.
-_find_files = functools.lru_cache(maxsize=4)(find_files)
 
 
 class ImageRoots(NamedTuple):
@@ -75,10 +72,6 @@ class ImageRoots(NamedTuple):
     parts: PartFolders | None
     missing: str
     warnings: tuple[str, ...]
-
-
-# Of a table with its number, the cell of an image.
-NumberedUri = tuple[int, Any]
 
 
 def find_image_roots(
@@ -116,9 +109,9 @@ def find_image_roots(
     warnings = [*filter(None, [*places.warnings, survey.example])]
     if not places.parts:
         start = places.base or folder
-        missing = _describe_missing(content, survey.missing, paths, start)
+        missing = describe_missing(content, survey.missing, paths, folder=folder, base=start)
         images = _find_images([path for _, path in paths], start)
-        warnings += _warn_of_lost_tables(content, survey, paths, choose)
+        warnings += warn_of_lost_tables(content, survey, paths, choose)
         warnings += _warn_of_names(images, start)
     warnings += _warn_of_left_out(content, read, choose, finder)
     return ImageRoots(
@@ -162,114 +155,12 @@ def _add_parts(
         if start.removeprefix(storage.GCS).rstrip("/"):
             with contextlib.suppress(OSError):  # of a folder that cannot be listed
                 own = "" if start in (places.base, folder) else folder
-                parts = find_part_folders(names, start, own=own, find=_find_files)
+                parts = find_part_folders(names, start, own=own, find=search_files)
         if parts:
             base = "" if start == folder else start
             warnings = (*places.warnings, parts.describe())
             return places._replace(base=base, parts=parts, warnings=warnings)
     return places
-
-
-def _describe_missing(
-    content: TableContent, missing: str, paths: Sequence[NumberedUri], base: str
-) -> str:
-    """The message about first images of which none is there, with the cure, if one is found.
-
-    Args:
-        content: what the tables say.
-        missing: the message so far; empty if one is there.
-        paths: the first cells with images.
-        base: the folder in which they are looked for.
-    """
-    if not missing:
-        return ""
-    root = _find_mirror_root(content.files, paths)
-    if root:
-        return f"{missing}; they are in folders called as those of the tables: `image_root={root}`"
-    return _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
-
-
-def _find_mirror_root(tables: Sequence[str], paths: Sequence[NumberedUri]) -> str:
-    """The folder below which images lie as their tables below theirs; empty if there is none.
-
-    Args:
-        tables: all tables.
-        paths: the first cells with images.
-    """
-    folder = _common_folder(tables, "tables")
-    mirrored = [
-        f"{folder_of(tables[number])[len(folder) :]}{path}"
-        for number, path in paths
-        if isinstance(path, str) and folder_of(tables[number]) != folder
-    ]
-    if not mirrored:
-        return ""
-    outer = folder_of(folder[:-1])
-    for around in (outer, folder_of(outer[:-1])):
-        root = find_only_root(mirrored, around) if around.rstrip("/") else ""
-        if root:
-            return root
-    return ""
-
-
-def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
-    """The message about first images of which none is there, with where they are.
-
-    Args:
-        missing: the message so far; empty if one is there.
-        paths: the first cells with images.
-        base: the folder in which they are looked for.
-        of_one_table: see `describe_lost`.
-    """
-    if not missing:
-        return ""
-    texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
-    shorter = drop_shared_folders(texts)
-    for folder in (base, folder_of(base[:-1])):
-        if not folder.rstrip("/"):
-            continue
-        describe = functools.partial(
-            describe_lost,
-            folder=folder,
-            of_one_table=of_one_table,
-            is_around=folder != base,
-            find=_find_files,
-        )
-        cure = describe(texts) or (describe(shorter) if shorter else "")
-        if cure:
-            return f"{missing}; {cure}"
-    return missing
-
-
-def _warn_of_lost_tables(
-    content: TableContent,
-    survey: PathSurvey,
-    paths: Sequence[NumberedUri],
-    choose: Callable[[str], str],
-) -> Iterator[str]:
-    """Yields a line about a table of which none of the first images is there, but of others.
-
-    Args:
-        content: what the tables say.
-        survey: of all paths.
-        paths: the first cells with images.
-        choose: gives the folder that the paths of a table start from.
-    """
-    if survey.missing or content.table_format.of_one_image:
-        return
-    paths_of = collections.defaultdict[int, list[NumberedUri]](list)
-    for number, path in paths:
-        paths_of[number].append((number, path))
-    if len(paths_of) < 2:
-        return
-    for number, members in itertools.islice(paths_of.items(), _MOST_TABLES):
-        table = content.files[number]
-        base = choose(table)
-        written = [WrittenPath(path, base) for _, path in members if isinstance(path, str)]
-        missing = survey_paths(written[:_FIRST_PATHS]).missing
-        if missing:
-            yield f"{table}: {_add_cure(missing, members, base, of_one_table=True)}"
-            return
 
 
 class _Places(NamedTuple):
@@ -290,7 +181,7 @@ def _find_places(
     The places that tables have for images come before those of another machine.
     """
     clear_caches()
-    _find_files.cache_clear()
+    search_files.cache_clear()
     clear_names()
     image_root = content.options.image_root
     guessed = "" if image_root else _guess_image_root(content, folder, uris, read)

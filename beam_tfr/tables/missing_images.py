@@ -1,0 +1,123 @@
+"""Messages about tables of which none of the first images is there, with the cures."""
+
+import collections
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
+from beam_tfr.tables.foreign_paths import drop_shared_folders, spread
+from beam_tfr.tables.lost_images import describe_lost, find_files, find_only_root
+from beam_tfr.tables.part_folders import MOST_NAMES
+from beam_tfr.tables.paths import folder_of
+
+_MOST_TABLES = 20  # whose images are looked for one by one
+_FIRST_PATHS = 8  # of each of these
+# The number of a table, and the cell of an image in it.
+NumberedUri = tuple[int, Any]
+# The same files are looked for to read them, and for a cure; `cache_clear` forgets them.
+search_files = functools.lru_cache(maxsize=4)(find_files)
+
+
+def describe_missing(
+    content: TableContent, missing: str, paths: Sequence[NumberedUri], *, folder: str, base: str
+) -> str:
+    """The message about first images of which none is there, with the cure, if one is found.
+
+    Args:
+        content: what the tables say.
+        missing: the message so far; empty if one is there.
+        paths: the first cells with images.
+        folder: that of all tables.
+        base: the folder in which they are looked for.
+    """
+    if not missing:
+        return ""
+    root = _find_mirror_root(content.files, folder, paths)
+    if root:
+        return f"{missing}; they are in folders called as those of the tables: `image_root={root}`"
+    return _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
+
+
+def warn_of_lost_tables(
+    content: TableContent,
+    survey: PathSurvey,
+    paths: Sequence[NumberedUri],
+    choose: Callable[[str], str],
+) -> Iterator[str]:
+    """Yields a line about a table of which none of the first images is there, but of others.
+
+    Args:
+        content: what the tables say.
+        survey: of all paths.
+        paths: the first cells with images.
+        choose: gives the folder that the paths of a table start from.
+    """
+    if survey.missing or content.table_format.of_one_image:
+        return
+    paths_of = collections.defaultdict[int, list[NumberedUri]](list)
+    for number, path in paths:
+        paths_of[number].append((number, path))
+    if len(paths_of) < 2:
+        return
+    for number, members in itertools.islice(paths_of.items(), _MOST_TABLES):
+        table = content.files[number]
+        base = choose(table)
+        written = [WrittenPath(path, base) for _, path in members if isinstance(path, str)]
+        missing = survey_paths(written[:_FIRST_PATHS]).missing
+        if missing:
+            yield f"{table}: {_add_cure(missing, members, base, of_one_table=True)}"
+            return
+
+
+def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[NumberedUri]) -> str:
+    """The folder below which images lie as their tables below theirs; empty if there is none.
+
+    Args:
+        tables, folder: all tables, and their folder.
+        paths: the first cells with images.
+    """
+    mirrored = [
+        f"{folder_of(tables[number])[len(folder) :]}{path}"
+        for number, path in paths
+        if isinstance(path, str) and folder_of(tables[number]) != folder
+    ]
+    if not mirrored:
+        return ""
+    outer = folder_of(folder[:-1])
+    for around in (outer, folder_of(outer[:-1])):
+        root = find_only_root(mirrored, around) if around.rstrip("/") else ""
+        if root:
+            return root
+    return ""
+
+
+def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
+    """The message about first images of which none is there, with where they are.
+
+    Args:
+        missing: the message so far; empty if one is there.
+        paths: the first cells with images.
+        base: the folder in which they are looked for.
+        of_one_table: see `describe_lost`.
+    """
+    if not missing:
+        return ""
+    texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
+    shorter = drop_shared_folders(texts)
+    for folder in (base, folder_of(base[:-1])):
+        if not folder.rstrip("/"):
+            continue
+        describe = functools.partial(
+            describe_lost,
+            folder=folder,
+            of_one_table=of_one_table,
+            is_around=folder != base,
+            find=search_files,
+        )
+        cure = describe(texts) or (describe(shorter) if shorter else "")
+        if cure:
+            return f"{missing}; {cure}"
+    return missing
