@@ -29,7 +29,7 @@ from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema.errors import RejectError
 from tests.fixtures import chunk, mean_error, noise, save
 from tests.fixtures import formats as fixtures
-from tests.fixtures.formats import GRAY, NOISE, PHOTO, RGB
+from tests.fixtures.formats import GRAY, HEIGHT, NOISE, PHOTO, RGB, WIDTH
 
 
 def opened(data: bytes) -> Source:
@@ -113,6 +113,20 @@ def test_gray_of_16_bit_is_the_same_from_every_format(
     ):
         found = decoded(data).pixels
         assert np.array_equal(found, np.broadcast_to(expected, found.shape))
+
+
+@pytest.mark.parametrize(
+    ("largest", "dtype"),
+    [(4095, np.uint16), (16383, np.uint16), (4095, np.int32), (3071.0, np.float32)],
+)
+def test_samples_that_take_little_of_their_range_are_counted(largest: float, dtype: Any) -> None:
+    """Samples of 12 bits in files of 16 are stored nearly black; the same as 16 bits are not."""
+    samples = np.linspace(0, largest, HEIGHT * WIDTH).reshape(HEIGHT, WIDTH).astype(dtype)
+    dark = fixtures.tiff(samples, photometric="minisblack")
+    whole = samples / largest * 65535
+    bright = fixtures.tiff(whole.astype(np.uint16), photometric="minisblack")
+    assert notes_of(dark, image_size=(8, 8)) == ("depth-scaled", "nearly-black")
+    assert notes_of(bright, image_size=(8, 8)) == ("depth-scaled",)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])

@@ -43,6 +43,7 @@ from beam_tfr.schema.items import Appearance, Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
+_NEARLY_BLACK = 64  # of 255: the largest value of 14 bits in 16
 _LIBRARIES = (
     "simplejpeg",
     "cykooz-resizer",
@@ -259,7 +260,9 @@ class _Conversion:
         if action is not _Action.CHECK:
             needed += self._resizing_bytes()
         with limits.BUDGET.hold(needed, self.options.max_decode_bytes):
-            yield self.source.decode(min_size)
+            decoded = self.source.decode(min_size)
+            decoded.adjusted += _note_depth(decoded)
+            yield decoded
 
     def _choose_min_size(self, action: _Action) -> Size:
         """The size that the decoder may scale down to.
@@ -381,8 +384,6 @@ class _Conversion:
             notes.discard("profile-ignored")
         if formats.has_wrong_extension(self.request.name, self.source.format):
             notes.add("wrong-extension")
-        if decoded.bits > 8:
-            notes.add("depth-scaled")
         if self.source.frames > 1:
             notes.add("first-frame")
         return notes
@@ -420,6 +421,15 @@ class _Conversion:
         if self.options.color == "gray" or len(channel_sums.sums) == 3:
             return channel_sums
         return ChannelSums(channel_sums.sums * 3, channel_sums.squares * 3)
+
+
+def _note_depth(decoded: Decoded) -> tuple[str, ...]:
+    """The members of `schema.dataset.ADJUSTMENTS` that apply to samples scaled to 8 bits."""
+    if decoded.bits <= 8:
+        return ()
+    if int(decoded.pixels.max(initial=0)) <= _NEARLY_BLACK:
+        return ("depth-scaled", "nearly-black")
+    return ("depth-scaled",)
 
 
 def _begin_conversion(request: _Request, source: Source) -> _Conversion:

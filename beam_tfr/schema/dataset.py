@@ -92,6 +92,11 @@ ADJUSTMENTS: dict[str, str] = {
         "TIFFs of RGB and a fourth band, of which no tag says that it is transparency"
     ),
     "depth-scaled": "more than 8 bits per sample were scaled to 8",
+    "nearly-black": (
+        "more than 8 bits per sample, of which the largest value takes at most a quarter, such as "
+        "4,095 of 65,535: multiply them first, 12 bits in files of 16 by `mogrify -evaluate "
+        "multiply 16 FILES`, or leave them so if they are dark"
+    ),
     "cmyk-converted": "CMYK was converted to RGB",
     "profile-converted": "an embedded color profile other than sRGB was converted",
     "profile-ignored": "an embedded color profile could not be used",
