@@ -13,7 +13,7 @@ import pytest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example, serialize
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -52,6 +52,13 @@ def test_columns_of_a_table_that_are_not_stored(tmp_path: Path) -> None:
     assert "columns age, note:" in line
     assert not unused_lines(path, **roles, feature_columns={"age": "int64"})
     assert not unused_lines(path, **roles, feature_columns={})
+
+
+def test_names_of_columns_with_spaces_are_quoted_in_cures(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("Image Index,Finding Label,Bbox [x,y,w,h],Age\n1.png,Mass,5,6,20,15,7\n")
+    (line,) = unused_lines(path)
+    assert "--uri_column 'Image Index' with --feature_columns 'box:" in spell_as_flags(line)
 
 
 def test_columns_that_may_be_sides_of_boxes(tmp_path: Path) -> None:
@@ -210,7 +217,7 @@ def test_a_column_for_each_class_has_a_cure_that_works(
     path = tmp_path / "t.csv"
     path.write_text(f"path,cat,dog,hat,age\n1.jpg,{rows},7\n2.jpg,0,1,0,8\n")
     line, others = unused_lines(path, uri_column="path")
-    assert ("which have -1" in line) == ("-1" in rows)
+    assert ("which have -1, 0, 1 or nothing" in line) == ("-1" in rows)
     assert "age" in others
     assert not unused_lines(path, uri_column="path", label_column="age")[0].startswith(line[:40])
     cure = line.partition("with pandas: ")[2]

@@ -9,6 +9,7 @@ import functools
 import operator
 import os
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -129,9 +130,16 @@ def spell_as_flags(message: str) -> str:
     A path, which has no flag, stays as it is.
     """
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)
-    return re.sub(
-        r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda match: f"--{match[1]} {match[2]}".rstrip(), message
-    )
+    return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", _spell_flag, message)
+
+
+def _spell_flag(match: re.Match[str]) -> str:
+    """An option with its value as a flag; names of columns with spaces are quoted for a shell."""
+    name, value = match.groups()
+    names_columns = name.endswith(("_column", "_columns"))
+    if names_columns and " " in value and not value.startswith(("'", '"')):
+        value = shlex.quote(value)
+    return f"--{name} {value}".rstrip()
 
 
 def describe_os_error(error: OSError) -> str:

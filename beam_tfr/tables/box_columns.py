@@ -90,9 +90,7 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         path: the first table.
         columns: its columns.
     """
-    found = None
-    if _may_have_boxes(options, path):
-        found = _find_columns(columns) or _find_objects(path, columns)
+    found = _find_boxes(options, path, columns)
     if found is None or not (options.uri_column or found.file):
         return ImpliedOptions(options, (*_warn_of_possible_boxes(options, path, columns, found),))
     if not _is_open(options, columns, found):
@@ -102,17 +100,21 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     first_rows = _read_first_rows(path, [*found.boxes.sides, *others])
     declared = _find_declared(options)
     form = _choose_form(found.boxes, declared, first_rows)
-    boxes = found.boxes._replace(form=form)
+    found = found._replace(boxes=found.boxes._replace(form=form))
     box = declared.name if declared else BOX
-    features = {**(options.feature_columns or {}), box: boxes.declaration}
-    if sizes and form == "xyxy" and _are_sizes(first_rows, boxes.sides, sizes):
+    features = {**(options.feature_columns or {}), box: found.boxes.declaration}
+    if sizes and form == "xyxy" and _are_sizes(first_rows, found.boxes.sides, sizes):
         features |= dict.fromkeys(sizes, "int64=0")
-    implied = _imply_roles(options, found)
-    gives_splits = options.split_column or options.shares
-    if not gives_splits and _are_splits(first_rows, found.split):
-        implied["split_column"] = found.split
+    implied = _imply_roles(options, found, first_rows)
     implied["feature_columns"] = features
     return _set_implied(options, path, implied, box=box, found=found)
+
+
+def _find_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> _Found | None:
+    """The columns of a table with boxes that no option declares; None if it has none."""
+    if not _may_have_boxes(options, path):
+        return None
+    return _find_columns(columns) or _find_objects(path, columns)
 
 
 def _find_columns(columns: Sequence[str]) -> _Found | None:
@@ -159,13 +161,18 @@ def _warn_of_possible_boxes(
         )
 
 
-def _imply_roles(options: ConvertOptions, found: _Found) -> dict[str, Any]:
-    """The columns of files and classes that are not given, by their names."""
+def _imply_roles(
+    options: ConvertOptions, found: _Found, first_rows: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The columns of files, classes and splits that no option gives, by their names."""
     implied: dict[str, Any] = {}
     if not options.uri_column:
         implied["uri_column"] = found.file
     if not options.label_column:
         implied["label_column"] = found.label
+    gives_splits = options.split_column or options.shares
+    if not gives_splits and _are_splits(first_rows, found.split):
+        implied["split_column"] = found.split
     return implied
 
 

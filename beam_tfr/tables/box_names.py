@@ -41,7 +41,7 @@ FILES = (
 )
 CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),
-    *("classid", "labelid", "categoryid"),
+    *("classid", "labelid", "categoryid", "findinglabel"),
 )
 SPLITS = ("set", "subset", "mluse")  # besides `split`, which any table may have
 _WIDTHS = ("width", "imagewidth", "imgwidth")

@@ -172,19 +172,26 @@ def guess_image_root(
         first_uris: cells with the paths of images, of the first table.
     """
     uris = [uri for uri in first_uris[:_FIRST_ROWS] if isinstance(uri, str)]
-    is_one_folder = all(folder_of(table) == folder for table in tables)
-    if not uris or not is_one_folder or any(_is_file(uri, folder) for uri in uris):
+    if not uris or not _are_elsewhere(uris, folder, tables):
         return ""
-    if find_image_folders(tables, folder=folder, base="", read_uris=read_uris):
+    has_folders = functools.partial(find_image_folders, tables, folder=folder, read_uris=read_uris)
+    if has_folders(base=""):
         return ""
-    roots = []
-    for root in list_roots(folder):
-        if root == folder or not _has_files(root):
-            continue
-        holds_all = all(_is_file(uri, root) for uri in uris)
-        if holds_all or find_image_folders(tables, folder=folder, base=root, read_uris=read_uris):
-            roots.append(root)
+    others = [root for root in list_roots(folder) if root != folder and _has_files(root)]
+    roots = [root for root in others if _holds_all(root, uris) or has_folders(base=root)]
     return roots[0] if len(roots) == 1 else ""
+
+
+def _are_elsewhere(uris: Iterable[str], folder: str, tables: Iterable[str]) -> bool:
+    """Whether all tables are in one folder, in which none of some files is."""
+    if any(folder_of(table) != folder for table in tables):
+        return False
+    return not any(_is_file(uri, folder) for uri in uris)
+
+
+def _holds_all(root: str, uris: Iterable[str]) -> bool:
+    """Whether a folder has all of some files."""
+    return all(_is_file(uri, root) for uri in uris)
 
 
 def list_roots(folder: str) -> list[str]:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.schema.differences import join_texts
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.text_rows import Delimited, JsonLines
@@ -52,7 +51,7 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
     if len(flags.columns) < 2 or (label and label not in flags.columns):
         return None
     unused = [name for name in flags.columns if name != label]
-    values = join_texts(flags.values, separator=" or ")
+    values = " or ".join(filter(None, [", ".join(flags.values[:-1]), flags.values[-1]]))
     names = json.dumps(flags.columns, ensure_ascii=False)
     if len(flags.columns) > _MOST_NAMED:
         names = "names of these columns"
