@@ -61,4 +61,6 @@ def test_columns_of_labelbox_may_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Labelbox"):
         find_content(ConvertOptions(**options))
     content = find_content(ConvertOptions(**options, uri_column="data_row.external_id"))
-    assert [ref.key for ref in open_tables(content).read(str(path))] == ["1.jpg"]
+    tables = open_tables(content)
+    assert [ref.key for ref in tables.read(str(path))] == ["1.jpg"]
+    assert [line for line in tables.warnings if "nothing is stored of projects" in line]

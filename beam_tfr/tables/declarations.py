@@ -113,9 +113,11 @@ def check_declarations(content: TableContent, declarations: Mapping[str, str]) -
     """Checks that the first table has the columns that are wanted, and not too many.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it does not, or options are about boxes, and there are none.
         DataError: it cannot be read.
     """
+    if find_boxes(parse_columns(declarations)) is None:
+        content.options.refuse_box_options()
     path = content.files[0]
     columns = [*content.options.roles, *declarations]
     join = plan_join(content, declarations)

@@ -97,7 +97,6 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     has_boxes = any(feature.per_box for feature in features)
     labels = cells.get(options.label_column, ())
     if not has_boxes:
-        options.refuse_box_options()
         check_classes(content.files[0], options, labels)
     all_texts = _split_all(labels, options.label_separator, in_text=has_boxes)
     class_texts = [*itertools.islice(all_texts, _MOST_CLASS_TEXTS)]

@@ -36,5 +36,6 @@ def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
     program = objects if in_lines else f".[] | {objects}"
     return (
         "is an export of Labelbox; write a row for each box into a table: "
-        f"(echo path,class,left,top,width,height; jq -r '{program}' FILE) > boxes.csv"
+        f"(echo path,class,left,top,width,height; jq -r '{program}' FILE) > boxes.csv; "
+        "images without a box are not in it"
     )

@@ -5,10 +5,12 @@ import re
 from collections.abc import Sequence
 
 from beam_tfr.schema.feature_names import BOXES
+from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
+from beam_tfr.tables.text_rows import JsonLines
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_first_cells
 
 # Names of columns with objects.
@@ -30,6 +32,17 @@ def find_regions(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
         "in COCO's format, which is a `table=`"
     )
     return Suggestion(regions, message)
+
+
+def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """The column with the annotations of an export of Labelbox."""
+    if not isinstance(content.table_format, JsonLines):
+        return None
+    export = describe_labelbox(content.columns, in_lines=True)
+    objects = [name for name in ("projects", "Label") if name in columns]
+    if not export or not objects:
+        return None
+    return Suggestion(objects, f"nothing is stored of {objects[0]}, as the table {export}")
 
 
 def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | None:

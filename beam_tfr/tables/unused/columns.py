@@ -19,7 +19,13 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.split_columns import is_named_like_splits
 from beam_tfr.tables.tfrecord_rows import TfRecord
-from beam_tfr.tables.unused.boxes import find_objects, find_points, find_regions, find_sides
+from beam_tfr.tables.unused.boxes import (
+    find_labelbox,
+    find_objects,
+    find_points,
+    find_regions,
+    find_sides,
+)
 from beam_tfr.tables.unused.class_flags import find_class_flags
 from beam_tfr.tables.unused.masks import find_masks, find_run_lengths
 from beam_tfr.tables.unused.pixels import find_pixels
@@ -33,6 +39,7 @@ MADE_ANEW = {HEIGHT, WIDTH, CHANNELS, COLORSPACE, FORMAT, SHA256}
 _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...] = (
     find_pixels,
     find_regions,
+    find_labelbox,
     find_sides,
     find_points,
     find_run_lengths,
