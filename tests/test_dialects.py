@@ -251,6 +251,7 @@ def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
     [
         ("train.txt", "`input_list=`"),
         ("data-00000-of-00001.arrow", "to_parquet"),
+        ("d.npz", "write images as files"),
         ("t.xlsx", "as CSV"),
         ("t.csv.bz2", "decompress"),
     ],

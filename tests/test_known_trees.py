@@ -140,6 +140,11 @@ REFUSED: Mapping[str, Tree] = {
         "training/dog.2kl1c9d4.jpg": "training/dog",
         "testing/cat.3ab4c5d6.jpg": "testing/cat",
     },
+    "Edge Impulse, with names": {
+        "training/cat.jpg.2kl1a0b3.jpg": "training/cat",
+        "training/dog.1.2kl1c9d4.jpg": "training/dog",
+        "testing/cat.a-1.jpg.3ab4c5d6.jpg": "testing/cat",
+    },
     "Market-1501": {
         "bounding_box_train/0002_c1s1_000451_03.jpg": "train/0002",
         "bounding_box_train/0007_c2s3_000001_01.jpg": "train/0007",

@@ -11,9 +11,10 @@ _NUMBERED = re.compile(
     r"[^0-9]*[^0-9._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+"
 )  # cat.1.jpg, great_pyrenees_1.jpg, cat (1).jpg
 _DIRECTLY = re.compile(r"[^0-9]*[A-Za-z]{3}[0-9]+\.[^.]+")  # glass1.jpg
+# Of Edge Impulse: cat.2kl1a0b3.jpg, cat.1.jpg.2kl1a0b3.jpg
 _WITH_ID = re.compile(
-    r"[A-Za-z][A-Za-z_ -]*\.(?=[^.]*[0-9])[0-9A-Za-z]{6,}\.[^.]+"
-)  # cat.2kl1jh.jpg
+    r"[A-Za-z][A-Za-z_ -]*\.(?:.+\.)?(?=[^.]*[0-9])(?=[^.]*[A-Za-z])[0-9A-Za-z]{6,}\.[^.]+"
+)
 _BEHIND = re.compile(r"[0-9]+(?P<mark>[._ -]+)[A-Za-z](?:[^0-9]*[^0-9._ -])?\.[^.]+")  # 12_frog.png
 _SYNSET = re.compile(r"n[0-9]{8}_[0-9]+\.[^.]+")  # n01440764_18.JPEG, of ImageNet
 _PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg, of Market-1501

@@ -67,6 +67,10 @@ _ADVICE = {
     **dict.fromkeys(
         (".pkl", ".pickle"), "; pandas.read_pickle(FILE).to_parquet(FILE) writes Parquet"
     ),
+    **dict.fromkeys(
+        (".npy", ".npz", ".mat", ".h5", ".hdf5", ".rec", ".lmdb", ".mdb", ".pt", ".pth"),
+        "; of this, write images as files, and what it says of them as CSV",
+    ),
     **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "; decompress it first"),
 }
 
