@@ -362,6 +362,7 @@ class Runner(FnApiRunner):
 """
 
 
+@pytest.mark.slow
 def test_a_custom_runner_brings_its_own_flags(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "my_runner.py").write_text(RUNNER)
     environment = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
@@ -515,6 +516,7 @@ def test_closed_or_full_pipes_neither_hang_nor_hurt(photos: Path, tmp_path: Path
     assert "Traceback" not in full.stderr
 
 
+@pytest.mark.slow
 def test_names_that_the_terminal_cannot_show_are_escaped(photos: Path, tmp_path: Path) -> None:
     (photos / "train" / "hat").rename(photos / "train" / "帽子")
     output = tmp_path / "ő"

@@ -319,6 +319,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_hostile_files_are_errors_in_bounded_memory(tmp_path: Path) -> None:
     paths = []
     for number, (data, _) in enumerate(hostile().values()):

@@ -23,6 +23,7 @@ from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.items import Image
+from tests.conftest import few_at_once
 from tests.fixtures import all_fixtures, hostile, save, smooth
 from tests.fixtures.jpeg import many_scans
 from tests.hostile_images import LARGEST, some_options
@@ -163,7 +164,7 @@ def killing(times: int, number: signal.Signals) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("any_scans")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", few_at_once([signal.SIGKILL, signal.SIGSEGV], signal.SIGSEGV))
 def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(
     number: signal.Signals,
 ) -> None:

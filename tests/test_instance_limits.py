@@ -274,6 +274,7 @@ def test_readers_decode_one_by_one_what_is_too_much_at_once(
     assert seen
 
 
+@pytest.mark.slow
 def test_load_refuses_what_is_too_much_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import cli
+from tests.conftest import few_at_once
 from tests.converted import SAMPLE, converted_photos, once
 from tests.installs import ROOT, copy_sources, site_packages
 
@@ -57,7 +58,7 @@ for function in (beam_tfr.convert, beam_tfr.plan):
 """
 
 
-@pytest.mark.parametrize("library", ["apache_beam", "cykooz_resizer"])
+@pytest.mark.parametrize("library", few_at_once(["apache_beam", "cykooz_resizer"], "apache_beam"))
 def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, library, *CONVERT]
     run = subprocess.run(
@@ -66,7 +67,9 @@ def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -
     assert (run.returncode, run.stderr) == (2, NEEDS.format(library))
 
 
-@pytest.mark.parametrize("missing", [["apache_beam", "tensorflow"], ["pyarrow"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "missing", few_at_once([["apache_beam", "tensorflow"], ["pyarrow"]], ["pyarrow"]), ids=" ".join
+)
 def test_contents_need_pyarrow_alone(missing: list[str]) -> None:
     command = [sys.executable, "-c", NUMBERS, converted_photos(), *missing]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
@@ -96,7 +99,7 @@ def write_table(folder: Path) -> None:
     assert cli.main([*convert_table, "--output", f"{folder}/d"]) == 0
 
 
-@pytest.mark.parametrize("library", ["msgspec", "yaml"])
+@pytest.mark.parametrize("library", few_at_once(["msgspec", "yaml"], "yaml"))
 def test_comparing_with_tables_without_their_extra_says_which(library: str) -> None:
     folder = once("table_of_photos", write_table)
     refused = run_without(library, "verify", folder / "d", "--sources", folder / "t.csv")

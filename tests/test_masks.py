@@ -347,6 +347,7 @@ def test_crops_move_masks_with_their_images(folder: Path, crop: str | None) -> N
             assert agrees(image[inside][None], mask[inside][None]) > 0.95
 
 
+@pytest.mark.slow
 def test_images_of_different_sizes_and_deep_masks(tmp_path: Path) -> None:
     table = write_table(tmp_path, 6)
     for at in range(6):
