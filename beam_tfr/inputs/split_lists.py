@@ -22,15 +22,7 @@ _CURE = (
     "image; `splits=train=1` says that there is only one"
 )
 # Folders in which lists are looked for on gs://; on a disk, in all of the first.
-_REMOTE_FOLDERS = (
-    "",
-    "meta",
-    "splits",
-    "ImageSets/Main",
-    "ImageSets/Segmentation",
-    "ImageSets/SegmentationContext",
-    "annotations",
-)
+_REMOTE_FOLDERS = ("meta", "splits", "annotations")
 _VOC_LISTS = "ImageSets"  # whose folders hold lists
 _MOST_FOLDERS = 50  # in a folder on a disk
 _MOST_AROUND = 3  # folders of images
@@ -119,11 +111,15 @@ def _divides(path: str) -> bool:
 
 def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
     """Yields the paths in and below a folder that are named like lists of splits."""
+    lists_folder = storage.join(folder, _VOC_LISTS)
+    inner_folders = _list_folders(folder)
+    inner = [folder]
+    if lists_folder in inner_folders:
+        inner += _list_folders(lists_folder)
     if storage.is_remote(folder):
-        inner = [storage.join(folder, name).rstrip("/") for name in _REMOTE_FOLDERS]
+        inner += [path for path in inner_folders if os.path.basename(path) in _REMOTE_FOLDERS]
     else:
-        lists_folder = storage.join(folder, _VOC_LISTS)
-        inner = [folder, *_list_folders(lists_folder), *_list_folders(folder)]
+        inner += inner_folders
     for path in inner:
         most = _MOST_FILES if path == folder else _MOST_BELOW
         names = first_names.list_names(path, most)
@@ -132,10 +128,15 @@ def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
 
 
 def _list_folders(folder: str) -> list[str]:
-    """The first folders in one on a disk."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        paths = [entry.path for entry in itertools.islice(entries, _MOST_FILES) if entry.is_dir()]
-        return sorted(paths)[:_MOST_FOLDERS]
+    """The first folders in one."""
+    with contextlib.suppress(OSError):
+        if storage.is_remote(folder):
+            names = storage.list_folders(folder)
+        else:
+            with os.scandir(folder) as entries:
+                first = itertools.islice(entries, _MOST_FILES)
+                names = sorted(entry.name for entry in first if entry.is_dir())
+        return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
     return []
 
 
