@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas
+import PIL.Image
 import pytest
 
 from beam_tfr.options import ConvertOptions
@@ -28,9 +30,8 @@ def unused_lines(table: Path, **columns: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("others", "named"),
     [
-        ([".seg.png", ".txt"], "seg.png, txt"),
+        ([".seg.bin", ".txt"], "seg.bin, txt"),
         ([".json"], "caption, json"),
-        ([".png", ".jpeg"], ""),  # which stand in for .jpg
     ],
 )
 def test_files_of_a_tar_that_are_not_stored(
@@ -42,6 +43,42 @@ def test_files_of_a_tar_that_are_not_stored(
     lines = unused_lines(tmp_path / "t.tar")
     assert len(lines) == bool(named)
     assert all(f"columns {named}: `feature_columns=`" in line for line in lines)
+
+
+def test_images_that_stand_in_for_others_are_not_told(tmp_path: Path) -> None:
+    names = ["1.jpg", "1.cls", "2.png", "2.cls", "3.jpeg", "3.cls"]
+    (tmp_path / "t.tar").write_bytes(tarred(dict.fromkeys(names, b"x")))
+    assert not unused_lines(tmp_path / "t.tar")
+
+
+@pytest.mark.parametrize("second", ["png", "mask.png"])
+def test_a_second_image_of_a_sample_has_a_cure_that_works(tmp_path: Path, second: str) -> None:
+    picture = io.BytesIO()
+    PIL.Image.new("L", (4, 4)).save(picture, "png")
+    files = {name: picture.getvalue() for name in ("1.jpg", f"1.{second}")}
+    (tmp_path / "t.tar").write_bytes(tarred({**files, "1.cls": b"cat"}))
+    (line,) = unused_lines(tmp_path / "t.tar")
+    cure = f"`uri_column=jpg` `label_column=cls` `feature_columns={second}:mask`"
+    assert cure in line
+    table = tmp_path / "t.tar"
+    options = ConvertOptions(
+        table=(str(table),),
+        output="/o",
+        uri_column="jpg",
+        label_column="cls",
+        feature_columns={second: "mask"},
+    )
+    (ref,) = open_tables(find_content(options)).read(str(table))
+    assert not ref.reason
+    assert ref.labels == ("cat",)
+
+
+def test_a_second_image_that_is_no_png_is_told(tmp_path: Path) -> None:
+    files = dict.fromkeys(["1.jpg", "1.jpeg", "1.cls"], b"x")
+    (tmp_path / "t.tar").write_bytes(tarred(files))
+    (line,) = unused_lines(tmp_path / "t.tar")
+    assert "jpeg" in line
+    assert "PNG" in line
 
 
 def test_columns_of_a_table_that_are_not_stored(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from beam_tfr.tables.unused.boxes import (
     find_sides,
 )
 from beam_tfr.tables.unused.class_flags import find_class_flags
-from beam_tfr.tables.unused.masks import find_masks, find_run_lengths
+from beam_tfr.tables.unused.masks import find_masks, find_run_lengths, find_second_images
 from beam_tfr.tables.unused.pixels import find_pixels
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of
 
@@ -37,6 +37,7 @@ _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
 MADE_ANEW = {HEIGHT, WIDTH, CHANNELS, COLORSPACE, FORMAT, SHA256}
 
 _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...] = (
+    find_second_images,
     find_pixels,
     find_regions,
     find_labelbox,

@@ -1,11 +1,13 @@
-"""Columns that may hold masks."""
+"""Columns that may hold masks, or images beside those that are converted."""
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.unused.suggestions import Suggestion
+from beam_tfr.tables.samples import EXTENSIONS, Samples
+from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
 # Names of columns with masks as run lengths, as in competitions of Kaggle.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
@@ -38,3 +40,38 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
         f"`feature_columns={masks[0]}:mask` stores these"
     )
     return Suggestion(masks, message)
+
+
+def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | None:
+    """Images beside those that are converted, in samples of WebDataset.
+
+    One with a usual extension alone, such as png beside jpg, may stand in for the other: it is a
+    second image if a sample has both.
+    """
+    if not isinstance(content.table_format, Samples) or content.read_rows:
+        return None
+    main = content.options.uri_column
+    others = [name for name in content.columns if name not in content.options.roles]
+    images = [name for name in others if name.rpartition(".")[2] in EXTENSIONS]
+    if not images:
+        return None
+    cells_of = read_first_cells(content, [main, *images])
+    second = [name for name in images if _are_together(cells_of[main], cells_of[name])]
+    if not second:
+        return None
+    start = f"nothing is stored of {list_columns(second)}, images beside {main} in its samples"
+    pngs = [name for name in second if name.endswith("png")]
+    if not pngs:
+        return Suggestion(second, f"{start}: masks, and images of pairs, have to be PNGs")
+    cure = f"`uri_column={main}`"
+    if content.options.label_column:
+        cure += f" `label_column={content.options.label_column}`"
+    cure += f" `feature_columns={pngs[0]}:mask`"
+    message = f"{start}: {cure} stores {pngs[0]} as a mask, {pngs[0]}:pair as an image of a pair"
+    return Suggestion(second, message)
+
+
+def _are_together(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether a row has a value in both columns."""
+    rows = zip(first, second, strict=True)
+    return any(cell is not None and other is not None for cell, other in rows)
