@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from beam_tfr.features import cells
 from beam_tfr.inputs import class_files, patterns
 from beam_tfr.inputs.listing import order_parts
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.tables import doubts, image_sets
+from beam_tfr.tables import doubts, first_rows, image_sets
 from beam_tfr.tables.unused import boxes
 from beam_tfr.verification import shard_check
 from tests.converted import once, write_photos
@@ -200,6 +201,14 @@ def test_other_long_texts_are_looked_at_in_linear_time() -> None:
     assert image_sets._without_numbers("a" + " " * many + "b") == "a" + " " * many + "b"
     assert not boxes._OBJECTS.fullmatch("_" * many)
     assert boxes._OBJECTS.fullmatch("my_ANNOTATIONS")
+
+
+@pytest.mark.parametrize("cell", ["", "a", "12", "é" * 9, 7, 10**30, 1.5, ["ab", 1.5], {"a": "bc"}])
+def test_cells_of_first_rows_are_counted_with_all_that_they_take(cell: Any) -> None:
+    """A thousand columns of two digits took 30 times what was counted."""
+    place = 8
+    taken = 0 if isinstance(cell, str) and len(cell) < 2 else sys.getsizeof(cell)
+    assert first_rows._measure_cell(cell) >= 0.9 * (place + taken)
 
 
 def test_files_beside_a_dataset_have_a_longest_size(tmp_path: Path) -> None:

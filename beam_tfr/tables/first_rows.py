@@ -38,7 +38,6 @@ SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their name
 SAMPLE_FILES = 2_000  # rows of which each is in a file, which is read again later
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
 _PLACE_BYTES = 8
-_TEXT_BYTES = 49  # beside its letters; of one letter, Python has each once
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
 MOST_NOTES = 5  # of a kind
 
@@ -192,8 +191,8 @@ class _FirstRowsReader:
 
 def _measure_cell(cell: Any) -> int:
     """About how many bytes of memory a cell takes, with its place in a row."""
-    if type(cell) is str:
-        return _PLACE_BYTES + len(cell) + (_TEXT_BYTES if len(cell) > 1 else 0)
+    if type(cell) is str:  # of one letter, Python has each once
+        return _PLACE_BYTES + (sys.getsizeof(cell) if len(cell) > 1 else 0)
     return _PLACE_BYTES + measure_value(cell)
 
 
