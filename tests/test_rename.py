@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import reader
+from beam_tfr.dataset.unused_names import describe_unused_allowances, describe_unused_renames
 from beam_tfr.schema.renames import compose_renames, find_renamed, parse_renames
 from tests.box_fixtures import some_images, write_boxes
 from tests.updates import convert, count_decoding, files_of, fresh, paint, update, write_photos
@@ -127,3 +128,13 @@ def test_wrong_names(tmp_path: pathlib.Path, rename: str | list[str], message: s
     with pytest.raises(beam_tfr.UsageError, match=message):
         update(output, rename=rename)
     assert files_of(output) == before
+
+
+def test_names_that_are_no_class_are_told() -> None:
+    renames = {"kat": "kitty", "dog": "hound"}
+    (told,) = describe_unused_renames(renames, ["cat", "hound"])
+    assert "kat=kitty" in told
+    assert "'cat'" in told
+    (told,) = describe_unused_allowances(["test", "dgo", "dog"], ["test"], ["dog"])
+    assert "allow_empty=dgo" in told
+    assert "'dog'" in told

@@ -12,13 +12,14 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.copies.summary import describe_duplicates
-from beam_tfr.dataset.base import planned_shards
+from beam_tfr.dataset.base import BaseDataset, planned_shards
 from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
 from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.dataset.tallies import format_count_table
+from beam_tfr.dataset.unused_names import describe_unused_allowances, describe_unused_renames
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.labels import Labeler
@@ -444,15 +445,30 @@ def read_result(
         renamed=renamed,
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),
-        unused=_describe_unused_options(step, counters),
+        unused=_describe_unused_options(step, published, counters),
         class_numbers=describe_class_numbers(
             published.class_names, are_given=step.source.plan.gives_classes
         ),
     )
 
 
-def _describe_unused_options(step: Convert, counters: Mapping[str, int]) -> list[str]:
-    """Sentences about options that changed nothing, by the counters of a run."""
+def _describe_unused_options(
+    step: Convert, published: Manifest, counters: Mapping[str, int]
+) -> list[str]:
+    """Sentences about options that changed nothing, by the dataset and the counters of a run."""
+    if isinstance(step.source.origin, BaseDataset):
+        return []
+    classes = published.class_names
+    splits = published.splits
+    return [
+        *describe_unused_renames(step.source.renames, classes),
+        *describe_unused_allowances(step.options.allow_empty, splits, classes),
+        *_describe_unused_exclusions(step, counters),
+    ]
+
+
+def _describe_unused_exclusions(step: Convert, counters: Mapping[str, int]) -> list[str]:
+    """Sentences about patterns of `exclude` that match nothing, by the counters of a run."""
     if not isinstance(step.source.origin, Labeler):
         return []
     exclude = step.options.exclude

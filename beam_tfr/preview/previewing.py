@@ -26,6 +26,7 @@ from beam_tfr.dataset.split_notes import (
     find_overlaps,
 )
 from beam_tfr.dataset.taken_down import Removed, read_removed
+from beam_tfr.dataset.unused_names import describe_unused_allowances, describe_unused_renames
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.first_look import (
@@ -193,6 +194,8 @@ def preview(
         warnings=[
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample, listing),
+            *describe_unused_renames(source.renames, plan.classes),
+            *describe_unused_allowances(options.allow_empty, plan.splits, plan.classes),
             *filter(None, [class_numbers]),
             *filter(None, [describe_only_class(plan.labels or (), str(source.layout))]),
         ],

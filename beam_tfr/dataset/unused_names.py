@@ -1,0 +1,43 @@
+"""Tells options that name a class or a split which is not there."""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+
+
+def describe_unused_renames(renames: Mapping[str, str], classes: Collection[str]) -> Iterator[str]:
+    """Yields the messages about renames that change nothing.
+
+    Args:
+        renames: class -> its new name.
+        classes: of the dataset, with their new names.
+    """
+    for old, new in renames.items():
+        if new not in classes:
+            yield (
+                f"`rename={old}={new}` changes nothing: there is no class {old!r}"
+                f"{_suggest_name(old, classes)}"
+            )
+
+
+def describe_unused_allowances(
+    names: Collection[str], splits: Collection[str], classes: Collection[str]
+) -> Iterator[str]:
+    """Yields the messages about names of `allow_empty=` that allow nothing.
+
+    Args:
+        names: those of the option.
+        splits, classes: of the dataset.
+    """
+    present = {*splits, *classes}
+    for name in names:
+        if name not in present:
+            yield (
+                f"`allow_empty={name}` allows nothing: there is no class or split {name!r}"
+                f"{_suggest_name(name, present)}"
+            )
+
+
+def _suggest_name(name: str, present: Collection[str]) -> str:
+    """A name that is there and may be meant; empty if none is similar."""
+    similar = difflib.get_close_matches(name, sorted(present), n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
