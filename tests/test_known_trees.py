@@ -162,6 +162,11 @@ REFUSED: Mapping[str, Tree] = {
         "cifar/test/0_cat.png": "test/cat",
     },
     "splits of a list": {"split_1/cat/1.jpg": "split_1/cat", "split_2/cat/2.jpg": "split_2/cat"},
+    "noisy and clean": {
+        "noisy_train/cat/1.jpg": "train/cat",
+        "clean_val/cat/2.jpg": "val/cat",
+        "clean_test/dog/3.jpg": "test/dog",
+    },
     "Planet": {
         "train-jpg/train_1.jpg": "train/",
         "test-jpg/test_1.jpg": "test/",

@@ -79,10 +79,27 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     all_names = [*names]
     shared = _find_shared(name for name in all_names if not split_of_folder(name))
     divided = {name: _find_parts(name, shared) for name in all_names}
+    if shared:
+        divided |= _divide_others(name for name, parts in divided.items() if not parts)
     folds = [*filter(None, map(_FOLD.fullmatch, all_names))]
     if are_different(fold[2] for fold in folds):
         divided |= {fold[0]: SplitFolder(fold[1], fold[2]) for fold in folds}
     return {name: parts for name, parts in divided.items() if parts}
+
+
+def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
+    """The parts of the names beside some that share what is around their splits.
+
+    None unless all of them end in splits too: noisy_train beside clean_val and clean_test.
+    """
+    others = {}
+    for name in names:
+        match = _LONGER_FOLDER.fullmatch(name)
+        if not match:
+            return {}
+        before = match[1]
+        others[name] = _divide_name(name[len(before) :])._replace(before=before, is_shared=True)
+    return others
 
 
 def have_classes(folders: Iterable[SplitFolder]) -> bool:
