@@ -130,7 +130,7 @@ def test_labels_beside_a_folder_on_gs_are_told(fake: FakeGcs, tmp_path: Path) ->
         assert any("gs://b/in/labels/train/*.txt belong to" in note for note in told)
 
 
-def test_each_folder_on_gs_is_listed_once(fake: FakeGcs, tmp_path: Path) -> None:
+def test_no_listing_on_gs_is_made_twice(fake: FakeGcs, tmp_path: Path) -> None:
     PIL.Image.new("RGB", (9, 9)).save(tmp_path / "a.jpg")
     fake.put("in/images/a.jpg", (tmp_path / "a.jpg").read_bytes())
     fake.put("in/train.txt", b"a\n")
@@ -142,7 +142,7 @@ def test_each_folder_on_gs_is_listed_once(fake: FakeGcs, tmp_path: Path) -> None
     notes = [*early_warnings(source)]
     assert any("gs://b/in/train.txt" in note for note in notes)
     listed = [
-        (request["prefix"], request.get("delimiter", ""))
+        (request["prefix"], request.get("delimiter", ""), request["fields"])
         for request in fake.take_log()
         if "prefix" in request
     ]
