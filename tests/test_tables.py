@@ -840,6 +840,7 @@ TWICE = _twice()
         ("info.labels", b'{\n  "version": 1}', "it is JSON: name it .json"),
         ("train.lst", b"0\t0.0\tcat/a.jpg\n", "number<TAB>label<TAB>path"),
         ("t.parquet.gz", b"", "is compressed as a whole: decompress it first"),
+        ("train.csv.zip", b"PK\3\4", "; unzip it first"),
     ],
 )
 def test_broken_table_error_names_file_and_row(

@@ -124,7 +124,10 @@ def _name_error(path: str, begin: bytes) -> UsageError:
     advice = suggest_dataset(path.rpartition("/")[0])
     if path.lower().endswith(".data"):
         advice = advice or suggest_yaml(path)
-    if path.lower().endswith(".zip") or has_image_name(path):
+    is_zip = path.lower().endswith(".zip")
+    if is_zip and has_table_name(path[: -len(".zip")]):  # as Kaggle zips them
+        advice = advice or "; unzip it first, and name the table that was in it"
+    if is_zip or has_image_name(path):
         advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
     if begin.startswith((b"<annotation", b"<?xml")):
         advice = advice or "; rename files of VOC so that their names end in .xml"
