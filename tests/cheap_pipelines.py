@@ -36,6 +36,16 @@ def make_cheap() -> None:
     gc.set_threshold(50_000)
 
 
+def in_memory(choose_mode: Callable[[int], str]) -> Callable[[int], str]:
+    """Lets a run with one worker have no gRPC, and so no progress within its bundles."""
+
+    @functools.wraps(choose_mode)
+    def choose(workers: int) -> str:
+        return "in_memory" if workers == 1 else choose_mode(workers)
+
+    return choose
+
+
 def _remember(module: Any, name: str, key: Callable[..., Any]) -> None:
     """Lets a function of a module remember what it returns for each key.
 

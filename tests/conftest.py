@@ -161,9 +161,12 @@ def _cheap_pipelines() -> Iterator[None]:
 
     Runs in other processes have one for each core.
     """
+    from beam_tfr.launch import flags
+
     cheap_pipelines.make_cheap()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("beam_tfr.launch.flags.default_threads", lambda: 1)
+        patch.setattr(flags, "default_threads", lambda: 1)
+        patch.setattr(flags, "_choose_mode", cheap_pipelines.in_memory(flags._choose_mode))
         yield
 
 

@@ -168,7 +168,8 @@ def _write_sources(folder: Path) -> None:
 def converted(flags: str) -> Path:
     """`SOURCES` as a dataset named `d`, each of a class of its own."""
     sources = once("sources", _write_sources)
-    size = "" if "--resize none" in flags else "--image_size 32x40"
+    has_size = "--resize none" in flags or "--image_size" in flags
+    size = "" if has_size else "--image_size 32x40"
     flags = f"--layout {{label}}/* {size} {flags}"
     return once(f"sources_{_name(flags)}", lambda path: convert(f"{sources}/*/*", path, flags))
 

@@ -87,7 +87,8 @@ def test_images_count_before_their_shard_is_whole(
     options = ConvertOptions(
         input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", layout="*", num_shards=1
     )
-    convert(options, progress=seen.append)
+    by_grpc = ["--direct_running_mode=multi_threading", "--direct_num_workers=1"]
+    convert(options, by_grpc, progress=seen.append)
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
     assert Progress("converting", 18, 18, 0, 1, num_bytes=size) in seen
 

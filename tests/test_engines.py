@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
 from beam_tfr.engine.processes import ForkServer, StartedWorker
 from beam_tfr.inputs.archives import DamagedArchiveError
+from beam_tfr.launch import flags as launch_flags
 from beam_tfr.launch.flags import (
     LONG_RUN,
     LONG_RUN_OF_MANY_CORES,
@@ -140,7 +142,7 @@ def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("cores", "flags", "expected"),
     [
-        (1, [], ("in_memory", 1)),
+        (1, [], ("multi_threading", 1)),
         (2, [], ("multi_threading", 2)),
         (4, [], ("multi_threading", 4)),
         (5, [], ("multi_processing", 5)),
@@ -155,7 +157,8 @@ def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_up_to_four_cores_have_threads_and_more_have_processes(
     monkeypatch: pytest.MonkeyPatch, cores: int, flags: list[str], expected: tuple[str, int]
 ) -> None:
-    monkeypatch.setattr("beam_tfr.launch.flags.default_threads", lambda: cores)
+    monkeypatch.setattr(launch_flags, "default_threads", lambda: cores)
+    monkeypatch.setattr(launch_flags, "_choose_mode", inspect.unwrap(launch_flags._choose_mode))
     options = parse_beam_flags(flags)
     choose_runner(options, flags)
     direct = options.view_as(DirectOptions)
@@ -205,7 +208,7 @@ FORKED = "multi_processing"
 @pytest.mark.parametrize(
     ("cores", "flags", "images", "expected"),
     [
-        (1, [], LONG_RUN, ("in_memory", 1)),
+        (1, [], LONG_RUN, (THREADED, 1)),
         (2, [], LONG_RUN - 1, (THREADED, 2)),
         (2, [], LONG_RUN, (FORKED, 2)),
         (16, [], LONG_RUN_OF_MANY_CORES - 1, (THREADED, 4)),
@@ -225,7 +228,8 @@ def test_long_runs_have_processes_and_short_ones_threads(
     images: int,
     expected: tuple[str, int],
 ) -> None:
-    monkeypatch.setattr("beam_tfr.launch.flags.default_threads", lambda: cores)
+    monkeypatch.setattr(launch_flags, "default_threads", lambda: cores)
+    monkeypatch.setattr(launch_flags, "_choose_mode", inspect.unwrap(launch_flags._choose_mode))
     monkeypatch.setattr("beam_tfr.launch.flags.FORKS", True)
     options = parse_beam_flags(flags)
     choose_runner(options, flags)

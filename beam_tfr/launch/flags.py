@@ -200,9 +200,7 @@ def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
 
 
 def _choose_mode(workers: int) -> str:
-    """The running mode of so many workers: one needs no gRPC, which takes 0.1 s to start."""
-    if workers == 1:
-        return "in_memory"
+    """The running mode of so many workers."""
     return "multi_threading" if workers <= MAX_THREADS else "multi_processing"
 
 
