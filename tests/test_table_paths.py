@@ -20,9 +20,9 @@ from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.spellings import list_spellings
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema.errors import DataError, RejectError, RunError, UsageError
+from beam_tfr.schema.errors import DataError, InputNotFoundError, RejectError, RunError, UsageError
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.finding import find_content, find_tables
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.conftest import Run
@@ -381,3 +381,18 @@ def test_many_files_that_do_not_exist_are_no_source_that_is_gone(folder: Path) -
             progress=False,
         )
     assert "seems to be gone" not in str(caught.value)
+
+
+def test_a_path_that_exists_is_that_file(tmp_path: Path) -> None:
+    """Brackets and braces in the names of folders and files are those of a name there."""
+    table = tmp_path / "data [v1]" / "{a,b}.csv"
+    table.parent.mkdir()
+    table.write_text("a,b\n1,2\n")
+    assert find_tables([str(table)]).files == (str(table),)
+
+
+def test_folders_with_brackets_before_a_pattern_are_told(tmp_path: Path) -> None:
+    (tmp_path / "photos [2021]" / "a").mkdir(parents=True)
+    with pytest.raises(InputNotFoundError) as error:
+        find_tables([f"{tmp_path}/photos [2021]/*/*.csv"])
+    assert f"'{tmp_path}/photos [[]2021]/*/*.csv'" in str(error.value)

@@ -409,9 +409,23 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
         return f" below it with an image extension; {advice}"
     if not is_wild(pattern):
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
+    literal = _escape_folders(pattern)
+    if literal != pattern:
+        cure = f"`{option}={shlex.quote(literal)}`"
+        return f"; characters of wildcards that belong to a name are in brackets: {cure}"
     if option in OPTIONS_OF_IMAGES:
         return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
     return ""
+
+
+def _escape_folders(pattern: str) -> str:
+    """The pattern with the folders that are on the disk as they stand taken for these."""
+    folder = pattern
+    while "/" in folder and not storage.is_gcs(pattern):
+        folder = folder.rpartition("/")[0]
+        if os.path.isdir(folder):
+            return escape_pattern(folder) + pattern[len(folder) :]
+    return pattern
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:

@@ -77,6 +77,15 @@ def escape_pattern(path: str) -> str:
     return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
 
+def name_file(pattern: str) -> str:
+    """The pattern of only this file, if it is one on a disk; else the pattern as it is.
+
+    The name of a file may have brackets, braces and so on.
+    """
+    is_file = not storage.is_gcs(pattern) and os.path.isfile(pattern)
+    return escape_pattern(pattern) if is_file else pattern
+
+
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg").
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files, suggest_dataset
-from beam_tfr.inputs.patterns import is_wild, literal_start
+from beam_tfr.inputs.patterns import is_wild, literal_start, name_file
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import (
@@ -96,6 +96,7 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     Raises:
         UsageError: a pattern matches no file, or one that cannot be a table.
     """
+    patterns = [*map(name_file, patterns)]
     found = FoundFolders()
     paths = set[str]()
     markers = set[str]()
