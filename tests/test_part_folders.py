@@ -1,4 +1,4 @@
-"""Tables of bare names whose images lie in several part folders."""
+"""Tables of bare names whose images lie in several part folders, and tables in parts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import PIL.Image
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from beam_tfr import convert, plan, storage
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.sources import open_source
 from beam_tfr.tables.rows import Tables
@@ -207,3 +209,27 @@ def test_folders_are_listed(fake: FakeGcs, tmp_path: Path) -> None:
         (tmp_path / name).touch()
     for root in ("gs://b/in", "gs://b/in/", str(tmp_path / "in")):
         assert storage.list_folders(root) == ["a", "b"]
+
+
+def test_parts_of_spark_without_rows(tmp_path: Path) -> None:
+    write_images(tmp_path, "1.jpg")
+    for name in ("part-0.csv", "part-2.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="is empty"):
+        opened(tmp_path / "*.csv")
+    write_csv(tmp_path / "part-1.csv", "1.jpg")
+    tables = opened(tmp_path / "*.csv")
+    assert keys_of(tables) == ["1.jpg"]
+    (line,) = [line for line in tables.warnings if "0 bytes" in line]
+    assert str(tmp_path / "part-2.csv") in line
+    with pytest.raises(DataError, match="is empty"):  # one that is named is meant
+        opened(tmp_path / "part-0.csv")
+
+
+def test_parquet_parts_without_rows_have_no_types(tmp_path: Path) -> None:
+    write_images(tmp_path, "1.jpg")
+    empty = pyarrow.table({"image": pyarrow.nulls(0), "label": pyarrow.nulls(0)})
+    parquet.write_table(empty, tmp_path / "part-0.parquet")
+    rows = pyarrow.table({"image": ["1.jpg"], "label": ["a"]})
+    parquet.write_table(rows, tmp_path / "part-1.parquet")
+    assert keys_of(opened(tmp_path / "*.parquet")) == ["1.jpg"]

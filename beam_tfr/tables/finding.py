@@ -24,6 +24,7 @@ from beam_tfr.tables.content import (
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.first_rows import SAMPLE_ROWS
 from beam_tfr.tables.formats import format_of, has_table_name, read_columns
+from beam_tfr.tables.text_rows import Delimited
 from beam_tfr.tables.tfds import open_tfds
 
 
@@ -100,12 +101,21 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     found = FoundFolders()
     paths = set[str]()
     markers = set[str]()
+    empty = set[str]()
     wild = [*filter(is_wild, patterns)]
     named = [(pattern, ()) for pattern in patterns if pattern not in wild]
     paths.update(entry.path for entry in match_files(named, option="table"))
     for pattern in wild:
         for entry in match_files([(pattern, ())], option="table", skipped=found):
-            (markers if _is_marker(entry.path, pattern) else paths).add(entry.path)
+            if _is_marker(entry.path, pattern):
+                markers.add(entry.path)
+            elif _is_empty_part(entry):
+                empty.add(entry.path)
+            else:
+                paths.add(entry.path)
+    if empty and not paths:
+        raise table_error(min(empty), "is empty, as are all tables that the pattern matches")
+    empty -= paths
     files = tuple(sorted(paths))
     if not files:
         raise table_error(" ".join(patterns), f"matches only {join_texts(sorted(markers))}")
@@ -115,7 +125,16 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     if markers:
         texts = join_texts(sorted(markers))
         warnings.append(f"files that systems make beside tables are skipped: {texts}")
+    if empty:
+        warnings.append(f"tables of 0 bytes are skipped: {join_texts(sorted(empty))}")
     return FoundTables(files, warnings)
+
+
+def _is_empty_part(entry: storage.Entry) -> bool:
+    """Whether a file is a CSV without even a header, as Spark writes for parts without rows."""
+    if entry.size_bytes or not has_table_name(entry.path):
+        return False
+    return isinstance(format_of(entry.path), Delimited)
 
 
 def _is_marker(path: str, pattern: str) -> bool:

@@ -28,6 +28,7 @@ from beam_tfr.tables.base import (
 _MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata: a class takes 20 bytes
 _OTHER_METADATA = (LookupError, TypeError, ValueError)  # what reading them raises
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_NULL = "null"  # of a column without a value, as in parts without rows
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
 
@@ -178,7 +179,7 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
             images[name] = leaf
     if image in columns and image not in images:
         column_type = str(schema.field(image).type)
-        if not _TEXT.match(column_type):
+        if column_type != _NULL and not _TEXT.match(column_type):
             raise table_error(
                 path,
                 f"column {image!r} has the type {column_type}; "
