@@ -129,6 +129,7 @@ def commands(table: Path) -> Iterator[tuple[str, list[object]]]:
     """Yields the name of each command, and its arguments."""
     dataset = table.with_name("dataset")
     options = ["--resize", "none", "--encoding", "png", "--max_rejects", 2, "--json"]
+    options += ["--allow_empty", "cat"]  # of which the only boxes may be those of a reject
     cli = ["-m", "beam_tfr"]
     columns = ["--feature_columns", _COLUMNS]
     yield "convert", [*cli, "convert", "--table", table, "--output", dataset, *columns, *options]
