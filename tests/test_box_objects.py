@@ -121,8 +121,11 @@ def test_the_names_of_numbers_are_told_and_the_cure_works(tmp_path: Path) -> Non
     (line,) = [line for line in tables.warnings if "jq -c" in line]
     command = line[line.index("jq -c") :].partition(" writes ")[0]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
-    (ref,) = references(opened(tmp_path / "named.jsonl"))
+    (named,) = tmp_path.glob("named-*.jsonl")
+    tables = opened(named)
+    (ref,) = references(tables)
     assert ref.labels == ("cat", "dog")
+    assert not [line for line in tables.warnings if "jq -c" in line]
 
 
 def test_objects_without_boxes_are_told(tmp_path: Path) -> None:

@@ -58,11 +58,12 @@ class BoxObjects(NamedTuple):
         Args:
             path: the table.
         """
-        if self.names:
+        if self.names and _hold_numbers(path, self.label):
             names = _write_jq(self.names)
             parent, _, field = self.label.rpartition(".")
             label = f"{_write_jq(parent)}[]{_write_jq(field)}"
-            named = f"{path.rpartition('/')[0]}/named.jsonl"
+            folder, _, name = path.rpartition("/")
+            named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never the table itself
             yield (
                 f"classes of {self.label} are numbers, whose names are in {self.names}: jq -c "
                 f"'{names} as $names | {label} |= $names[tostring]' {shlex.quote(path)} > "
@@ -113,6 +114,13 @@ def _hold_flat_lists(path: str, fields: Sequence[str]) -> bool:
         return False
     members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
     return not any(isinstance(member, list) for member in members)
+
+
+def _hold_numbers(path: str, field: str) -> bool:
+    """Whether all values of a field are numbers in the first rows."""
+    cells = [cell for (cell,) in _read_cells(path, [field]) if isinstance(cell, list)]
+    members = itertools.chain.from_iterable(cells)
+    return all(str(member).isdecimal() for member in members if member is not None)
 
 
 def _find_label(path: str, parent: str, fields: Sequence[str]) -> str:
