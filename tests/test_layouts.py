@@ -249,7 +249,9 @@ def test_splits_in_names_of_images_are_told(
         ("cat.1.jpg", "{label}.{number}.*"),
         ("train-1.jpg", "{split}-{number}.*"),
         ("val_cat_1.jpg", "{split}_{label}_{number}.*"),
-        ("1.jpg", "{label}_{number}.*"),
+        ("1.jpg", ""),
+        ("12cat.jpg", ""),
+        ("cat_1_aug2.jpg", ""),
         ("25_0_1_20170116.jpg.chip.jpg", "{label}_*"),
         ("image_00001.jpg", ""),
     ],
@@ -501,9 +503,8 @@ def test_flat_folders_get_an_example_of_a_layout(
     run = beam_tfr(*call)
     assert (run.code, run.out) == (2, "")
     assert run.err.endswith(
-        "which has 1 part; say where the names hold the class, such as --layout "
-        "'{label}_{number}.*'; or use --layout "
-        "'*', for no classes, or a --table\n"
+        "which has 1 part; use --layout '*', for no classes, a --layout with {label} where the "
+        "names hold the class, and {number} or * elsewhere, or a --table with the class of each\n"
     )
     run = beam_tfr(*call, "--layout", "*_{label}.*")
     assert run.code == 0

@@ -91,7 +91,7 @@ def are_all_named(names: Sequence[str]) -> bool:
 def suggest_layout(name: str) -> str:
     """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg.
 
-    Empty if its name begins as cameras name files, such as IMG_1.jpg.
+    Empty if its name begins as cameras name files, such as IMG_1.jpg, or fits none, as 001.jpg.
     """
     named_class = find_named_class(name) or _EXAMPLE
     if _VALUES.fullmatch(name):
@@ -103,4 +103,5 @@ def suggest_layout(name: str) -> str:
             return f"{{split}}{first[2]}{rest}"
         return named_class.replace("{label}", "{split}")
     values = parse_layout(named_class).parse_key(name)
-    return "" if values and _NO_CLASS.fullmatch(values["label"]) else named_class
+    names_a_class = values is not None and not _NO_CLASS.fullmatch(values["label"])
+    return named_class if names_a_class else ""

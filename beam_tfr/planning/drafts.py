@@ -243,7 +243,10 @@ def _describe_flat(name: str) -> str:
     """What to do about files that are in no folder."""
     layout = suggest_layout(name)
     if not layout:
-        return "use `layout='*'`, for no classes, or a `table=` with the class of each"
+        return (
+            "use `layout='*'`, for no classes, a `layout=` with {label} where the names hold the "
+            "class, and {number} or * elsewhere, or a `table=` with the class of each"
+        )
     return (
         f"say where the names hold the class, such as `layout='{layout}'`; or use `layout='*'`, "
         "for no classes, or a `table=`"
