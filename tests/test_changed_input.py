@@ -38,14 +38,14 @@ def convert(beam_tfr: Command, source: object, output: object, *options: object)
     flags = [
         "--encoding",
         "bytes",
-        "--num_shards",
-        SHARDS,
         "--name",
         "d",
         "--max_rejects",
         0.001,
         "--json",
     ]
+    if "--num_shards" not in options:
+        flags += ["--num_shards", SHARDS]
     return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
 
 

@@ -36,9 +36,8 @@ def call(beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
     def call(command: str, *more: object) -> Run:
-        return beam_tfr(
-            command, "--input", "photos", "--image_size", "8", "--output", "the set", *more
-        )
+        output = [] if "--output" in more else ["--output", "the set"]
+        return beam_tfr(command, "--input", "photos", "--image_size", "8", *output, *more)
 
     for name in ("cat", "dog"):
         add_class(Path("photos"), name)

@@ -41,14 +41,14 @@ LAYOUT = "{split}/{label}/*"
 
 
 def arguments(photos: Path, output: Path, *more: object) -> list[object]:
+    name = [] if "--name" in more else ["--name", "d"]
     return [
         "convert",
         "--input",
         f"{photos}/**/*.jpg",
         "--output",
         output,
-        "--name",
-        "d",
+        *name,
         "--layout",
         LAYOUT,
         *more,
