@@ -233,3 +233,15 @@ def test_parquet_parts_without_rows_have_no_types(tmp_path: Path) -> None:
     rows = pyarrow.table({"image": ["1.jpg"], "label": ["a"]})
     parquet.write_table(rows, tmp_path / "part-1.parquet")
     assert keys_of(opened(tmp_path / "*.parquet")) == ["1.jpg"]
+
+
+def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:
+    """As spreadsheets write them below the last row."""
+    write_images(tmp_path, "1.jpg", "2.jpg")
+    (tmp_path / "t.csv").write_text("image;label\n1.jpg;a\n;\n2.jpg;b\n;c\n;\n;\n")
+    tables = opened(tmp_path / "t.csv")
+    first, second, other = references(tables)
+    assert [first.key, second.key] == ["1.jpg", "2.jpg"]
+    assert other.reason == "bad-value"  # it has a label
+    assert "#4" in other.key
+    assert any("rows without any value" in line for line in tables.warnings)

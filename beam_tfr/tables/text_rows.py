@@ -78,7 +78,15 @@ class Delimited(TableFormat):
             positions = [place_of[name] for name in selection.columns]
             decimal_commas = dialect.decimal_commas & {*positions}
             unnamed = _list_unnamed(header) if selection.known_columns else []
+            has_empty_row = False
             for number, cells in lines:
+                if selection.images and not any(cells):  # as spreadsheets write them
+                    if not has_empty_row:
+                        selection.say(
+                            f"{path}: rows without any value are skipped, as row {number}"
+                        )
+                    has_empty_row = True
+                    continue
                 if line_of() != number + 1:  # the header is line 1
                     number = _locate_row(number, cells, line_of())
                 if len(cells) != len(header):
