@@ -64,15 +64,12 @@ def service(
 
 def submit(beam_tfr: Command, service: FakeDataflow, *flags: str) -> Run:
     """Submits a job whose image has everything, unless flags say otherwise."""
-    command = [
-        "convert",
-        "--input",
-        "gs://b/photos/**/*.jpg",
-        "--output",
-        "gs://b/out",
-        "--num_shards",
-        "3",
-    ]
+    defaults = {"--input": "gs://b/photos/**/*.jpg", "--output": "gs://b/out", "--num_shards": "3"}
+    given = {flag.partition("=")[0] for flag in flags}
+    command = ["convert"]
+    for name, value in defaults.items():
+        if name not in given:
+            command += [name, value]
     return beam_tfr(*command, *service.flags, f"--sdk_container_image={IMAGE}", *flags)
 
 
