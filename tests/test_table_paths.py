@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import read_input_list
+from beam_tfr.inputs.patterns import mark_folders, read_input_list
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.spellings import list_spellings
 from beam_tfr.options import ConvertOptions
@@ -389,6 +389,7 @@ def test_a_path_that_exists_is_that_file(tmp_path: Path) -> None:
     table.parent.mkdir()
     table.write_text("a,b\n1,2\n")
     assert find_tables([str(table)]).files == (str(table),)
+    assert mark_folders([str(table)]) == (f"{tmp_path}/data [[]v1]/[{{]a,b}}.csv",)
 
 
 def test_folders_with_brackets_before_a_pattern_are_told(tmp_path: Path) -> None:

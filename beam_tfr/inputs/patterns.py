@@ -50,7 +50,7 @@ _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a r
 
 
 def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Gives each folder among patterns the / at its end.
+    """Gives each folder among patterns the / at its end, and escapes names of files that exist.
 
     On gs://, without a request, a folder is a path without wildcards whose last name has no
     extension.
@@ -64,7 +64,7 @@ def _mark_folder(pattern: str) -> str:
         is_folder = not WILDCARD.search(pattern) and "." not in name
     else:
         is_folder = os.path.isdir(pattern)
-    return f"{pattern.rstrip('/')}/" if is_folder else pattern
+    return f"{pattern.rstrip('/')}/" if is_folder else name_file(pattern)
 
 
 def is_wild(pattern: str) -> bool:
