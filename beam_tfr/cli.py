@@ -165,16 +165,21 @@ def _check_argument(argument: str) -> None:
         raise UsageError(f"{quote(argument)}: {error}") from None
 
 
-def _refuse_repeated(arguments: Sequence[str], single: Sequence[str]) -> None:
-    """Refuses flags of one value, or of one list of values, that are given more than once.
+def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, program: str) -> None:
+    """Tells of flags of one value that are given more than once, of which the last counts.
+
+    So a script may end in flags that replace earlier ones.
 
     Raises:
-        UsageError: one is.
+        UsageError: one is given to `remove`, where images would stay that somebody named.
     """
     flags = [argument.partition("=")[0] for argument in arguments]
-    for name in single:
-        if flags.count(name) > 1:
-            raise UsageError(f"{name} is given more than once, and would count once; give it once")
+    for name in parsed.single:
+        if flags.count(name) < 2:
+            continue
+        if parsed.command == "remove":
+            raise UsageError(f"{name} is given more than once, and counts once: give it once")
+        print_message(f"{program}: {name} is given more than once: the last one counts")
 
 
 def _run_command(arguments: Sequence[str], program: str) -> int:
@@ -187,7 +192,7 @@ def _run_command(arguments: Sequence[str], program: str) -> int:
     for argument in arguments:
         _check_argument(argument)
     parsed, others = make_parser().parse_known_args(arguments)
-    _refuse_repeated(arguments, parsed.single)
+    _check_repeated(arguments, parsed, program)
     if others and parsed.command not in TAKE_BEAM_FLAGS:
         refuse_arguments(parsed, others, program)
     code: int = parsed.run(parsed, others)
