@@ -306,7 +306,7 @@ def test_the_commands_of_the_readme_and_the_job_that_the_launcher_gets(tmp_path:
         *(f"--{parameter}" for parameter in given[3:].split("~")),
         *flags,
     )
-    assert (launched.returncode, launched.stderr) == (0, "")
+    assert launched.returncode == 0, launched.stderr
     assert launched.stdout == f"no job was created; its description: {tmp_path}/job_object.json\n"
     job = json.loads((tmp_path / "job_object.json").read_text())
     assert (job["name"], job["type"]) == ("from-template", "JOB_TYPE_BATCH")
