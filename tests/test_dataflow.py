@@ -222,7 +222,9 @@ def test_the_own_wheel(tmp_path: Path) -> None:
     for_people = (
         "beam_tfr/sample/",
         "beam_tfr/inspection/DejaVuSans.",
-        "beam_tfr/reporting/page.",
+        "beam_tfr/reporting/page.css",
+        "beam_tfr/reporting/page.html",
+        "beam_tfr/reporting/page.js",
     )
     assert found == {name: data for name, data in files.items() if not name.startswith(for_people)}
     required = re.findall(r"^Requires-Dist: (.*)$", described, re.MULTILINE)

@@ -84,7 +84,7 @@ _SECRETS = re.compile(
 
 # Behind the path of an address, but not of gs://, where ? is a wildcard.
 _QUERY = re.compile(r"(?i)(?<![a-z])(?:https?|ftps?)://[^\s'`?#;]*+[?#;][^\s'`]*+")
-_LONG_VALUE = re.compile(r"=[^&#;]{5,}")
+_LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # the project of a job is none
 
 
 def without_secrets(text: str) -> str:
