@@ -72,14 +72,14 @@ class Parts(NamedTuple):
         """Finds the copies in a part, given its packed images in any order."""
         rows, hashes = _unpack(packs)
         band, place = divmod(part, self.in_band)
-        if band == self._bands:
+        distance = self.distance
+        if band == self._bands or distance is None:
             components = Components(len(rows))
             components.link_equal(number_equal(hashes), np.arange(len(rows)))
             return Pairs(_list_pairs(rows, components.first), _NO_PAIRS)
 
         def link(different: Hashes) -> Rows:
-            assert self.distance is not None
-            return near.link_in_part(different, self.distance, band, self.in_band, place)
+            return near.link_in_part(different, distance, band, self.in_band, place)
 
         return Pairs(_NO_PAIRS, _list_pairs(rows, link_different(hashes, link)))
 
