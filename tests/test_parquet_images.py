@@ -214,7 +214,6 @@ def test_names_of_classes_differ(tmp_path: Path) -> None:
         ([1], "int64"),
         ([[{"bytes": JPEG}]], "list<element: struct<bytes: binary>>"),
         ([[JPEG]], "list<element: binary>"),
-        ([None], "null"),
     ],
 )
 def test_a_column_of_another_type_holds_no_images(
@@ -230,6 +229,14 @@ def test_a_column_of_another_type_holds_no_images(
         f"structs with bytes, or "
         "paths"
     )
+
+
+def test_a_column_without_any_value_holds_no_images(tmp_path: Path) -> None:
+    arrow.write_table(pa.table({"image": [None]}), tmp_path / "t.parquet")
+    with pytest.raises(BeamTfrError, match="column 'image': has no value"):
+        package.plan(
+            table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d")
+        )
 
 
 @pytest.mark.parametrize(
