@@ -76,10 +76,12 @@ def _import_needed() -> None:
     """
     signal.signal(signal.SIGALRM, lambda *_: _end_with_input(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
-    for name in _NEEDED:
-        importlib.import_module(name)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    try:
+        for name in _NEEDED:
+            importlib.import_module(name)
+    finally:  # else the next tick would end the process before it says why an import failed
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def fork_workers(reports: int) -> None:

@@ -117,3 +117,19 @@ def test_no_process_outlives_a_killed_program(
     run.kill()
     assert run.wait() == -signal.SIGKILL
     wait_for(lambda: not living(mark), timeout_s=NONE_LEFT_S)
+
+
+def test_an_import_that_fails_is_named_by_the_process_that_forks() -> None:
+    program = """
+import sys
+sys.modules["simplejpeg"] = None
+from beam_tfr import worker
+worker.fork_workers(1)
+"""
+    command = [sys.executable, "-c", program]
+    with open("/dev/zero", "rb") as endless:
+        run = subprocess.run(
+            command, stdin=endless, capture_output=True, env=ENVIRONMENT, text=True, check=False
+        )
+    assert run.returncode == 1
+    assert "ModuleNotFoundError" in run.stderr
