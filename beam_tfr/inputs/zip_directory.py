@@ -11,7 +11,8 @@ from typing import IO, NamedTuple
 from zipfile import BadZipFile, ZipInfo
 
 MOST_BYTES = 1 << 30  # 1 GiB, of a directory: that of ten million images
-_ROW = struct.Struct("<4s4B4HL2L5H2L")
+UTF8 = 0x800  # flag of a file: its name is UTF-8
+_ROW = struct.Struct("<4sxB2x2H4x3L4H2x2L")
 _ROW_SIGNATURE = b"PK\1\2"
 _END = struct.Struct("<4s4H2LH")  # behind the directory, with a comment behind it
 _END_SIGNATURE = b"PK\5\6"
@@ -21,7 +22,6 @@ _END_64 = struct.Struct("<4sQ2H2L4Q")
 _END_64_SIGNATURE = b"PK\6\6"
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _LOCATOR_64_SIGNATURE = b"PK\6\7"
-_UTF8 = 0x800
 _FIELD = struct.Struct("<HH")  # of a row: its kind, and the bytes that follow
 _NUMBERS_64 = 1  # kind of the field with numbers that need 64 bits
 _NUMBER_64 = struct.Struct("<Q")
@@ -87,22 +87,34 @@ class ZipDirectory:
 
     def _read_row(self, row: bytes) -> tuple[ZipInfo, int]:
         """The file of a row that begins with some bytes, and the length of all of the row."""
-        signature, *numbers = _ROW.unpack(row)
+        (
+            signature,
+            system,
+            flags,
+            method,
+            checksum,
+            stored_bytes,
+            whole_bytes,
+            name_bytes,
+            extra_bytes,
+            comment_bytes,
+            volume,
+            attributes,
+            header_offset,
+        ) = _ROW.unpack(row)
         if signature != _ROW_SIGNATURE:
             raise BadZipFile("Bad magic number for central directory")
-        name_bytes, extra_bytes, comment_bytes = numbers[11:14]
-        name = self._opened.read(name_bytes)
-        is_utf8 = numbers[4] & _UTF8
-        info = ZipInfo(name.decode("utf-8" if is_utf8 else "cp437"))
-        info.create_system = numbers[1]
-        info.flag_bits = numbers[4]
-        info.compress_type = numbers[5]
-        info.CRC = numbers[8]
-        info.compress_size = numbers[9]
-        info.file_size = numbers[10]
-        info.volume = numbers[14]
-        info.external_attr = numbers[16]
-        info.header_offset = numbers[17]
+        encoding = "utf-8" if flags & UTF8 else "cp437"
+        info = ZipInfo(self._opened.read(name_bytes).decode(encoding))
+        info.create_system = system
+        info.flag_bits = flags
+        info.compress_type = method
+        info.CRC = checksum
+        info.compress_size = stored_bytes
+        info.file_size = whole_bytes
+        info.volume = volume
+        info.external_attr = attributes
+        info.header_offset = header_offset
         if extra_bytes:
             info.extra = self._opened.read(extra_bytes)
             for kind, content in read_fields(info.extra):
