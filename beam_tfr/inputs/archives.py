@@ -33,7 +33,8 @@ from beam_tfr import storage
 from beam_tfr.inputs.held_files import Hashes, HeldFiles
 from beam_tfr.inputs.patterns import NOTHING, compile_pattern
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
-from beam_tfr.inputs.zip_directory import ZipDirectory, read_fields
+from beam_tfr.inputs.zip_directory import ZipDirectory
+from beam_tfr.inputs.zip_names import UNIX, is_guessed, is_utf8, name_in_zip
 from beam_tfr.layouts.split_names import splits_of_file
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.extensions import is_junk
@@ -54,13 +55,7 @@ _TAIL_BYTES = 1 << 20  # of a tar, which have to be zeros
 _MOST_TAR_HEADER = 1 << 20
 _MOST_TAR_VALUES = 1_000  # said of all files of a tar, each of which gets a copy of them
 _MOST_SIZE = (1 << 64) - 1
-# Bits and numbers in the directory of a zip.
-_UNIX = 3
-_UTF8 = 0x800
-_ENCRYPTED = 1
-_UNICODE_PATH = struct.Struct("<BI")  # version, checksum of the other name
-_UNICODE_PATH_KIND = 0x7075
-_ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
+_ENCRYPTED = 1  # flag of a file in a zip
 # Files that may hold labels: of an image of the same name, or of all.
 _LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt|xml|[ct]sv|jsonl|ndjson|parquet|ya?ml)$")
 _OF_ONE_IMAGE = (".cls", ".json", ".txt", ".xml")
@@ -218,7 +213,7 @@ def list_images(
 ) -> Iterator[storage.Entry]:
     """Lists the images in an archive.
 
-    Takes some 60 bytes of memory for each image in it, of a tar 200.
+    Takes some 60 bytes of memory for each image in a zip, and 200 in a tar.
 
     Args:
         file: the archive.
@@ -249,7 +244,7 @@ def list_images(
     for name, values in images:
         if name not in repeated:
             yield Member(*values).to_entry(file, name)
-    for name in repeated:
+    for name in sorted(repeated):
         yield Member(0, problem=f"is in {file.name} more than once").to_entry(file, name)
 
 
@@ -339,8 +334,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
     directory = ZipDirectory(opened)
     survey = _survey_zip(directory)
     for info in directory.rows():
-        is_guessed = not survey.are_utf8 and info.create_system != _UNIX and not _is_declared(info)
-        name = _name_in_zip(info, are_utf8=survey.are_utf8)
+        name = name_in_zip(info, are_utf8=survey.are_utf8)
         if name.endswith("/"):  # a folder
             continue
         begin = 0
@@ -358,7 +352,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
                 info.compress_type,
                 info.CRC,
                 _find_zip_problem(info),
-                is_guessed=is_guessed,
+                is_guessed=is_guessed(info, are_utf8=survey.are_utf8),
             ),
         )
 
@@ -383,72 +377,16 @@ def _survey_zip(directory: ZipDirectory) -> _ZipSurvey:
             raise ValueError(
                 "it is the last part of a split zip, which `zip -s 0 FILE -O whole.zip` joins"
             )
-        are_utf8 = are_utf8 and _is_utf8(info)
+        are_utf8 = are_utf8 and is_utf8(info)
         if 0 <= info.header_offset < directory.begin:
             starts.append(info.header_offset)
     in_order = np.sort(np.frombuffer(starts, np.uint64))
     return _ZipSurvey(array("Q", in_order.tobytes()), are_utf8)
 
 
-def _name_in_zip(info: zipfile.ZipInfo, *, are_utf8: bool) -> str:
-    """The name that a file has when it is unpacked.
-
-    A name that was packed on Unix keeps its bytes, even if no encoding is declared. Some programs
-    of Windows write backslashes for the slashes between folders.
-
-    Args:
-        info: the file.
-        are_utf8: whether all names in the zip can be UTF-8, declared or not.
-    """
-    name = _read_unicode_path(info) or info.filename
-    if _is_declared(info):
-        return name.replace("\\", "/")
-    if are_utf8:
-        return name.encode("cp437").decode().replace("\\", "/")
-    # In encodings of Chinese and Japanese, a backslash may be the second half of a character.
-    name = _ASCII_BACKSLASH.sub("/", name)
-    if info.create_system != _UNIX:
-        return name
-    return os.fsdecode(name.encode("cp437"))
-
-
-def _is_declared(info: zipfile.ZipInfo) -> bool:
-    """Whether the encoding of a name is certain."""
-    if info.flag_bits & _UTF8 or info.filename.isascii() or info.filename != info.orig_filename:
-        return True
-    return _read_unicode_path(info) != ""
-
-
-def _is_utf8(info: zipfile.ZipInfo) -> bool:
-    """Whether a name is UTF-8, or may be, although nothing declares it."""
-    if _is_declared(info):
-        return True
-    try:
-        info.filename.encode("cp437").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _read_unicode_path(info: zipfile.ZipInfo) -> str:
-    """The UTF-8 that some programs add to a name in another encoding; empty without one.
-
-    `zipfile` reads it from Python 3.12 on. Format: section 4.6.9 of PKWARE's APPNOTE.TXT.
-    """
-    if info.flag_bits & _UTF8 or info.filename.isascii():
-        return ""
-    checksum = zlib.crc32(info.orig_filename.encode("cp437"))
-    for kind, field in read_fields(info.extra):
-        if kind != _UNICODE_PATH_KIND or len(field) < _UNICODE_PATH.size:
-            continue
-        if _UNICODE_PATH.unpack_from(field) == (1, checksum):
-            return field[_UNICODE_PATH.size :].decode()
-    return ""
-
-
 def _find_zip_problem(info: zipfile.ZipInfo) -> str:
     """Why a file in a zip cannot be read; empty if it can."""
-    if info.create_system == _UNIX and stat.S_ISLNK(info.external_attr >> 16):
+    if info.create_system == UNIX and stat.S_ISLNK(info.external_attr >> 16):
         return "is a symbolic link in a zip"
     if info.flag_bits & _ENCRYPTED:
         return "is encrypted: unpack the zip with its password"
