@@ -13,7 +13,7 @@ import beam_tfr as package
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import DataError, spell_as_flags
 from beam_tfr.sources import open_source
-from beam_tfr.tables.lost_images import describe_lost
+from beam_tfr.tables.lost_images import clear_files, describe_lost
 from beam_tfr.tables.rows import Tables
 from tests.voc_files import voc
 
@@ -54,6 +54,7 @@ def test_several_folders_are_named(tmp_path: Path) -> None:
     assert f"{tmp_path}/part_1/, {tmp_path}/part_2/" in text
     assert "image_root" not in text
     write_images(tmp_path, "part_2/1.jpg")  # so each may be meant
+    clear_files()
     text = describe_lost(["1.jpg", "2.jpg"], f"{tmp_path}/")
     assert "in several folders" in text
     assert f"`image_root={tmp_path}/part_2`" in text  # which has all of them

@@ -13,11 +13,7 @@ from beam_tfr.options.implied import table_suffix
 from beam_tfr.tables.base import DamagedTableError, Row, RowReader
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
-from beam_tfr.tables.foreign_paths import (
-    describe_foreign_paths,
-    find_foreign_paths,
-    spread,
-)
+from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     choose_base,
@@ -30,10 +26,10 @@ from beam_tfr.tables.image_folders import (
     list_roots,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
+from beam_tfr.tables.lost_images import clear_files
 from beam_tfr.tables.missing_images import (
     NumberedUri,
     describe_missing,
-    search_files,
     warn_of_lost_tables,
 )
 from beam_tfr.tables.part_folders import (
@@ -148,14 +144,14 @@ def _add_parts(
     in_one_folder = all(folder_of(table) == folder for table in content.files)
     if places.image_folders or not (places.base or in_one_folder):
         return places
-    starts = [places.base] if places.base else [folder, folder_of(folder[:-1])]
+    own = places.base or folder
+    starts = [own] if places.base else [own, folder_of(own[:-1])]
     names = [path for _, path in spread(paths, MOST_NAMES)]
     for start in starts:
         parts = None
         if start.removeprefix(storage.GCS).rstrip("/"):
             with contextlib.suppress(OSError):  # of a folder that cannot be listed
-                own = "" if start in (places.base, folder) else folder
-                parts = find_part_folders(names, start, own=own, find=search_files)
+                parts = find_part_folders(names, start, own=own)
         if parts:
             base = "" if start == folder else start
             warnings = (*places.warnings, parts.describe())
@@ -181,7 +177,7 @@ def _find_places(
     The places that tables have for images come before those of another machine.
     """
     clear_caches()
-    search_files.cache_clear()
+    clear_files()
     clear_names()
     image_root = content.options.image_root
     guessed = "" if image_root else _guess_image_root(content, folder, uris, read)
@@ -216,12 +212,13 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
     """
     paths = []
     base = roots.base or roots.folder
+    finder = ImageFinder(parts=roots.parts)
     for uri in uris:
         with contextlib.suppress(ValueError):  # which rejects its row
             if isinstance(uri, storage.Entry):
                 path = uri.path
             elif roots.parts:
-                path = ImageFinder(parts=roots.parts).find(uri, base)
+                path = finder.find(uri, base)
             else:
                 path = resolve_path(drop_prefix(uri, roots.prefix), base)
             if path.startswith(roots.root):

@@ -2,9 +2,10 @@
 
 import collections
 import contextlib
+import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import change_slashes
@@ -16,14 +17,12 @@ _MOST_FILES = 200_000  # among which they are looked for
 _MOST_REMOTE = 10_000  # with 1,000 in each request
 _MOST_SHOWN = 3  # folders
 
+# Path -> the folders, with a trailing slash, below which a file is at it -> this file.
+FilesOf = dict[str, dict[str, str]]
+
 
 def describe_lost(
-    paths: Iterable[str],
-    folder: str,
-    *,
-    of_one_table: bool = True,
-    is_around: bool = False,
-    find: "FileSearch | None" = None,
+    paths: Iterable[str], folder: str, *, of_one_table: bool = True, is_around: bool = False
 ) -> str:
     """What to do about images that are elsewhere; empty if they are not found.
 
@@ -33,30 +32,21 @@ def describe_lost(
         of_one_table: whether they may be taken from one of several folders that have their names.
         is_around: whether the folder is the one around that of the table, so that others in it may
             be those of other data sets.
-        find: finds files; `find_files` unless it is given.
     """
-    written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
-    files_of = (find or find_files)(tuple(written), folder)
-    roots = sorted(set[str]().union(*files_of.values()))
+    written = _normalize(paths)
+    files_of = find_files(written, folder)
+    roots = list_roots_of(files_of)
     if not roots or roots == [folder]:
         return ""
     path = next(path for path in written if path in files_of)
     example = files_of[path][min(files_of[path])]
     if len(roots) == 1:
-        cure = f"there is {example}: give `image_root={roots[0].rstrip('/') or '/'}`"
+        cure = f"there is {example}: give {_name_root(roots[0])}"
         return f"{cure}, if this is an image of this table" if is_around else cure
     if is_around and of_one_table:
         return _describe_around(roots, folder, example)
-    shown = join_texts(roots, _MOST_SHOWN, ", ")
-    start = f"there is {example}, but such files are in several folders ({shown}):"
-    complete = [root for root in roots if _holds_all(root, written, files_of)]
-    if complete and of_one_table:
-        root = complete[0].rstrip("/") or "/"
-        cure = f"give that of all images of this table, such as `image_root={root}`"
-        if len(complete) > 1:
-            cure += "; if they are in several, write the folder of each into its path"
-        return f"{start} {cure}"
-    return f"{start} write the folder of each image into its path"
+    complete = list_complete_roots(files_of) if of_one_table else []
+    return _describe_several(roots, complete, example)
 
 
 def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
@@ -76,54 +66,96 @@ def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
     )
 
 
+def _describe_several(roots: Sequence[str], complete: Sequence[str], example: str) -> str:
+    """What to do if files of these names are in several folders.
+
+    Args:
+        roots: these folders.
+        complete: those of them of which one may be meant.
+        example: a file in them.
+    """
+    shown = join_texts(roots, _MOST_SHOWN, ", ")
+    start = f"there is {example}, but such files are in several folders ({shown}):"
+    if not complete:
+        return f"{start} write the folder of each image into its path"
+    cure = f"give that of all images of this table, such as {_name_root(complete[0])}"
+    if len(complete) > 1:
+        cure += "; if they are in several, write the folder of each into its path"
+    return f"{start} {cure}"
+
+
+def _name_root(root: str) -> str:
+    """The option that makes paths start from a folder."""
+    return f"`image_root={root.rstrip('/') or '/'}`"
+
+
 def find_only_root(paths: Iterable[str], folder: str) -> str:
     """The only folder below which all of some images are; empty if there is none.
 
     For the arguments see `describe_lost`.
     """
-    written = [_normalize(path) for path in itertools.islice(paths, _MOST_PATHS)]
-    files_of = find_files(written, folder)
-    roots = set[str]().union(*files_of.values())
-    complete = [root for root in roots if _holds_all(root, written, files_of)]
+    complete = list_complete_roots(find_files(_normalize(paths), folder))
     return complete[0].rstrip("/") if len(complete) == 1 else ""
 
 
-def _normalize(path: str) -> str:
-    return os.path.normpath(change_slashes(path)).lstrip("/")
+def _normalize(paths: Iterable[str]) -> list[str]:
+    """The first of some paths as they are looked for."""
+    first = itertools.islice(paths, _MOST_PATHS)
+    return [os.path.normpath(change_slashes(path)).lstrip("/") for path in first]
 
 
-def _holds_all(root: str, paths: Iterable[str], files_of: "FilesOf") -> bool:
-    """Whether all images that are anywhere are below a folder."""
-    return all(root in files_of[path] for path in paths if path in files_of)
+def list_roots_of(files_of: FilesOf) -> list[str]:
+    """The folders below which files were found, sorted."""
+    return sorted(set[str]().union(*files_of.values()))
 
 
-# Path -> the folders, with a trailing slash, below which a file is at it -> this file.
-FilesOf = dict[str, dict[str, str]]
-# Finds the files at paths below any folder in one; see `find_files`.
-FileSearch = Callable[[tuple[str, ...], str], FilesOf]
+def list_complete_roots(files_of: FilesOf) -> list[str]:
+    """Those of these folders below which there is a file for each path that has any."""
+    roots = list_roots_of(files_of)
+    return [root for root in roots if all(root in files for files in files_of.values())]
 
 
 def find_files(paths: Sequence[str], folder: str) -> FilesOf:
     """The files at paths below any folder in one, of which the first files are looked at.
 
+    Paths with the same names of files are looked for once, until `clear_files`.
+
     Args:
         paths: the paths, without `..` in them.
         folder: the folder, with a trailing slash.
     """
-    by_name = collections.defaultdict[str, dict[str, None]](dict)
-    for path in paths:
-        by_name[os.path.basename(path)][path] = None
-    most = _MOST_REMOTE if storage.is_remote(folder) else _MOST_FILES
+    files_named = _find_named(frozenset(map(os.path.basename, paths)), folder)
     files_of = collections.defaultdict[str, dict[str, str]](dict)
+    for path in dict.fromkeys(paths):
+        name = os.path.basename(path)
+        for file in files_named.get(name, ()):
+            written = file if file.endswith(f"/{name}") else _stem_of(file)
+            if written.endswith(f"/{path}"):
+                files_of[path].setdefault(written[: -len(path)], file)
+    return dict(files_of)
+
+
+@functools.lru_cache(maxsize=4)
+def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
+    """Name -> the files in a folder, and in those in it, that have it, maybe with an extension.
+
+    Args:
+        names: of files.
+        folder: the folder, with a trailing slash.
+    """
+    most = _MOST_REMOTE if storage.is_remote(folder) else _MOST_FILES
+    files_named = collections.defaultdict[str, list[str]](list)
     with contextlib.suppress(OSError):
         files = storage.walk(folder.rstrip("/"), lambda inner: not is_junk(inner))
         for file in itertools.islice(files, most):
-            for name in dict.fromkeys((file.name, _stem_of(file.name))):
-                written = file.path if name == file.name else _stem_of(file.path)
-                for path in by_name.get(name, ()):
-                    if written.endswith(f"/{path}"):
-                        files_of[path].setdefault(written[: -len(path)], file.path)
-    return dict(files_of)
+            for name in {file.name, _stem_of(file.name)} & names:
+                files_named[name].append(file.path)
+    return dict(files_named)
+
+
+def clear_files() -> None:
+    """Forgets where files are, which may change until the next run of this process."""
+    _find_named.cache_clear()
 
 
 def _stem_of(name: str) -> str:

@@ -1,7 +1,6 @@
 """Messages about tables of which none of the first images is there, with the cures."""
 
 import collections
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import drop_shared_folders, spread
-from beam_tfr.tables.lost_images import describe_lost, find_files, find_only_root
+from beam_tfr.tables.lost_images import describe_lost, find_only_root
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_of
 
@@ -17,8 +16,6 @@ _MOST_TABLES = 20  # whose images are looked for one by one
 _FIRST_PATHS = 8  # of each of these
 # The number of a table, and the cell of an image in it.
 NumberedUri = tuple[int, Any]
-# The same files are looked for to read them, and for a cure; `cache_clear` forgets them.
-search_files = functools.lru_cache(maxsize=4)(find_files)
 
 
 def describe_missing(
@@ -110,14 +107,9 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     for folder in (base, folder_of(base[:-1])):
         if not folder.rstrip("/"):
             continue
-        describe = functools.partial(
-            describe_lost,
-            folder=folder,
-            of_one_table=of_one_table,
-            is_around=folder != base,
-            find=search_files,
-        )
-        cure = describe(texts) or (describe(shorter) if shorter else "")
-        if cure:
-            return f"{missing}; {cure}"
+        for written in filter(None, (texts, shorter)):
+            is_around = folder != base
+            cure = describe_lost(written, folder, of_one_table=of_one_table, is_around=is_around)
+            if cure:
+                return f"{missing}; {cure}"
     return missing

@@ -17,7 +17,12 @@ from beam_tfr import storage
 from beam_tfr.layouts.mask_folders import IMAGES, is_of_masks
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
-from beam_tfr.tables.lost_images import FileSearch, FilesOf, find_files
+from beam_tfr.tables.lost_images import (
+    FilesOf,
+    find_files,
+    list_complete_roots,
+    list_roots_of,
+)
 
 MOST_NAMES = 1_000  # that show which folders are meant
 _MOST_FOLDERS = 1_000
@@ -70,9 +75,7 @@ class PartFolders(NamedTuple):
         )
 
 
-def find_part_folders(
-    names: Sequence[Any], folder: str, *, own: str = "", find: FileSearch = find_files
-) -> PartFolders | None:
+def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFolders | None:
     """Finds the folders below one that hold files of some names, most of which are in one of them.
 
     None if one folder has all of these names, and others have some of them too.
@@ -80,9 +83,8 @@ def find_part_folders(
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
         folder: where the folders are looked for, with a trailing slash.
-        own: the folder of the table, if the other is around it and may hold other data sets: then
-            only folders in this one count, and those that are named for images or their parts.
-        find: finds files.
+        own: the folder of the table. If the other is around it, and may hold other data sets, only
+            folders in this one count, and those that are named for images or their parts.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -90,22 +92,30 @@ def find_part_folders(
     texts = [name for name in names if isinstance(name, str)]
     if not texts or any("/" in text for text in texts):
         return None
-    files_of = _without_masks(find(tuple(texts), folder))
-    if own:
-        files_of = _without_other_sets(files_of, folder, own)
-    roots = sorted(set[str]().union(*files_of.values()) - {folder})
-    complete = [root for root in roots if all(root in files for files in files_of.values())]
-    if not roots or (complete and len(roots) > 1):
+    files_of = _without_masks(find_files(texts, folder))
+    files_of = _without_other_sets(files_of, folder, own)
+    roots = _list_inner_roots(files_of, folder)
+    if not roots:
         return None
-    folders = _list_parts(roots, folder)
-    if own:
-        folders = [part for part in folders if _is_of_table(part, folder, own)]
+    folders = [part for part in _list_parts(roots, folder) if _is_of_table(part, folder, own)]
     if not 1 < len(folders) <= _MOST_FOLDERS:
         return None
     parts = PartFolders(tuple(folders), ("", *_list_endings(files_of)))
-    numbers = [len(parts.list_paths(text)) for text in texts]
+    return parts if _have_one_each(parts, texts) else None
+
+
+def _list_inner_roots(files_of: FilesOf, folder: str) -> list[str]:
+    """The folders in one below which files were found; none if one of several has all of them."""
+    roots = [root for root in list_roots_of(files_of) if root != folder]
+    complete = [root for root in list_complete_roots(files_of) if root != folder]
+    return [] if complete and len(roots) > 1 else roots
+
+
+def _have_one_each(parts: PartFolders, names: Sequence[str]) -> bool:
+    """Whether more of some names have one file in the folders than have several."""
+    numbers = [len(parts.list_paths(name)) for name in names]
     number_in_several = sum(number > 1 for number in numbers)
-    return parts if numbers.count(1) > number_in_several else None
+    return numbers.count(1) > number_in_several
 
 
 def _without_masks(files_of: FilesOf) -> FilesOf:
