@@ -34,6 +34,12 @@ def has_image_name(path: str) -> bool:
     return path.rpartition(".")[2].lower() in FORMAT_OF
 
 
+def stem_of_image(path: str) -> str:
+    """A path without the extension of an image, if it has one."""
+    stem, _, extension = path.rpartition(".")
+    return stem if extension.lower() in FORMAT_OF else path
+
+
 def is_junk(path: str) -> bool:
     """Whether a file is hidden, or below a hidden folder or one that systems make."""
     return _JUNK_PART.search(path) is not None

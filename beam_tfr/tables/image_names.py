@@ -18,7 +18,7 @@ from beam_tfr.inputs.near_names import fold_name
 from beam_tfr.inputs.spellings import change_slashes, is_plain
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.schema.extensions import has_image_name, stem_of_image
 from beam_tfr.tables.part_folders import PartFolders
 from beam_tfr.tables.paths import list_other_paths, resolve_path
 
@@ -228,10 +228,10 @@ class ImageFinder:
         Empty if there is none but the other, or several, or the folder cannot be listed.
         """
         folder, _, name = path.rpartition("/")
-        if not own or _stem_of(fold_name(name)) == fold_name(own):
+        if not own or stem_of_image(fold_name(name)) == fold_name(own):
             return ""
         with contextlib.suppress(UsageError):
-            images = [image for image in self._list(folder).find_similar(own) if _is_image(image)]
+            images = [*filter(has_image_name, self._list(folder).find_similar(own))]
             if len(images) == 1:
                 return f"{folder}/{images[0]}"
         return ""
@@ -294,29 +294,19 @@ class _Folder:
     def __init__(self, names: Sequence[str]) -> None:
         self._by_stem = defaultdict[str, list[str]](list)
         for name in names:
-            self._by_stem[_stem_of(fold_name(name))].append(name)
+            self._by_stem[stem_of_image(fold_name(name))].append(name)
 
     def has(self, name: str) -> bool:
-        return name in self._by_stem.get(_stem_of(fold_name(name)), ())
+        return name in self._by_stem.get(stem_of_image(fold_name(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
         """The names that are this one in other case; or else images of the same stem."""
         folded = fold_name(name)
-        stem = _stem_of(folded)
+        stem = stem_of_image(folded)
         relatives = self._by_stem.get(stem, [])
         same = [relative for relative in relatives if fold_name(relative) == folded]
         if same:
             return same
         if stem != folded:
             relatives = relatives + self._by_stem.get(folded, [])  # of 1.jpg.png for 1.jpg
-        return [relative for relative in relatives if _is_image(relative)]
-
-
-def _stem_of(name: str) -> str:
-    """A name in lower case without the extension of an image, if it has one."""
-    stem, _, extension = name.rpartition(".")
-    return stem if extension in FORMAT_OF else name
-
-
-def _is_image(name: str) -> bool:
-    return name.rpartition(".")[2].lower() in FORMAT_OF
+        return [*filter(has_image_name, relatives)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import change_slashes
 from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.extensions import FORMAT_OF, is_junk
+from beam_tfr.schema.extensions import is_junk, stem_of_image
 
 _MOST_PATHS = 1_000  # that are looked for
 _MOST_FILES = 200_000  # among which they are looked for
@@ -129,7 +129,7 @@ def find_files(paths: Sequence[str], folder: str) -> FilesOf:
     for path in dict.fromkeys(paths):
         name = os.path.basename(path)
         for file in files_named.get(name, ()):
-            written = file if file.endswith(f"/{name}") else _stem_of(file)
+            written = file if file.endswith(f"/{name}") else stem_of_image(file)
             if written.endswith(f"/{path}"):
                 files_of[path].setdefault(written[: -len(path)], file)
     return dict(files_of)
@@ -148,7 +148,7 @@ def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
     with contextlib.suppress(OSError):
         files = storage.walk(folder.rstrip("/"), lambda inner: not is_junk(inner))
         for file in itertools.islice(files, most):
-            for name in {file.name, _stem_of(file.name)} & names:
+            for name in {file.name, stem_of_image(file.name)} & names:
                 files_named[name].append(file.path)
     return dict(files_named)
 
@@ -156,9 +156,3 @@ def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
 def clear_files() -> None:
     """Forgets where files are, which may change until the next run of this process."""
     _find_named.cache_clear()
-
-
-def _stem_of(name: str) -> str:
-    """A name without the extension of an image, if it has one."""
-    stem, _, extension = name.rpartition(".")
-    return stem if extension.lower() in FORMAT_OF else name
