@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beam_tfr
-from beam_tfr.reporting import charts
+from beam_tfr.reporting import charts, report
 from beam_tfr.reporting.histograms import SHADES, ClassSamples, Extremes, HeatMap, Histogram
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoiled_photos
@@ -114,8 +114,8 @@ def check_page(page: str) -> _Outside:
 
 def test_the_page_is_the_same_twice_and_needs_nothing_else() -> None:
     folder = converted_photos()
-    page = beam_tfr.report(folder)
-    assert page.html == beam_tfr.report(folder).html
+    page = report(folder)
+    assert page.html == report(folder).html
     parsed = check_page(page.html)
     assert parsed.tags.count("img") >= 18  # all of this small dataset
     assert "hat" in page.html
@@ -125,13 +125,13 @@ def test_the_page_is_the_same_twice_and_needs_nothing_else() -> None:
 def test_the_page_of_a_copy_elsewhere_is_the_same(tmp_path: Path) -> None:
     folder = converted_photos()
     copy = shutil.copytree(folder, tmp_path / "copy")
-    assert beam_tfr.report(copy).html == beam_tfr.report(folder).html
+    assert report(copy).html == report(folder).html
 
 
 def test_rejects_are_shown_with_their_reasons_and_those_that_decode() -> None:
     folder = converted_spoiled_photos()
-    bare = parse_page(beam_tfr.report(folder).html)
-    page = beam_tfr.report(folder, sources=f"{spoiled_photos()}/**/*.jpg")
+    bare = parse_page(report(folder).html)
+    page = report(folder, sources=f"{spoiled_photos()}/**/*.jpg")
     check_page(page.html)
     for reason in ("damaged-image", "empty-file", "not-an-image", "not-found", "layout-mismatch"):
         assert reason in page.html
@@ -144,6 +144,15 @@ def write_image(path: Path, seed: int, size: tuple[int, int] = (40, 30)) -> None
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), np.uint8)
     PIL.Image.fromarray(pixels).resize(size, PIL.Image.Resampling.NEAREST).save(path)
+
+
+def convert_table(beam_tfr: Callable[..., Run], table: Path, *flags: str) -> Path:
+    """Converts images that a table names, with their labels, to a folder beside it."""
+    output = table.parent / "out"
+    columns = ("--uri_column", "path", "--label_column", "label")
+    run = beam_tfr("convert", "--table", table, *columns, *flags, "--output", output)
+    assert run.code == 0, run.err
+    return output
 
 
 @pytest.fixture
@@ -164,16 +173,11 @@ def planted(tmp_path: Path, beam_tfr: Any) -> Path:
     rows.append("cat/absent.png,cat,train")
     table = tmp_path / "photos.csv"
     table.write_text("\n".join(rows) + "\n")
-    run = beam_tfr(
-        "convert", "--table", table, "--uri_column", "path", "--label_column", "label",
-        "--split_column", "split", "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert run.code == 0, run.err
-    return tmp_path / "out"
+    return convert_table(beam_tfr, table, "--split_column", "split")
 
 
 def test_what_was_planted_is_found(planted: Path) -> None:
-    page = beam_tfr.report(planted)
+    page = report(planted)
     check_page(page.html)
     text = "\n".join(page.findings)
     assert "class dog has no image in test" in text
@@ -200,14 +204,7 @@ def test_hostile_names_are_text(tmp_path: Path, beam_tfr: Any) -> None:
         rows.append(json.dumps({"path": f"{number}.png", "label": name, "<b>column</b>": name}))
     table = tmp_path / "photos.jsonl"
     table.write_text("\n".join(rows) + "\n")
-    run = beam_tfr(
-        "convert", "--table", table, "--uri_column", "path", "--label_column", "label",
-        "--feature_columns", "*", "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert run.code == 0, run.err
-    from beam_tfr import report
-
-    page = report(tmp_path / "out").html
+    page = report(convert_table(beam_tfr, table, "--feature_columns", "*")).html
     parsed = check_page(page)
     assert "b" not in parsed.tags
     assert "script" not in parsed.tags  # too few classes to search them
@@ -248,8 +245,6 @@ def test_a_dataset_without_images_has_a_page(tmp_path: Path, beam_tfr: Any) -> N
         "--output", tmp_path / "out",
     )  # fmt: skip
     assert run.code == 0, run.err
-    from beam_tfr import report
-
     page = report(tmp_path / "out").html
     assert "img" not in check_page(page).tags
     assert "Column age" in page

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import beam_tfr as package
-from beam_tfr.copies.images import list_shards, read_hashed_images
+from beam_tfr.copies.images import read_hashed_images
 from beam_tfr.copies.parts import Pairs, Parts
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import read_manifest
@@ -208,7 +208,7 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     manifest = read_manifest(str(tmp_path / "d"))
     base = BaseDataset(manifest.folder, manifest.fields["manifest_digest"])
     parts = Parts.choose(manifest.counts["written"], 31)
-    (shard,) = list_shards(manifest)
+    (shard,) = manifest.shards
     divided = parts.divide(read_hashed_images(manifest, shard), 0)
     linked = Pairs.join(parts.link(part, [packed]) for part, packed in divided)
     copied = CopiedImages.find(base, linked)

@@ -7,7 +7,7 @@ examples:
   beam-tfr report /data/photos
       writes /data/photos/report.html
   beam-tfr report /data/photos --output photos.html --sources photos
-      also shows rejects, and the most cropped images beside their sources
+      also shows rejects that decode
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         help="the --input or --table that the dataset was made from, and the folder of "
-        "--image_root: also shows rejects and sources",
+        "--image_root: also shows rejects that decode",
     )
     add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
 

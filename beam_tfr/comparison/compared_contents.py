@@ -1,17 +1,15 @@
 """Reads the contents of a dataset, as far as `diff` compares them."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from beam_tfr.dataset.lookup import read_contents
-from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
+from beam_tfr.dataset.lookup import read_all_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.records.contents import need_pyarrow
 
 TABLE_PREFIX = "table "  # before the names of a table's columns, and those of boxes and companions
 LOOKS = ("mean", "std", "phash")
 _COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # of every compared table
-_THREADS = 32  # that read contents, on gs:// with a request each
 
 
 def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object]) -> Any:
@@ -31,17 +29,10 @@ def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object
     pa = need_pyarrow()
     columns = _choose_columns(dataset)
     names = [*columns.values()]
-
-    def read(shard: ShardEntry) -> Any:
-        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, names)
-        return table.select(names)
-
     tables = [dataset.contents_schema().empty_table().select(names)]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for table in pool.map(read, _sort_shards(dataset)):
-            tables.append(table)
-            on_records(len(table))
-    check_not_replaced(dataset)
+    for table in read_all_contents(dataset, names, _sort_shards(dataset)):
+        tables.append(table.select(names))
+        on_records(len(table))
     joined = pa.concat_tables(tables).rename_columns([*columns])
     for name in _COLUMNS:
         if name not in columns:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import printable
 from beam_tfr.copies.hashes import HASH_BYTES, Rows
-from beam_tfr.dataset.lookup import read_contents
-from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
+from beam_tfr.dataset.lookup import read_all_contents, read_contents
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
 from beam_tfr.schema.items import Appearance
@@ -108,20 +108,13 @@ def read_images(
         DataError: contents are missing or damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
     """
-    columns = choose_columns(dataset)
-
-    def read(shard: ShardEntry) -> Any:
-        return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
-
     tables = list[Any]()
     done = 0
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for table in pool.map(read, list_shards(dataset)):
-            tables.append(table)
-            done += len(table)
-            if progress:
-                progress(Progress("reading", done, dataset.counts["written"]))
-    check_not_replaced(dataset)
+    for table in read_all_contents(dataset, choose_columns(dataset)):
+        tables.append(table)
+        done += len(table)
+        if progress:
+            progress(Progress("reading", done, dataset.counts["written"]))
     return join_images(dataset, tables)
 
 
@@ -144,7 +137,7 @@ def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
 
     parts = list[tuple[ShardEntry, Rows]]()
     first = 0
-    for shard in list_shards(dataset):
+    for shard in dataset.shards:
         begin, end = np.searchsorted(rows, [first, first + shard.num_examples]).tolist()
         if begin < end:
             parts.append((shard, rows[begin:end] - first))
@@ -163,14 +156,6 @@ def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
     columns = [name for name in dataset.contents_schema().names if name in wanted]
     table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
     return HashedImages.from_table(table)
-
-
-def list_shards(dataset: Manifest) -> list[ShardEntry]:
-    """All shards of a dataset that have records, in the order of the manifest."""
-    shards = list[ShardEntry]()
-    for split in dataset.splits.values():
-        shards.extend(split.shards)
-    return shards
 
 
 def choose_columns(dataset: Manifest) -> list[str]:

@@ -3,7 +3,7 @@
 import collections
 from typing import NamedTuple
 
-from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.lookup import read_all_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.schema.errors import BeamTfrError
@@ -41,16 +41,12 @@ def find_largest_group(dataset: Manifest) -> LargestGroup | None:
         return None
     layout = parse_layout(layout_option)
     groups = collections.Counter[str]()
-    for split in dataset.splits.values():
-        for shard in split.shards:
-            try:
-                table = read_contents(
-                    dataset, shard.file, shard.num_examples, shard.num_bytes, ["key"]
-                )
-            except (BeamTfrError, OSError):
-                return None
+    try:
+        for table in read_all_contents(dataset, ["key"]):
             for key in table.column("key").to_pylist():
                 group = (layout.parse_key(key or "") or {}).get("group")
                 if group is not None:
                     groups[group] += 1
+    except (BeamTfrError, OSError):
+        return None
     return LargestGroup.of(groups)

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from beam_tfr import storage
 from beam_tfr.dataset.contents_check import find_contradiction
-from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced, wrong_size
+from beam_tfr.dataset.manifest import (
+    REPAIR_OR_COPY,
+    Manifest,
+    ShardEntry,
+    check_not_replaced,
+    wrong_size,
+)
 from beam_tfr.dataset.shard_index import INDEX_COLUMNS, ByteRange, ShardIndex, index_shard
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.records.contents_file import damaged_contents, parse_contents
@@ -26,6 +32,7 @@ _ESCAPED_BYTE = "\\x"  # in contents, of a key that is not UTF-8
 # Two records that are no farther apart are read with one request, up to so many bytes.
 _MAX_GAP_BYTES = 1 << 16
 _MAX_READ_BYTES = 8 << 20
+_CONTENTS_AT_A_TIME = 32  # read by as many threads, on gs:// with a request each
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -54,6 +61,12 @@ class RecordLookup:
         counts = [part.take for part in parts]
         self._ends = [*itertools.accumulate(counts)]
         self._shards: dict[str, ShardIndex] = {}
+
+    @classmethod
+    def whole(cls, dataset: Manifest) -> "RecordLookup":
+        """All records of a dataset, by their numbers in the order of the manifest."""
+        parts = [ShardPart.whole(dataset.folder, shard) for shard in dataset.shards]
+        return cls(dataset, [part for part in parts if part.take])
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -279,6 +292,32 @@ def read_contents(
     except DataError:
         check_not_replaced(dataset)  # else they may be those of another dataset, and intact
         raise
+
+
+def read_all_contents(
+    dataset: Manifest, columns: Sequence[str], shards: Sequence[ShardEntry] | None = None
+) -> Iterator[Any]:
+    """Yields the contents of shards, in their order, as `read_contents` returns them.
+
+    Threads read those of some shards ahead.
+
+    Args:
+        dataset: manifest of the dataset.
+        columns: those to read.
+        shards: None for all, in the order of the manifest.
+
+    Raises:
+        DataError: as `read_contents`; also at the end, if another dataset has replaced this one.
+    """
+
+    def read(shard: ShardEntry) -> Any:
+        return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+
+    chosen = dataset.shards if shards is None else shards
+    with ThreadPoolExecutor(_CONTENTS_AT_A_TIME) as pool:
+        for begin in range(0, len(chosen), _CONTENTS_AT_A_TIME):
+            yield from pool.map(read, chosen[begin : begin + _CONTENTS_AT_A_TIME])
+    check_not_replaced(dataset)
 
 
 def missing_contents(dataset: Manifest, file: str) -> DataError:

@@ -5,6 +5,7 @@ error that says what to do. `publish` writes it. The schema of the file is `mani
 beside this module; docs/dataset.md explains it.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -165,6 +166,19 @@ class Manifest:
         """What `copies.summary` found; empty without copies, or if they were not looked for."""
         summary: Mapping[str, Any] = self.fields.get("duplicates", {})
         return summary
+
+    @property
+    def shards(self) -> list[ShardEntry]:
+        """All shards, in the order of the splits."""
+        return [shard for split in self.splits.values() for shard in split.shards]
+
+    @functools.cached_property
+    def class_totals(self) -> collections.Counter[str]:
+        """Class -> records of all splits, or boxes."""
+        totals = collections.Counter[str]()
+        for name in self.split_names:
+            totals.update(self.splits[name].class_counts)
+        return totals
 
     @property
     def split_names(self) -> list[str]:

@@ -13,9 +13,10 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.exports import folder, image_files, image_names, shard_files, voc, yolo
 from beam_tfr.exports.image_names import NameFiles
-from beam_tfr.exports.shard import ExportedShard, parse_shard_names
+from beam_tfr.exports.shard import ExportedShard
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
+from beam_tfr.schema.naming import parse_shard_names
 
 
 def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:

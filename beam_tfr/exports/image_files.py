@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.exports.image_names import CURE
-from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
+from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.naming import parse_shard_names
 
 PLACE = f"{WORK_FOLDER}/{{name}}-{{shard}}.jsonl"  # of a part
 

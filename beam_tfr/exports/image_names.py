@@ -14,13 +14,14 @@ from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.exports.shard import ExportedSample, ExportedShard, parse_shard_names
+from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema.dataset import EXPORT_FILE, WORK_FOLDER
 from beam_tfr.schema.encoded_ref import to_bytes, to_text
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import EXTENSIONS, FORMAT_OF
 from beam_tfr.schema.feature_names import FILENAME, FORMAT
+from beam_tfr.schema.naming import parse_shard_names
 from beam_tfr.schema.untrusted import quote
 
 CURE = "`format=webdataset` and `format=parquet` do not need keys as names"

@@ -16,6 +16,7 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.feature_names import ENCODED, FILENAME, FORMAT
+from beam_tfr.schema.naming import parse_shard_names
 
 
 class ExportedSample(NamedTuple):
@@ -121,28 +122,6 @@ class ExportedShard:
 def _count_runs(about: Mapping[str, Any]) -> int:
     """The run lengths of the masks of a record."""
     return sum(len(mask["counts"]) for mask in about.get(MASKS_KEY, ()))
-
-
-class ShardNames(NamedTuple):
-    """What the name of a shard's file says.
-
-    Attributes:
-        dataset: the name of its dataset: "flowers".
-        shard: without that of its dataset: "train-00003-of-00016".
-        split: "train".
-    """
-
-    dataset: str
-    shard: str
-    split: str
-
-
-def parse_shard_names(path: str) -> ShardNames:
-    """The names in the path of a shard, or of the file in which it is exported."""
-    file = path.rpartition("/")[2]
-    stem = file.partition(".")[0]
-    dataset, _, shard = stem.partition("-")
-    return ShardNames(dataset, shard, shard.partition("-")[0])
 
 
 def sample_of(

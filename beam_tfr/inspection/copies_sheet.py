@@ -8,7 +8,6 @@ from PIL import Image as PillowImage
 from beam_tfr.copies.search import Duplicates
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import InspectedRecord
 
@@ -39,10 +38,7 @@ def _caption(image: dict[str, Any]) -> str:
 
 def _read_records(dataset: Manifest, numbers: list[int]) -> list[InspectedRecord]:
     """Records by their numbers in the order of the manifest."""
-    parts = list[ShardPart]()
-    for split in dataset.splits.values():
-        parts += [ShardPart.whole(dataset.folder, shard) for shard in split.shards]
-    lookup = RecordLookup(dataset, [part for part in parts if part.take])
+    lookup = RecordLookup.whole(dataset)
     records = list[InspectedRecord]()
     for number, data in zip(numbers, lookup.read_records(numbers), strict=True):
         part, _ = lookup.locate(number)

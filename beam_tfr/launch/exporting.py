@@ -23,12 +23,13 @@ from beam_tfr.exports.export_formats import (
     count_keypoints,
     find_shared_stems,
 )
-from beam_tfr.exports.shard import ExportedShard, parse_shard_names
+from beam_tfr.exports.shard import ExportedShard
 from beam_tfr.launch.export_mark import ExportMark
 from beam_tfr.launch.flags import choose_dataset_runner, make_run, parse_beam_flags
 from beam_tfr.launch.locking import hold_folder
 from beam_tfr.output import claim
 from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.naming import parse_shard_names
 from beam_tfr.transforms.shards import ExportShards
 
 _OUTCOME = Outcome(

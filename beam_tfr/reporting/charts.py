@@ -60,7 +60,7 @@ def draw_histogram(
     ]
     least = show(histogram.least)
     most = show(histogram.most)
-    bars = draw_bars(counts, labels)
+    bars = _draw_bars(counts, labels)
     axis = [_text(0, "start", show(edges[0])), _text(_WIDTH, "end", show(edges[-1]))]
     middle = edges[len(edges) // 2]
     axis.insert(1, _text(_WIDTH * (len(edges) // 2) / len(counts), "middle", show(middle)))
@@ -72,7 +72,7 @@ def draw_histogram(
     )
 
 
-def draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
+def _draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
     """Bars that fill the width of a chart; each shows its label when pointed at."""
     most = max(counts)
     step = _WIDTH / len(counts)

@@ -1,6 +1,5 @@
 """What of a dataset deserves a look: sentences, each with the section that shows it."""
 
-import collections
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.reporting.measuring import Measures
 from beam_tfr.reporting.odd_labels import OddLabels
-from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
+from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.encodings import noun_of
 
 _STRONG_IMBALANCE = 10  # times as many images
@@ -21,7 +20,7 @@ _DRIFT = 2  # times the share
 _LEAST_FOR_DRIFT = 20  # images that a class should have in a split
 _MUCH_CROPPED = 0.1
 _MOST_LOST_BOXES = 0.02  # share of boxes
-_MOST_DRIFTS = 3
+_MOST_SHOWN = 3
 
 
 class Finding(NamedTuple):
@@ -60,18 +59,8 @@ def list_findings(dataset: Manifest, measures: Measures, odd: OddLabels) -> list
     return findings
 
 
-def class_totals(dataset: Manifest) -> collections.Counter[str]:
-    """Class -> records of all splits."""
-    totals = collections.Counter[str]()
-    for name, split in dataset.splits.items():
-        if name != NO_SPLIT:
-            totals.update(split.class_counts)
-    return totals
-
-
 def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
-    totals = class_totals(dataset)
-    present = [(number, name) for name, number in totals.items() if number]
+    present = [(number, name) for name, number in dataset.class_totals.items() if number]
     if len(present) < 2:
         return
     fewest, rarest = min(present)
@@ -85,7 +74,7 @@ def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
 
 def _describe_drift(dataset: Manifest) -> Iterator[str]:
     """Yields sentences about classes that are much rarer or more frequent in a split."""
-    totals = class_totals(dataset)
+    totals = dataset.class_totals
     everything = max(totals.total(), 1)
     drifts = list[tuple[float, str]]()
     for split in sort_splits(dataset.splits):
@@ -102,7 +91,7 @@ def _describe_drift(dataset: Manifest) -> Iterator[str]:
                         f"{expected:,.0f}",
                     )
                 )
-    for _, sentence in sorted(drifts, reverse=True)[:_MOST_DRIFTS]:
+    for _, sentence in sorted(drifts, reverse=True)[:_MOST_SHOWN]:
         yield sentence
 
 
@@ -155,9 +144,9 @@ def _describe_masks(dataset: Manifest) -> Iterator[str]:
     yield from odd
     rare = [name for name, value in masks["values"].items() if value["images"] == 1]
     if rare and dataset.counts["written"] > 1:
-        values = ", ".join(rare[:_MOST_DRIFTS])
+        values = ", ".join(rare[:_MOST_SHOWN])
         verb = "occurs" if len(rare) == 1 else "occur"
-        more = f" and {len(rare) - _MOST_DRIFTS} more" if len(rare) > _MOST_DRIFTS else ""
+        more = f" and {len(rare) - _MOST_SHOWN} more" if len(rare) > _MOST_SHOWN else ""
         noun = "value" if len(rare) == 1 else "values"
         yield f"{noun} {values}{more} of masks {verb} in 1 image{'' if len(rare) == 1 else ' each'}"
 

@@ -2,16 +2,14 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from beam_tfr.console.display import Progress
-from beam_tfr.copies.images import list_shards
-from beam_tfr.dataset.lookup import read_contents
-from beam_tfr.dataset.manifest import Manifest, ShardEntry, check_not_replaced
+from beam_tfr.dataset.lookup import read_all_contents
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting import histograms
 from beam_tfr.reporting.histograms import ClassSamples, Extremes, Floats, HeatMap, Histogram, Rows
@@ -32,7 +30,6 @@ _TABLE_ROWS = 20_000  # of which columns of a table are described
 _FLAT = 4
 _BLACK = 12
 _WHITE = 243
-_SHARDS_AT_A_TIME = 32  # read by as many threads, on gs:// with a request each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,28 +74,14 @@ def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = N
     """
     meter = _Meter(dataset)
     total = dataset.counts["written"]
-    for table in _read_tables(dataset):
+    for table in read_all_contents(dataset, _choose_columns(dataset)):
         meter.add(table)
         if progress:
             progress(Progress("measuring", meter.number, total))
-    check_not_replaced(dataset)
     return meter.finish()
 
 
-def _read_tables(dataset: Manifest) -> Iterator[Any]:
-    """Yields the contents of the shards, in the order of the manifest."""
-    columns = choose_columns(dataset)
-
-    def read(shard: ShardEntry) -> Any:
-        return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
-
-    shards = list_shards(dataset)
-    with ThreadPoolExecutor(_SHARDS_AT_A_TIME) as pool:
-        for begin in range(0, len(shards), _SHARDS_AT_A_TIME):
-            yield from pool.map(read, shards[begin : begin + _SHARDS_AT_A_TIME])
-
-
-def choose_columns(dataset: Manifest) -> list[str]:
+def _choose_columns(dataset: Manifest) -> list[str]:
     """The columns of the contents that are measured, and those of a table."""
     own = {"split", "shard", "key", "offset", "length", "restart", "phash", "source_sha256"}
     return [name for name in dataset.contents_schema().names if name not in own]
@@ -113,7 +96,6 @@ class _Meter:
         self._columns = {
             feature: column.name for feature, column in dataset.contents_columns.items()
         }
-        self._names = {*choose_columns(dataset)}
         self._sizes = dict[str, Histogram]()
         self._extremes = dict[str, Extremes]()
         self._samples = ClassSamples(MOST_OF_CLASS)
@@ -159,10 +141,9 @@ class _Meter:
         """
         everything = np.arange(len(table))
         for name in (self._dataset.names.label, OBJECT_LABEL):
-            column = self._columns.get(name, "")
-            if column not in self._names:
+            if name not in self._columns:
                 continue
-            values = table.column(column).combine_chunks()
+            values = table.column(self._columns[name]).combine_chunks()
             if need_pyarrow().types.is_list(values.type):
                 return _unnest_classes(values)
             labels = values.fill_null(NO_CLASS).to_numpy(zero_copy_only=False)
@@ -202,20 +183,21 @@ class _Meter:
         self._looks["nearly white"] += int(np.count_nonzero((means > _WHITE) & ~is_flat))
 
     def _add_boxes(self, table: Any) -> None:
-        columns = [self._columns.get(side, "") for side in SIDES]
-        if not self._names.issuperset(columns):
+        if not self._columns.keys() >= {*SIDES}:
             return
-        pc = _compute()
-        lists = [table.column(column).combine_chunks() for column in columns]
-        numbers = pc.list_value_length(lists[0]).fill_null(histograms.COUNTS[-1])
+        need_pyarrow()
+        from pyarrow import compute
+
+        lists = [table.column(self._columns[side]).combine_chunks() for side in SIDES]
+        numbers = compute.list_value_length(lists[0]).fill_null(histograms.COUNTS[-1])
         self._histogram("boxes of an image", histograms.COUNTS, numbers.to_numpy())
         left, top, right, bottom = (_flatten(one).astype(np.float64) for one in lists)
         self._centers.add((left + right) / 2, (top + bottom) / 2)
         side = np.sqrt(np.maximum(right - left, 0) * np.maximum(bottom - top, 0))
         self._histogram("size of boxes", histograms.SHARES, side)
-        labels = self._columns.get(OBJECT_LABEL, "")
-        if labels in self._names:
-            self._add_box_classes(_flatten(table.column(labels).combine_chunks()))
+        if OBJECT_LABEL in self._columns:
+            labels = table.column(self._columns[OBJECT_LABEL]).combine_chunks()
+            self._add_box_classes(_flatten(labels))
 
     def _add_box_classes(self, labels: Rows) -> None:
         counts = np.bincount(labels[labels >= 0], minlength=len(self._boxes))
@@ -267,10 +249,12 @@ def _flatten(lists: Any) -> Any:
 
 def _unnest_classes(lists: Any) -> tuple[Rows, Rows]:
     """Each class of each row once, and the rows; `NO_CLASS` of a row without."""
-    pc = _compute()
+    need_pyarrow()
+    from pyarrow import compute
+
     labels = _flatten(lists).astype(np.int64)
-    rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
-    lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
+    rows = compute.list_parent_indices(lists).to_numpy().astype(np.int64)
+    lengths = compute.list_value_length(lists).fill_null(0).to_numpy()
     bare = np.flatnonzero(lengths == 0)
     pairs = np.stack(
         [
@@ -280,16 +264,3 @@ def _unnest_classes(lists: Any) -> tuple[Rows, Rows]:
     )
     unique = np.unique(pairs, axis=1)
     return unique[0], unique[1]
-
-
-def _compute() -> Any:
-    """The module pyarrow.compute."""
-    need_pyarrow()
-    import pyarrow.compute
-
-    return pyarrow.compute
-
-
-def list_records(measures: Measures, names: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
-    """Name -> records with the lowest values of a measure, and these values."""
-    return {name: [*measures.extremes[name]] for name in names if name in measures.extremes}

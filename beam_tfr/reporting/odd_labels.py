@@ -6,12 +6,11 @@ dog, among hundreds of cats, is hardly a dog.
 
 import collections
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.copies.images import list_shards
-from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.lookup import read_all_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting.histograms import Rows
@@ -106,27 +105,18 @@ def _list_odd(dataset: Manifest, ending: str, usual: dict[str, int]) -> OddLabel
 
 def _read_groups(dataset: Manifest, ending: str) -> Iterator[tuple[int, Rows, list[str], Rows]]:
     """Yields for each shard its first record, the group of each record, their names, and labels."""
-    pc = _compute()
+    need_pyarrow()
+    from pyarrow import compute
+
     first = 0
-    for shard in list_shards(dataset):
-        table = read_contents(
-            dataset, shard.file, shard.num_examples, shard.num_bytes, ["key", "label"]
-        )
+    for table in read_all_contents(dataset, ["key", "label"]):
         keys = table.column("key").combine_chunks().fill_null("")
-        groups = pc.replace_substring_regex(keys, ending, "").dictionary_encode()
-        labels = table.column("label").combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
+        groups = compute.replace_substring_regex(keys, ending, "").dictionary_encode()
+        labels = table.column("label").combine_chunks().fill_null(-1)
         yield (
             first,
             groups.indices.to_numpy(zero_copy_only=False).astype(np.int64),
             groups.dictionary.to_pylist(),
-            labels.astype(np.int64),
+            labels.to_numpy(zero_copy_only=False).astype(np.int64),
         )
         first += len(table)
-
-
-def _compute() -> Any:
-    """The module pyarrow.compute."""
-    need_pyarrow()
-    import pyarrow.compute
-
-    return pyarrow.compute

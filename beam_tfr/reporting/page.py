@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import functools
 import html
+import itertools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,23 +18,19 @@ import jinja2
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable
-from beam_tfr.copies.search import Duplicates, duplicates
+from beam_tfr.copies.images import read_images
+from beam_tfr.copies.search import Duplicates, check_distance, find_duplicates
 from beam_tfr.copies.summary import is_summarized
 from beam_tfr.dataset.history import describe_updates
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.metadata.summary import describe_dataset, given_texts
 from beam_tfr.options import ConvertOptions
 from beam_tfr.reporting import charts
-from beam_tfr.reporting.findings import class_totals, list_findings
+from beam_tfr.reporting.findings import list_findings
 from beam_tfr.reporting.measuring import Measures, measure
 from beam_tfr.reporting.odd_labels import OddLabels, find_odd_labels
 from beam_tfr.reporting.refused import list_rejects
-from beam_tfr.reporting.samples import (
-    RecordPictures,
-    choose_classes,
-    encode_all,
-    show_text,
-)
+from beam_tfr.reporting.samples import RecordPictures, choose_classes, encode_all, show_text
 from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.reporting.table_columns import describe_columns
 from beam_tfr.schema.arguments import public
@@ -96,7 +93,7 @@ class ReportPage(Printable):
             message = f"cannot be written: {error.strerror or error}"
             raise UsageError(message, option="path", value=location) from None
 
-    def lines(self) -> Any:
+    def lines(self) -> Iterator[str]:
         """Yields what deserves a look, a line each."""
         if not self.findings:
             yield "nothing stands out"
@@ -124,8 +121,7 @@ def report(
     Args:
         path: folder that `convert` wrote, local or gs://.
         sources: the patterns or tables that the dataset was made from, and the folder of
-            `image_root=`; then rejects have thumbnails, and the most cropped images are shown
-            beside their sources.
+            `image_root=`; then rejects have thumbnails.
         progress: called with a `Progress` for each shard of which the contents are read.
 
     Raises:
@@ -137,17 +133,17 @@ def report(
     dataset = read_manifest(storage.check_path(path))
     given = [sources] if isinstance(sources, str | os.PathLike) else sources
     paths = [os.fspath(source) for source in given]
-    measures = measure(dataset, progress)
-    odd = find_odd_labels(dataset)
-    findings = [
-        finding._replace(text=spell_as_flags(finding.text))
-        for finding in list_findings(dataset, measures, odd)
-    ]
     with contextlib.ExitStack() as stack:
         files = None
         if paths:
             files = stack.enter_context(SourceFiles(dataset, paths))
+        measures = measure(dataset, progress)
+        odd = find_odd_labels(dataset)
         variables = _Facts(dataset, measures, odd, files).as_variables()
+    findings = [
+        finding._replace(text=spell_as_flags(finding.text))
+        for finding in list_findings(dataset, measures, odd)
+    ]
     text = _template().render(variables, findings=findings)
     sentences = tuple(finding.text for finding in findings)
     return ReportPage(manifest=dataset, html=text, findings=sentences)
@@ -185,7 +181,6 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["number"] = charts.format_number
     environment.filters["bytes"] = charts.format_bytes
     environment.filters["text"] = show_text
     return environment.get_template("page.html")
@@ -225,11 +220,11 @@ class _Facts:
         rejects = list_rejects(dataset, self._sources)
         copies = self._find_copies()
         clusters = [] if copies is None else self._choose_clusters(copies)
-        class_rows = choose_classes(dataset, self._measures.samples, class_totals(dataset))
+        class_rows = choose_classes(dataset, self._measures.samples)
         extremes = self._choose_extremes()
         if self._has_images:
             self._read_pictures(class_rows, extremes, clusters)
-        shown = self._pictures.all()
+        shown = self._pictures.list_drawn()
         for group in rejects:
             shown += group.pictures
         encode_all(shown)
@@ -271,22 +266,21 @@ class _Facts:
         self._pictures.read(numbers)
 
     def _list_classes(self) -> list[dict[str, Any]]:
-        """A row for each class: its name, and records in each split and in all."""
+        """A row for each class: its name, its records, and how many these are of all."""
         dataset = self._dataset
-        totals = class_totals(dataset)
+        totals = dataset.class_totals
         everything = max(totals.total(), 1)
-        largest = max(totals.values(), default=1)
+        largest = max([1, *totals.values()])
         rows = []
-        for label, name in enumerate(dataset.class_names[:_MOST_CLASS_ROWS]):
-            rows.append(
-                {
-                    "label": label,
-                    "name": name,
-                    "total": totals[name],
-                    "share": totals[name] / everything,
-                    "width": totals[name] / max(largest, 1),
-                }
-            )
+        for name in dataset.class_names[:_MOST_CLASS_ROWS]:
+            number = totals[name]
+            row = {
+                "name": name,
+                "total": number,
+                "share": number / everything,
+                "width": number / largest,
+            }
+            rows.append(row)
         return rows
 
     def _choose_extremes(self) -> list[tuple[str, list[tuple[int, float]]]]:
@@ -308,15 +302,12 @@ class _Facts:
         """The copies; None if there are too many records, or nothing to compare."""
         if not is_summarized(self._dataset):
             return None
-        return duplicates(self._dataset.folder)
+        distance = check_distance(self._dataset, None)
+        return find_duplicates(self._dataset, read_images(self._dataset), distance)
 
     def _choose_clusters(self, copies: Duplicates) -> list[dict[str, Any]]:
-        clusters = list[dict[str, Any]]()
-        for cluster in copies.clusters():
-            if len(clusters) == _MOST_CLUSTERS:
-                break
-            clusters.append({**cluster, "images": _choose_images(cluster["images"])})
-        return clusters
+        clusters = itertools.islice(copies.clusters(), _MOST_CLUSTERS)
+        return [{**cluster, "images": _choose_images(cluster["images"])} for cluster in clusters]
 
     def _draw_sizes(self) -> list[Any]:
         drawn = []

@@ -3,7 +3,7 @@
 import base64
 import dataclasses
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from PIL import Image as PillowImage
 
@@ -11,11 +11,11 @@ from beam_tfr.console.terminal import printable
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import InspectedRecord, label_of
 from beam_tfr.reporting.histograms import ClassSamples
 from beam_tfr.reporting.measuring import MOST_OF_CLASS, NO_CLASS
+from beam_tfr.schema.naming import parse_shard_names
 
 SIDE = 128  # pixels of a thumbnail
 SIDE_WITH_SHAPES = 192  # of one with boxes, masks or points
@@ -56,9 +56,7 @@ class ClassRow:
     records: Sequence[int]
 
 
-def choose_classes(
-    dataset: Manifest, samples: ClassSamples, totals: Mapping[str, int]
-) -> list[ClassRow]:
+def choose_classes(dataset: Manifest, samples: ClassSamples) -> list[ClassRow]:
     """Chooses the classes of which samples are shown, in the order of their labels.
 
     If they are too many, the most frequent third, the rarest, and others between.
@@ -66,13 +64,12 @@ def choose_classes(
     Args:
         dataset: the dataset.
         samples: some records of each class.
-        totals: class -> records.
     """
     names = dataset.class_names
     labels = [label for label in range(len(names)) if samples.of_class(label, 1)]
     if len(labels) > _MOST_SAMPLES:
         third = _MOST_SAMPLES // 3
-        ordered = sorted(labels, key=lambda label: (totals.get(names[label], 0), label))
+        ordered = sorted(labels, key=lambda label: (dataset.class_totals[names[label]], label))
         step = len(ordered) // third
         between = ordered[third:-third][::step]
         labels = sorted({*ordered[:third], *between, *ordered[-third:]})
@@ -92,14 +89,8 @@ class RecordPictures:
     """
 
     def __init__(self, dataset: Manifest) -> None:
-        self._names = dataset.names
-        parts = list[ShardPart]()
-        self._split_ends = list[tuple[int, str]]()
-        for name, split in dataset.splits.items():
-            parts += [ShardPart.whole(dataset.folder, shard) for shard in split.shards]
-            self._split_ends.append((sum(part.take for part in parts), name))
-        self._lookup = RecordLookup(dataset, [part for part in parts if part.take])
-        self._records = dict[int, InspectedRecord]()
+        self._key = dataset.names.key
+        self._lookup = RecordLookup.whole(dataset)
         self._drawn = dict[int, Thumbnail]()
 
     def read(self, numbers: Iterable[int]) -> None:
@@ -118,17 +109,19 @@ class RecordPictures:
         """The thumbnail of a record that was read."""
         return self._drawn[number]
 
-    def all(self) -> list[Thumbnail]:
+    def list_drawn(self) -> list[Thumbnail]:
+        """The thumbnails of all records that were read."""
         return [*self._drawn.values()]
 
     def find_split(self, number: int) -> str:
         """The split of a record."""
-        return next(name for end, name in self._split_ends if number < end)
+        part, _ = self._lookup.locate(number)
+        return parse_shard_names(part.file).split
 
     def _draw(self, record: InspectedRecord) -> Thumbnail:
         side = SIDE_WITH_SHAPES if pictures.is_drawn(record) else SIDE
         image = pictures.draw_thumbnail(record, side)
-        keys = record.values.get(self._names.key, ())
+        keys = record.values.get(self._key, ())
         key = show_text(value_text(keys[0])) if keys else ""
         caption = " · ".join(
             filter(None, [label_of(record.values), self.find_split(record.number)])

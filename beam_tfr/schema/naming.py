@@ -6,6 +6,7 @@ A file is `flowers-train-00003-of-00016.tfrecord.gz`; its shard is numbered as B
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 
@@ -77,3 +78,25 @@ def parse_file_name(text: str) -> tuple[str, str, str] | None:
     """Parses the result of `file_name` to its arguments; None for any other text."""
     match = _FILE.fullmatch(text)
     return match and (match[1], match[2], match[3])
+
+
+class ShardNames(NamedTuple):
+    """What the name of a shard's file says.
+
+    Attributes:
+        dataset: the name of its dataset: "flowers".
+        shard: without that of its dataset: "train-00003-of-00016".
+        split: "train".
+    """
+
+    dataset: str
+    shard: str
+    split: str
+
+
+def parse_shard_names(path: str) -> ShardNames:
+    """The names in the path of a shard, or of the file in which it is exported."""
+    file = path.rpartition("/")[2]
+    stem = file.partition(".")[0]
+    dataset, _, shard = stem.partition("-")
+    return ShardNames(dataset, shard, shard.partition("-")[0])
