@@ -1,6 +1,6 @@
 """Finds tables, and what their content implies."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -8,19 +8,13 @@ from beam_tfr.inputs.listing import match_files, suggest_dataset
 from beam_tfr.inputs.patterns import is_wild, literal_start, name_file
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.implied import (
-    is_dataset,
-)
+from beam_tfr.options.implied import is_dataset
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.tables.base import table_error
-from beam_tfr.tables.content import (
-    TableContent,
-    imply_by_file,
-    imply_columns,
-)
+from beam_tfr.tables.content import TableContent, imply_by_file, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.first_rows import SAMPLE_ROWS
 from beam_tfr.tables.formats import format_of, has_table_name, read_columns
@@ -95,39 +89,66 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     """Lists the tables that match the patterns.
 
     Raises:
-        UsageError: a pattern matches no file, or one that cannot be a table.
+        UsageError: a pattern matches no file, or one that cannot be a table, or all are empty.
     """
     patterns = [*map(name_file, patterns)]
-    found = FoundFolders()
-    paths = set[str]()
-    markers = set[str]()
-    empty = set[str]()
     wild = [*filter(is_wild, patterns)]
     named = [(pattern, ()) for pattern in patterns if pattern not in wild]
-    paths.update(entry.path for entry in match_files(named, option="table"))
-    for pattern in wild:
-        for entry in match_files([(pattern, ())], option="table", skipped=found):
-            if _is_marker(entry.path, pattern):
-                markers.add(entry.path)
-            elif _is_empty_part(entry):
-                empty.add(entry.path)
-            else:
-                paths.add(entry.path)
-    if empty and not paths:
-        raise table_error(min(empty), "is empty, as are all tables that the pattern matches")
-    empty -= paths
+    paths = {entry.path for entry in match_files(named, option="table")}
+    matched = _match_wild(wild)
+    paths |= matched.tables
+    if matched.empty and not paths:
+        problem = "is empty, as are all tables that the pattern matches"
+        raise table_error(min(matched.empty), problem)
+    if not paths:
+        shown = join_texts(sorted(matched.markers))
+        raise table_error(" ".join(patterns), f"matches only {shown}")
     files = tuple(sorted(paths))
-    if not files:
-        raise table_error(" ".join(patterns), f"matches only {join_texts(sorted(markers))}")
     for path in files:
         format_of(path)  # raises an error if it cannot be a table
-    warnings = [*_warn_of_folders(found.folders), *filter(None, [found.repeats.describe()])]
-    if markers:
-        texts = join_texts(sorted(markers))
-        warnings.append(f"files that systems make beside tables are skipped: {texts}")
+    return FoundTables(files, [*_warn_of_others(matched, paths)])
+
+
+class _Matched(NamedTuple):
+    """What patterns with wildcards match.
+
+    Attributes:
+        tables: files that may be tables.
+        markers: files that systems make beside these.
+        empty: tables of 0 bytes.
+        folders: those that match, too.
+    """
+
+    tables: set[str]
+    markers: set[str]
+    empty: set[str]
+    folders: FoundFolders
+
+
+def _match_wild(patterns: Iterable[str]) -> _Matched:
+    """Lists what patterns with wildcards match; raises as `match_files` does."""
+    matched = _Matched(set(), set(), set(), FoundFolders())
+    for pattern in patterns:
+        for entry in match_files([(pattern, ())], option="table", skipped=matched.folders):
+            if _is_marker(entry.path, pattern):
+                matched.markers.add(entry.path)
+            elif _is_empty_part(entry):
+                matched.empty.add(entry.path)
+            else:
+                matched.tables.add(entry.path)
+    return matched
+
+
+def _warn_of_others(matched: _Matched, tables: Collection[str]) -> Iterator[str]:
+    """Yields warnings about what patterns match besides the tables that are read."""
+    yield from _warn_of_folders(matched.folders.folders)
+    yield from filter(None, [matched.folders.repeats.describe()])
+    if matched.markers:
+        texts = join_texts(sorted(matched.markers))
+        yield f"files that systems make beside tables are skipped: {texts}"
+    empty = sorted(matched.empty.difference(tables))
     if empty:
-        warnings.append(f"tables of 0 bytes are skipped: {join_texts(sorted(empty))}")
-    return FoundTables(files, warnings)
+        yield f"tables of 0 bytes are skipped: {join_texts(empty)}"
 
 
 def _is_empty_part(entry: storage.Entry) -> bool:
