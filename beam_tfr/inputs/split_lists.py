@@ -21,10 +21,10 @@ _CURE = (
     f"all go to {DEFAULT_SPLIT}, unless a `table=` has a column `split`, with the split of each "
     "image; `splits=train=1` says that there is only one"
 )
-# Folders in which lists are looked for on gs://; on a disk, in all of the first.
+# Folders in which lists are looked for on gs://; on a disk, it is in all of the first.
 _REMOTE_FOLDERS = ("meta", "splits", "annotations")
 _VOC_LISTS = "ImageSets"  # whose folders hold lists
-_MOST_FOLDERS = 50  # in a folder on a disk
+_MOST_FOLDERS = 50  # in a folder
 _MOST_AROUND = 3  # folders of images
 _MOST_FILES = 10_000  # of a folder
 _MOST_BELOW = 1_000  # of a folder in it
@@ -73,11 +73,9 @@ def describe_split_lists(
     own_folders = [folder.rstrip("/") for folder in (*folders, *image_folders)]
     all_folders = dict.fromkeys([*own_folders, *map(os.path.dirname, own_folders)])
     bases = [folder for folder in all_folders if folder.removeprefix("gs:")]
-    candidates = dict[str, None]()
-    for base in bases:
-        candidates.update(dict.fromkeys(_list_candidates(base, listing)))
+    candidates = dict.fromkeys(path for base in bases for path in _list_candidates(base, listing))
     extensions = ["", *{os.path.splitext(path)[1] for path in images}]
-    unread = _choose_unread([*candidates], tables)
+    unread = _choose_unread(candidates, tables)
     lists = [path for path in unread if _lists_images(path, bases, extensions)]
     if not lists:
         return ""
@@ -85,7 +83,7 @@ def describe_split_lists(
     return f"files that seem to say which images are in which split are not read: {shown}; {cure}"
 
 
-def _choose_unread(candidates: Sequence[str], tables: Collection[str]) -> list[str]:
+def _choose_unread(candidates: Collection[str], tables: Collection[str]) -> list[str]:
     """The files that may be lists, without tables that are read, or are of one split alone.
 
     Such as train.csv, which has the labels that a test set lacks.
@@ -93,15 +91,18 @@ def _choose_unread(candidates: Sequence[str], tables: Collection[str]) -> list[s
     splits_in = collections.defaultdict[str, set[str]](set)  # folder -> splits of its tables
     for path in candidates:
         folder, name = os.path.split(path)
-        if name.lower().endswith(_TABLES):
+        if _is_table(name):
             splits_in[folder].update(splits_of_file(name))
     unread = []
     for path in candidates:
-        is_table = path.lower().endswith(_TABLES)
         is_one_of_several = len(splits_in[os.path.dirname(path)]) > 1 or _divides(path)
-        if path not in tables and (is_one_of_several or not is_table):
+        if path not in tables and (is_one_of_several or not _is_table(path)):
             unread.append(path)
     return unread
+
+
+def _is_table(path: str) -> bool:
+    return path.lower().endswith(_TABLES)
 
 
 def _divides(path: str) -> bool:
@@ -145,7 +146,7 @@ def _is_named_so(name: str) -> bool:
     stem, extension = os.path.splitext(name)
     if extension.lower() not in _EXTENSIONS:
         return False
-    if splits_of_file(stem) or _DIVISION.search(stem) or name.lower() in _OTHER_NAMES:
+    if splits_of_file(stem) or _divides(name) or name.lower() in _OTHER_NAMES:
         return True
     is_certain_only = extension.lower() in (_UNREAD, *_TABLES)  # not latest.mat
     return not is_certain_only and bool(seeming_split(stem))
@@ -166,14 +167,11 @@ def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) ->
     lines = _read_lines(path)
     if is_near and _divides(name) and all(map(_SPLIT_OF_LINE.fullmatch, lines)):
         return bool(lines)
-    most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
-    list_texts = _list_cells if name.lower().endswith(_TABLES) else _list_paths
-    for line in lines[:most]:
-        for text in list_texts(line):
-            if not is_near and _is_file(f"{folder}/{text}", extensions):
-                return False  # of a set of its own
-            if any(_is_file(f"{base}/{text}", extensions) for base in bases):
-                return True
+    for text in _list_texts(path, lines):
+        if not is_near and _is_file(f"{folder}/{text}", extensions):
+            return False  # of a set of its own
+        if any(_is_file(f"{base}/{text}", extensions) for base in bases):
+            return True
     return False
 
 
@@ -189,6 +187,14 @@ def _read_lines(path: str) -> list[str]:
             items = [] if _ANNOTATIONS.search(begin) else _JSON_ITEMS.split(begin)
         return [item.strip() for item in items if item.strip()]
     return []
+
+
+def _list_texts(path: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yields what may be paths of images in the first lines of a file."""
+    most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
+    list_words = _list_cells if _is_table(path) else _list_paths
+    for line in lines[:most]:
+        yield from list_words(line)
 
 
 def _list_paths(line: str) -> list[str]:
