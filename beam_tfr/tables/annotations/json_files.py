@@ -206,14 +206,15 @@ def _read_coco_loosely(
 ) -> Iterator[_Row]:
     images, bad_images = _decode_members("$.images", loose.images, _IMAGES)
     annotations, bad = _decode_members("$.annotations", loose.annotations or [], _ANNOTATIONS)
-    marked = [*filter(None, map(_mark_annotation, bad))]
+    marks = [*map(_mark_annotation, bad)]
+    marked = [*filter(None, marks)]
     harmed = {obj.image_id for obj in marked}
     if harmed.issuperset(image.id for image in images) or (bad and not annotations):
         raise error
     lost = _find_ids(bad_images)  # of images that are rejects already
     known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
     yield from read_coco(CocoFile(images, loose.categories, known), say)
-    strays = [member for member in bad if _mark_annotation(member) is None]
+    strays = [member for member, mark in zip(bad, marks, strict=True) if mark is None]
     for member in [*bad_images, *strays]:
         yield {"file": BadCell(member.problem)}
 

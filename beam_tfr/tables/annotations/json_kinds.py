@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -148,20 +148,20 @@ def describe_kind(data: bytes) -> str:
         export = labelbox.describe_labelbox(_keys_of(content[0]), in_lines=False)
         if export:
             return export
-    marks = {*_find_marks(content)}
-    for kind in _KINDS:
-        if kind.marks <= marks:
-            return kind.message
-    return ""
+    return _describe_marks({*_find_marks(content)})
 
 
 def describe_begin(begin: bytes) -> str:
-    """What a JSON file is that begins so, by its keys alone if it is longer; else empty."""
+    """What a JSON file is that begins so, as `describe_kind`; by its keys alone if it is longer."""
     with contextlib.suppress(msgspec.MsgspecError, RecursionError):
         return describe_kind(begin)
-    keys = {key.decode() for key in _KEYS.findall(begin[:_BEGIN_BYTES])}
+    return _describe_marks({key.decode() for key in _KEYS.findall(begin[:_BEGIN_BYTES])})
+
+
+def _describe_marks(marks: Set[str]) -> str:
+    """What the first kind of JSON is that has these marks; empty if none has them."""
     for kind in _KINDS:
-        if kind.marks <= keys:
+        if kind.marks <= marks:
             return kind.message
     return ""
 
