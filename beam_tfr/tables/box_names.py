@@ -86,7 +86,7 @@ def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
     Those with `bbox_` before their names come first: a column `width` beside is that of the image.
     """
     all_columns = [*columns]
-    marked = [name for name in all_columns if _plain_name(name) != _letters_of(name)]
+    marked = [name for name in all_columns if _plain_name(name) != letters_of(name)]
     return find_marked_sides(marked) or _find_sides(all_columns, _SIDES)
 
 
@@ -107,7 +107,7 @@ def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
 
 def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
     """The first sides of boxes whose names have the same before and behind them."""
-    by_letters = {_letters_of(column): column for column in columns}
+    by_letters = {letters_of(column): column for column in columns}
     for form, sides in (*_SIDES, *_MARKED_SIDES):
         for letters in by_letters:
             before, side, behind = letters.rpartition(sides[0])
@@ -138,10 +138,10 @@ def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 
 def _plain_name(column: str) -> str:
     """The name of a column in lower case, without `bbox_` before it, and marks in it."""
-    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", _letters_of(column))
+    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
 
 
-def _letters_of(column: str) -> str:
+def letters_of(column: str) -> str:
     """The letters and digits of the name of a column, in lower case."""
     return re.sub(r"[^a-z0-9]", "", column.lower())
 

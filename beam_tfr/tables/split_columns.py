@@ -15,6 +15,7 @@ from beam_tfr.options.implied import is_annotated
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
+from beam_tfr.tables.box_names import letters_of
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
@@ -51,7 +52,7 @@ def find_split_column(content: TableContent) -> str:
         return ""
     named = {*options.roles, *(options.feature_columns or ())}
     columns = [column for column in _list_with_fields(content) if column not in named]
-    by_name = {_plain_name(column): column for column in columns}
+    by_name = {letters_of(column): column for column in columns}
     for column in columns:
         by_name.setdefault(_last_name(column), column)
     return next((by_name[name] for name in (_SPLIT, *_OTHER_NAMES) if name in by_name), "")
@@ -226,11 +227,6 @@ def _read_split(cell: Any) -> str:
     return name if is_split_name(name) else ""
 
 
-def _plain_name(column: str) -> str:
-    """The letters and digits of the name of a column, in lower case."""
-    return re.sub("[^a-z0-9]", "", column.lower())
-
-
 def _last_name(column: str) -> str:
-    """The plain name behind the last point, slash or colon in the name of a column."""
-    return _plain_name(re.split("[./:]", column)[-1])
+    """The letters and digits behind the last point, slash or colon in the name of a column."""
+    return letters_of(re.split("[./:]", column)[-1])
