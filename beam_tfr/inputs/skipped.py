@@ -22,7 +22,7 @@ PACKED_LABELS_CURE = (
     "give tars of WebDataset as `table=` instead of `input=`; unpack others, and give their labels "
     "as `table=`"
 )
-_MOST_KINDS = 1_000
+_MOST_KINDS = 1_000  # that are counted by themselves, besides those of images
 _MOST_KINDS_SHOWN = 20
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
@@ -209,8 +209,7 @@ class SkippedFiles:
     def _count_kind(self, kind: str) -> None:
         """Counts a file of a kind; each hidden file may be one of its own."""
         with self._lock:
-            is_new = kind not in self.kinds and kind[1:].lower() not in FORMAT_OF
-            if is_new and len(self.kinds) >= _MOST_KINDS:
+            if len(self.kinds) >= _MOST_KINDS and kind not in self.kinds and not _is_image(kind):
                 kind = OTHER_NAMES
             self.kinds[kind] += 1
 
@@ -348,12 +347,13 @@ def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]
 
     For example "10 .JPG, 3 .jpeg".
     """
-    counts = [
-        (number, kind)
-        for kind, number in kinds.items()
-        if (kind[1:].lower() in FORMAT_OF) == images
-    ]
+    counts = [(number, kind) for kind, number in kinds.items() if _is_image(kind) == images]
     counts.sort(key=lambda count: (-count[0], count[1]))
     total = sum(number for number, _ in counts)
     names = [f"{number:,} {kind:.60}" for number, kind in counts]
     return total, join_texts(names, _MOST_KINDS_SHOWN, ", ")
+
+
+def _is_image(kind: str) -> bool:
+    """Whether a kind of name, such as ".jpg", is one of images."""
+    return kind[1:].lower() in FORMAT_OF
