@@ -34,7 +34,7 @@ def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
     for file_name in first_names.list_names(around, _MOST_LISTED):
         yield storage.join(around, file_name)
     label_folders = dict.fromkeys([*_GCS_FOLDERS, name.replace("image", "label")])
-    for label_folder in label_folders:  # which are not listed there
+    for label_folder in label_folders:  # the names are those of files alone
         if label_folder != name:
             yield from _list_below(f"{around}/{label_folder}")
 

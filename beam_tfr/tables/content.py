@@ -37,7 +37,8 @@ class TableContent(NamedTuple):
         files: all tables, sorted.
         columns: those of the first table.
         read_rows: yields the rows of a table with some columns; None for `formats.read_rows`.
-        class_names: those of a dataset, by their ids, if its labels are used.
+        class_names: those that a dataset, table or export declares, by their ids, if its labels are
+            used.
         warnings: about what is implied.
         implies_features: whether no option chose features, and columns with the sides of boxes
             imply some, in tables with a row for each box and in TFRecords.

@@ -222,7 +222,7 @@ def list_fields(path: str, rows: int) -> list[str]:
 def read_class_names(path: str, column: str) -> list[str]:
     """The classes that the numbers in a column of a table stand for.
 
-    Empty unless it is Parquet, whose metadata of Hugging Face name them, or data.yaml of YOLO.
+    Empty unless it is Parquet, whose metadata of Hugging Face name them, or a data.yaml of YOLO.
 
     Raises:
         UsageError, DataError: see `read_rows`.

@@ -38,7 +38,7 @@ class NumberedRow(NamedTuple):
     Attributes:
         number: from 1.
         cells: column -> cell.
-        object_number: of the object, from 1, if it is one of those in the row; else 0.
+        object_number: from 1, if it is one of the objects in a row; else 0.
     """
 
     number: int
@@ -172,10 +172,9 @@ class BoxJoin(RowJoin):
         ]
         if left_out:
             label = left_out[0].cells[self.label]
-            are_objects = left_out[0].object_number > 0
-            members = " objects in" if are_objects else " of"
+            members = "objects in" if left_out[0].object_number else "of"
             yield (
-                f"{len(left_out)}{members} the first {len(first.rows)} rows have no box: their "
+                f"{len(left_out)} {members} the first {len(first.rows)} rows have no box: their "
                 f"class, such as {label!r:.60}, is not stored"
             )
 

@@ -28,14 +28,15 @@ def read_export_splits(folder: str) -> frozenset[str]:
 def read_export_classes(folder: str) -> list[str]:
     """The classes of the dataset whose export a folder is in, by their ids; none in no export.
 
-    For the argument see `read_export_splits`.
+    Args:
+        folder: see `read_export_splits`.
     """
     names = _read_texts(folder, "classes")
     return names if all(map(is_class_name, names)) else []
 
 
 def _read_texts(folder: str, field: str) -> list[str]:
-    """The texts in a field of `export.json`; none without one, and if it is somebody else's."""
+    """The texts in a field of `export.json`; none if there is no such file of ours."""
     with contextlib.suppress(ValueError, LookupError, TypeError):
         texts = parse_json(_read_mark(folder))[field]
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):

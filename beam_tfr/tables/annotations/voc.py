@@ -113,7 +113,7 @@ def _is_of_another(name: str, path: str) -> bool:
 
 
 def _image_stem(name: str) -> str:
-    """The name of an image without folders and extension."""
+    """As `_stem_of`, of an image, whose path may have been written on Windows."""
     return _stem_of(name.replace("\\", "/"))
 
 
@@ -127,7 +127,7 @@ def _read_image_name(path: str) -> str:
 
 
 def _check_root(root: ElementTree.Element) -> None:
-    """Checks that a file that names no image is one of Pascal VOC all the same.
+    """Checks that a file that names no image is still one of Pascal VOC.
 
     Raises:
         ValueError: it is not.
@@ -197,7 +197,7 @@ def _known_encoding(declared: str) -> str:
 
 
 def _stem_of(path: str) -> str:
-    """The name of the XML file without its extension, for files that name no image."""
+    """The name of a file without its folders and extension."""
     return os.path.splitext(path.rpartition("/")[2])[0]
 
 
