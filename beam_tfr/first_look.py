@@ -31,7 +31,8 @@ from beam_tfr.layouts.class_folders import (
     describe_ranges,
     find_deep_folders,
 )
-from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
+from beam_tfr.layouts.folders import check_split_folders
+from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word

@@ -28,7 +28,8 @@ from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.layouts.class_folders import describe_last_folders, find_deep_folders
-from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
+from beam_tfr.layouts.folders import check_split_folders
+from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import find_mask_folders
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions

@@ -20,7 +20,8 @@ from beam_tfr.layouts.class_folders import (
     describe_last_folders,
     find_deep_folders,
 )
-from beam_tfr.layouts.folders import check_split_folders, describe_ignored_split
+from beam_tfr.layouts.folders import check_split_folders
+from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.schema.errors import UsageError

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 from beam_tfr.schema.dataset import MANIFEST_FILE, WORK_FOLDER
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.extensions import is_junk
 
 _MOST_FOLDERS = 100_000  # that are remembered
@@ -39,7 +39,7 @@ class EmptyFolders:
         folders = self.find()
         if not folders:
             return ""
-        listed = join_texts(folders, most=3, separator=", ")
+        listed = join_names(folders)
         return f"folders beside those of images have none ({len(folders):,}): {listed}"
 
 

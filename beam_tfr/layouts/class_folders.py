@@ -20,7 +20,7 @@ from beam_tfr.layouts.split_names import (
     find_unmarked_train,
     split_of_folder,
 )
-from beam_tfr.schema.differences import common_start, join_texts
+from beam_tfr.schema.differences import common_start, join_names
 
 _DIGITS = re.compile("[0-9]+")
 _NUMBER = re.compile("[0-9]{1,15}")
@@ -64,7 +64,7 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
     if not hold_images or not names or are_different(find_split_folders(names)):
         return ""
     return (
-        f"the classes are {_join_names(names)}, folders of images: "
+        f"the classes are {join_names(names)}, folders of images: "
         "`layout='*'` converts them without classes"
     )
 
@@ -89,7 +89,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         outer_names = _list_names(names_in, level)
     if find_split_folders(outer_names) or find_seeming_splits(outer_names):
         return ""  # which `check_split_folders` refuses, or `describe_ignored_split` tells
-    start = f"the classes are {_join_names(names)}"
+    start = f"the classes are {join_names(names)}"
     if have_images and all(map(IMAGES.fullmatch, outer_names)):
         return f"{start}, folders of images: `layout='*'` converts them without classes"
     first, second, *_ = sorted(names_in)
@@ -103,7 +103,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     outer = ""
     if len(outer_names) > 1:
         layout = parse_layout("{label}/**").below(level)
-        outer_classes = _join_names(sorted(outer_names))
+        outer_classes = join_names(sorted(outer_names))
         outer = f"if the classes are {outer_classes} instead, `layout='{layout}'` takes them, else "
     return f"{start}: {what}; {outer}give `layout='{DEFAULT_LAYOUT}'`{rename}"
 
@@ -148,10 +148,6 @@ def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
     has_word = any(map(str.isalpha, min(words)))
     are_numbered = len(words) == 1 and has_word and len({*all_names}) > 1
     return have_outer_name or are_numbered
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return join_texts(names, most=3, separator=", ")
 
 
 class DeepFolder(NamedTuple):

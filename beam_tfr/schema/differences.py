@@ -83,6 +83,11 @@ def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> s
     return separator.join([*texts[:most], rest])
 
 
+def join_names(names: Sequence[str]) -> str:
+    """The first three of some names and how many more there are: "a, b, c, and 2 more"."""
+    return join_texts(names, most=3, separator=", ")
+
+
 def _describe_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:

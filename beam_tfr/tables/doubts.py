@@ -12,7 +12,7 @@ from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import table_suffix
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
@@ -64,7 +64,7 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
     folders = sorted({posixpath.dirname(image) for image in images})
     if len(folders) < 2:
         return
-    shown = join_texts(folders, most=3, separator=", ")
+    shown = join_names(folders)
     if is_tar:
         cure = f"`input={content.files[0]}` instead of `table=` takes the folders as classes"
     else:
@@ -171,7 +171,7 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
         )
     if 2 * len(others) > len(texts):
         return ""
-    shown = join_texts([f"{text:.30}" for text in others], 3, ", ")
+    shown = join_names([f"{text:.30}" for text in others])
     return (
         f", but is stored as text because of {shown}; `na_values=` names what stands for a missing "
         f"value, and `feature_columns={column}:float` rejects rows with other texts"

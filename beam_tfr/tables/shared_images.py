@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.differences import join_names
 
 
 class SplitList(NamedTuple):
@@ -62,7 +62,7 @@ def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
                 f"such as {min(shared)}: each image may be in one split, so give lists that have "
                 "none in common"
             )
-        shown = join_texts(sorted(shared), most=3, separator=", ")
+        shown = join_names(sorted(shared))
         notes.append(f"{names} share {counted(len(shared), 'image')}, which are rejects: {shown}")
         problems |= dict.fromkeys(shared, f"is in two splits, by {names}; take it out of one")
         rest = [image for image in images_of[later] if image not in shared]

@@ -1,0 +1,142 @@
+"""Describes folders that look like splits, and that the default layout ignores."""
+
+from collections.abc import Iterable, Mapping
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.folders import describe_misnamed
+from beam_tfr.layouts.mask_folders import find_mask_folders
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
+from beam_tfr.layouts.split_levels import find_split_levels, list_subfolders, spell_split
+from beam_tfr.layouts.split_names import (
+    DEFAULT_SPLIT,
+    are_different,
+    find_seeming_splits,
+    find_split_folders,
+    find_unmarked_train,
+    split_of_folder,
+)
+from beam_tfr.schema.differences import join_names
+
+_MOST_EXCLUDED = 3  # folders that a message names
+
+
+def describe_ignored_split(folders: Mapping[str, int]) -> str:
+    """A message about folders of one split, which the default layout ignores; empty without any.
+
+    Or which it takes for classes, if all images are in them.
+
+    Args:
+        folders: folder of images, whose last part is their class -> number of images.
+    """
+    total = sum(folders.values())
+    for layout, images in find_split_levels(folders):
+        if are_different(images):
+            return ""  # which `check_split_folders` refuses
+        name = min(images)
+        number = sum(images.values())
+        if "{label}" not in layout:
+            if number == total:
+                return f"{name} is the class of all images: `layout='{layout}'` takes it as split"
+        elif split_of_folder(name) != DEFAULT_SPLIT:
+            which = "all images" if number == total else counted(number, "image")
+            return (
+                f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
+                f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
+                f"{describe_misnamed(folders, layout)}"
+            )
+    return (
+        _describe_doubtful_splits(folders)
+        or _describe_split_classes(folders)
+        or _describe_unmarked_train(folders)
+        or _describe_seeming_splits(folders)
+    )
+
+
+def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
+    """A message about folders of splits, of which some are without classes, beside other folders.
+
+    Such as Train/0, Train/1, Test and Meta, where Test and Meta may be classes. Empty without any.
+    """
+    for subfolders in list_subfolders(folders):
+        splits = sorted(find_split_folders(subfolders.names))
+        without = [name for name in splits if name not in subfolders.holders]
+        if not are_different(splits) or len(without) in (0, len(splits)):
+            continue
+        layout = parse_layout("{split}/{label}/**").below(subfolders.depth)
+        others = sorted({*without, *(subfolders.names - {*splits})})[:_MOST_EXCLUDED]
+        excluded = " ".join(f"`exclude='{subfolders.start}{name}/*'`" for name in others)
+        return (
+            f"{join_names(splits)} are named like splits, but all images go to {DEFAULT_SPLIT}, "
+            f"and {without[0]} is a class: `layout='{layout}'` takes them as splits, and "
+            f"{excluded} leaves out folders without classes"
+        )
+    return ""
+
+
+def _describe_split_classes(folders: Mapping[str, int]) -> str:
+    """A message about classes that are named like splits, beside others; empty without any.
+
+    Such as train, test and extra.
+    """
+    for subfolders in list_subfolders(folders):
+        splits = sorted(find_split_folders(subfolders.names))
+        if subfolders.holders or not are_different(splits) or find_mask_folders(folders):
+            continue
+        others = join_names(sorted(subfolders.names - {*splits}))
+        layout = spell_split(str(parse_layout("{split}/*").below(subfolders.depth)), splits)
+        return (
+            f"{join_names(splits)} are classes, as is {others}: `layout='{layout}'` takes "
+            f"folders as splits; leave out those that are none with "
+            f"`exclude=`, or give `layout='{DEFAULT_LAYOUT}'` if they are classes"
+        )
+    return ""
+
+
+def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
+    """A message about a folder of a split beside one without, as rps-test-set beside rps.
+
+    Empty if there is none.
+    """
+    for subfolders in list_subfolders(folders):
+        unmarked = find_unmarked_train(subfolders.names)
+        if not unmarked:
+            continue
+        start = subfolders.start
+        renamed = _rename_folder(
+            folders, f"{start}{unmarked.unmarked}", f"{start}{unmarked.renamed}"
+        )
+        layouts = [layout for layout, images in find_split_levels(renamed) if len(images) > 1]
+        if layouts:
+            return (
+                f"images in {start}{unmarked.marked} go to {DEFAULT_SPLIT}, as those in "
+                f"{start}{unmarked.unmarked} do: rename the latter {unmarked.renamed}, and "
+                f"`layout='{layouts[0]}'` takes both as splits"
+            )
+    return ""
+
+
+def _rename_folder(folders: Mapping[str, int], path: str, new_path: str) -> dict[str, int]:
+    """Folders with their images, as they would be if the one of a path had another."""
+    renamed = dict[str, int]()
+    for folder, number in folders.items():
+        if f"{folder}/".startswith(f"{path}/"):
+            folder = new_path + folder.removeprefix(path)
+        renamed[folder] = number
+    return renamed
+
+
+def _describe_seeming_splits(folders: Iterable[str]) -> str:
+    """A message about folders whose names seem to say splits: imagesTr, imagesTs; may be empty."""
+    for subfolders in list_subfolders(folders):
+        if find_split_folders(subfolders.names):
+            continue  # which are told otherwise
+        example_of = find_seeming_splits(subfolders.names)
+        if not example_of:
+            continue
+        examples = " and ".join([*example_of.values()][:2])
+        return (
+            f"names of folders seem to say splits, such as {examples}, but all images go to "
+            f"{DEFAULT_SPLIT}: rename them so that the split is a whole word, such as train and "
+            "test, and the run names the layout that takes them"
+        )
+    return ""

@@ -1,0 +1,228 @@
+"""Finds levels of folders that are named like splits, and the layouts that read them."""
+
+import collections
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from beam_tfr.layouts.class_folders import find_last_names
+from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
+from beam_tfr.layouts.split_names import (
+    SplitFolder,
+    are_different,
+    are_splits,
+    find_split_folders,
+    have_classes,
+    split_of_folder,
+)
+
+_MOST_LEVELS = 12  # of folders, from the common one or the files, that may be splits
+_MARKS = re.compile("[*{}]")  # which layouts cannot have as text
+
+
+class SplitLevel(NamedTuple):
+    """The folders of a level that are named like splits.
+
+    Attributes:
+        layout: the one that takes them as splits.
+        images: the name of each -> its images.
+    """
+
+    layout: str
+    images: Mapping[str, int]
+
+    @property
+    def num_splits(self) -> int:
+        """The number of different splits that they are named like; folds are none."""
+        folders = find_split_folders(self.images).values()
+        return len({split_of_folder(folder.split) for folder in folders} - {""})
+
+
+def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
+    """Yields the levels with folders that are named like splits.
+
+    The levels are counted from the files, lowest first, and then from the common folder.
+
+    Args:
+        folders: folder of images -> number of images.
+    """
+    for level, images in _count_from_files(folders).items():
+        yield SplitLevel(spell_split(_layout_above_files(folders, level), images), images)
+    for level, images in _count_from_root(folders).items():
+        layout = str(parse_layout(_layout_below_splits(folders, level)).below(level))
+        yield SplitLevel(spell_split(layout, images), images)
+
+
+def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
+    """Level above the files, lowest first -> each name of a split there -> its images."""
+    images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+    for folder, number in folders.items():
+        lowest_names = folder.rsplit("/", _MOST_LEVELS)[-_MOST_LEVELS:]
+        for level, name in enumerate(reversed(lowest_names)):
+            images[level][name] += number
+    splits = _keep_splits(images)
+    # A class may be called like a split; where all are, the folders of splits have no classes.
+    if 0 in splits and splits[0].keys() != images[0].keys() and not _are_within_classes(folders):
+        split_folders = find_split_folders(images[0])
+        splits[0] = collections.Counter(
+            {name: number for name, number in splits[0].items() if split_folders[name].is_shared}
+        )
+    return {level: images_in for level, images_in in splits.items() if images_in}
+
+
+def _are_within_classes(folders: Iterable[str]) -> bool:
+    """Whether several folders hold nothing but splits, as in cat/train, cat/val and dog/train."""
+    names_in = find_last_names(folders)
+    names_in.pop("", None)
+    with_splits = [names for names in names_in.values() if are_different(names)]
+    return sum(map(are_splits, with_splits)) > 1
+
+
+def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
+    """The layout that reads splits from this level above the files."""
+    if not level:
+        return _layout_of_last_folders(folders)
+    last_names = {folder.rpartition("/")[2] for folder in folders}
+    if len(last_names) == 1:
+        hold_images = IMAGES.fullmatch(min(last_names)) is not None
+        if level == 1 and hold_images:
+            return "{split}/**"  # test/images/1.jpg
+        if level > 1 and (hold_images or _has_siblings(folders, level)):
+            between = "*/" * (level - 2)
+            layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
+            shallowest = min(folder.count("/") for folder in folders)
+            return str(layout.below(max(0, shallowest - level)))
+    between = "*/" * (level - 1)
+    return f"{{split}}/{between}{DEFAULT_LAYOUT}"
+
+
+def _layout_of_last_folders(folders: Iterable[str]) -> str:
+    """The layout that reads splits from the folders of files."""
+    last_parts = [folder.rpartition("/") for folder in folders]
+    splits = find_split_folders(name for _, _, name in last_parts)
+    parents = {parent for parent, _, name in last_parts if name in splits}
+    if len(parents) == 1 or are_splits({parent.rpartition("/")[2] for parent in parents}):
+        return "{split}/*"  # test/1.jpg, test/test/1.jpg
+    return "{label}/{split}/*"  # cat/test/1.jpg
+
+
+def _has_siblings(folders: Iterable[str], level: int) -> bool:
+    """Whether a split, at a level above the files, has several folders with folders of images."""
+    parents = {folder.rpartition("/")[0] for folder in folders}
+    splits = {parent.rsplit("/", level - 1)[0] for parent in parents}
+    return len(splits) < len(parents)
+
+
+def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
+    """Level below the common folder -> each name of a split there -> its images."""
+    unlabelled = _find_unlabelled_splits(folders)
+    images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+    for folder, number in folders.items():
+        names = folder.split("/")
+        above_images = names if folder in unlabelled else names[:-1]
+        for level, name in enumerate(above_images[:_MOST_LEVELS]):
+            images[level][name] += number
+    return _keep_splits(images)
+
+
+def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
+    """The folders of splits with images, but without folders of classes, beside one with those.
+
+    All folders beside them are named like splits: else they may be classes.
+    """
+    unlabelled = set[str]()
+    for start, names, holders in list_subfolders(folders):
+        if holders and are_splits(names):
+            unlabelled |= {f"{start}{name}" for name in names - holders}
+    return unlabelled
+
+
+def _layout_below_splits(folders: Iterable[str], level: int) -> str:
+    """The layout of splits at a level, and of the classes in them or in their folder of images."""
+    inner_names = {folder.split("/")[level + 1] for folder in folders if folder.count("/") > level}
+    if inner_names and all(map(IMAGES.fullmatch, inner_names)):
+        return "{split}/*/{label}/**"  # test/images/cat/1.jpg
+    return "{split}/{label}/**"
+
+
+def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collections.Counter[str]]:
+    """The levels with folders that are named like splits, with these alone, the first level first.
+
+    Args:
+        images: level -> each name of a folder there -> its images.
+    """
+    kept = {}
+    for level, images_in in sorted(images.items()):
+        splits = find_split_folders(images_in)
+        if splits:
+            kept[level] = collections.Counter({name: images_in[name] for name in splits})
+    return kept
+
+
+def spell_split(layout: str, names: Iterable[str]) -> str:
+    """A layout with what folders have around their split, such as `seg_{split}/{label}/*`."""
+    folders = find_split_folders(names).values()
+    befores = {folder.before for folder in folders}
+    behinds = {folder.behind for folder in folders}
+    if _have_one_separator({before[-1:] for before in befores}):
+        before = min(befores)
+        if len(befores) > 1 or _MARKS.search(before):
+            before = _name_class(layout, folders) + before[-1:]  # cat_train/1.jpg
+        layout = layout.replace("{split}", f"{before}{{split}}")
+    if _have_one_separator({behind[:1] for behind in behinds}):
+        behind = min(behinds)
+        if len(behinds) > 1 or _MARKS.search(behind):
+            behind = behind[:1] + _name_class(layout, folders)  # train_cat/1.jpg
+        layout = layout.replace("{split}", f"{{split}}{behind}")
+    return layout
+
+
+def _have_one_separator(separators: set[str]) -> bool:
+    return len(separators) == 1 and separators != {""}
+
+
+def _name_class(layout: str, folders: Iterable[SplitFolder]) -> str:
+    """The piece of a layout for what folders have beside their split: a class, or any text."""
+    if "{label}" in layout:
+        return "*"
+    are_shared = (folder.is_shared for folder in folders)
+    return "{label}" if any(are_shared) and have_classes(folders) else "*"
+
+
+class Subfolders(NamedTuple):
+    """The folders in one folder.
+
+    Attributes:
+        start: the path of that folder, with a trailing slash; empty for the common one.
+        names: their names.
+        holders: the names of those that hold folders.
+    """
+
+    start: str
+    names: set[str]
+    holders: set[str]
+
+    @property
+    def depth(self) -> int:
+        """The number of folders around these, below the common one."""
+        return self.start.count("/")
+
+
+def list_subfolders(folders: Iterable[str]) -> Iterator[Subfolders]:
+    """Yields the folders in each folder that has some."""
+    names_in = _find_names_in(folders)
+    for parent, names in names_in.items():
+        start = f"{parent}/" if parent else ""
+        holders = {name for name in names if f"{start}{name}" in names_in}
+        yield Subfolders(start, names, holders)
+
+
+def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
+    """Each folder with folders below it -> their names; the common one is empty."""
+    names_in = collections.defaultdict[str, set[str]](set)
+    for folder in folders:
+        parts = folder.split("/")
+        for depth, name in enumerate(parts[:_MOST_LEVELS]):
+            names_in["/".join(parts[:depth])].add(name)
+    return names_in
