@@ -94,7 +94,7 @@ def _place_images(
     survey = StrataSurvey()
     for units_of_pack in list_units():
         survey.add(units_of_pack)
-    cuts = _find_cuts(draft_images(survey, counts, shares, seed), list_units)
+    cuts = _find_cuts(draft_images(survey, counts, shares), list_units)
     for packed in packs:
         refs = packing.unpack_values(packed)
         units = list_single_units(refs, counts, seed)

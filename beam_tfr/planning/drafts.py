@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.planning.survey import Survey, buckets_of, order_keys
 from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT, shares_of
@@ -361,12 +359,7 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks = collections.defaultdict[Bucket, list[int]](list)
     for split, planned in plan.splits.items():
-        buckets, counts = survey.buckets[split].occupied()
-        ends = np.cumsum(counts)
-        numbers = range(1, planned.num_shards)
-        firsts = np.array([planned.first_rank(number) for number in numbers], np.int64)
-        places = np.searchsorted(ends, firsts, side="right")
-        in_bucket = firsts - (ends - counts)[places]
-        for bucket, rank in zip(buckets[places].tolist(), in_bucket.tolist(), strict=True):
+        firsts = [planned.first_rank(number) for number in range(1, planned.num_shards)]
+        for bucket, rank in survey.buckets[split].locate(firsts):
             ranks[split, bucket].append(rank)
     return Draft(plan, survey.seed, dict(ranks))

@@ -15,7 +15,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, Self
 
@@ -100,17 +100,25 @@ class GroupDivider:
         """
         numbers = {kind: collections.Counter[int]() for kind in self._kinds}
         for _, kinds in itertools.groupby(self._order_kinds(seed), key=self._rank_kind):
-            left = {kind: self._kinds[kind] for kind in kinds}
-            while left:
-                for kind in [*left]:
-                    portion = self._limit_portion(kind, max(1, left[kind] // _PORTIONS))
-                    split = self._choose_split(kind, portion)
-                    self._place(kind, split, portion)
-                    numbers[kind][split] += portion
-                    left[kind] -= portion
-                    if not left[kind]:
-                        del left[kind]
+            for kind, split, groups in self._place_in_turns(kinds):
+                numbers[kind][split] += groups
         return {kind: self._name_splits(of_kind) for kind, of_kind in numbers.items()}
+
+    def _place_in_turns(self, kinds: Iterable[GroupKind]) -> Iterator[tuple[GroupKind, int, int]]:
+        """Places all groups of some kinds, a portion of each kind in its turn.
+
+        Yields:
+            The kind, the split, and how many groups of the kind go there.
+        """
+        left = {kind: self._kinds[kind] for kind in kinds}
+        while left:
+            for kind, groups in left.items():
+                portion = self._limit_portion(kind, max(1, groups // _PORTIONS))
+                split = self._choose_split(kind, portion)
+                self._place(kind, split, portion)
+                yield kind, split, portion
+                left[kind] = groups - portion
+            left = {kind: groups for kind, groups in left.items() if groups}
 
     def _name_splits(self, numbers: Mapping[int, int]) -> dict[str, int]:
         return {self._splits[split]: numbers[split] for split in sorted(numbers)}

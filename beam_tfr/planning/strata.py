@@ -23,8 +23,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-import numpy as np
-
 from beam_tfr.planning.group_kinds import GroupDivider, GroupKind
 from beam_tfr.planning.shares import Divider
 from beam_tfr.planning.survey import ORDER_BYTES, Histogram, buckets_of, order_keys
@@ -337,7 +335,7 @@ class StrataCuts:
 
 
 def draft_images(
-    survey: StrataSurvey, counts: ClassCounts, shares: Mapping[str, Fraction], seed: int
+    survey: StrataSurvey, counts: ClassCounts, shares: Mapping[str, Fraction]
 ) -> StrataDraft:
     """Finds the buckets that contain the cuts between splits, for the images of each class.
 
@@ -345,17 +343,14 @@ def draft_images(
         survey: of the images to place.
         counts: of all images.
         shares: split -> share.
-        seed: which decides nothing here; as of `draft_groups`.
     """
     divider = Divider(shares)
-    splits_of = dict[str, tuple[str, ...]]()
-    cuts = dict[Bucket, list[_Cut]]()
+    divided = dict[str, Mapping[str, int]]()
     for name in sorted(survey.units):
         present = {split: counts.placed[name, split] for split in shares}
         numbers = divider.divide(survey.units[name], present)
-        splits_of[name] = tuple(shares)
-        _locate_cuts(cuts, name, survey.buckets[name], numbers)
-    return StrataDraft(splits_of, cuts)
+        divided[name] = dict(zip(shares, numbers, strict=True))
+    return _draft_strata(survey, divided)
 
 
 def draft_groups(
@@ -374,36 +369,29 @@ def draft_groups(
     divider = GroupDivider(
         shares, images=counts.images, placed=counts.placed, single=counts.single, kinds=kinds
     )
-    splits_of = dict[str, tuple[str, ...]]()
-    cuts = dict[Bucket, list[_Cut]]()
-    for kind, numbers in divider.divide(seed).items():
-        stratum = kind.encode()
-        splits_of[stratum] = tuple(numbers)
-        _locate_cuts(cuts, stratum, strata.buckets[stratum], [*numbers.values()])
-    return StrataDraft(splits_of, cuts, are_coarse=survey.kinds is None)
+    divided = {kind.encode(): numbers for kind, numbers in divider.divide(seed).items()}
+    return _draft_strata(strata, divided, are_coarse=survey.kinds is None)
 
 
-def _locate_cuts(
-    cuts: dict[Bucket, list[_Cut]], stratum: str, histogram: Histogram, numbers: Sequence[int]
-) -> None:
-    """Adds the cuts of a stratum, each in its bucket; none for those behind all of its units.
+def _draft_strata(
+    survey: StrataSurvey, divided: Mapping[str, Mapping[str, int]], *, are_coarse: bool = False
+) -> StrataDraft:
+    """Finds the buckets that contain the cuts.
 
     Args:
-        cuts: bucket -> the cuts in it.
-        stratum: the stratum.
-        histogram: of its units.
-        numbers: the units that each split gets.
+        survey: of the units.
+        divided: stratum -> split -> the units that it gets.
+        are_coarse: see `StrataDraft`.
     """
-    ends = [*itertools.accumulate(numbers)][:-1]
-    if not ends:
-        return
-    buckets, counts = histogram.occupied()
-    before = np.cumsum(counts)
-    places = np.searchsorted(before, ends, side="right").tolist()
-    for number, (place, end) in enumerate(zip(places, ends, strict=True), 1):
-        if place < len(buckets):
-            rank = end - int(before[place] - counts[place])
-            cuts.setdefault((stratum, int(buckets[place])), []).append(_Cut(number, rank))
+    splits_of = dict[str, tuple[str, ...]]()
+    cuts = dict[Bucket, list[_Cut]]()
+    for stratum, numbers in divided.items():
+        splits_of[stratum] = tuple(numbers)
+        firsts = [*itertools.accumulate(numbers.values())][:-1]
+        located = survey.buckets[stratum].locate(firsts)
+        for number, (bucket, rank) in enumerate(located, 1):
+            cuts.setdefault((stratum, bucket), []).append(_Cut(number, rank))
+    return StrataDraft(splits_of, cuts, are_coarse)
 
 
 def update_splits(

@@ -95,6 +95,22 @@ class Histogram:
         counts = np.bincount(self._few, minlength=1 << self._bits).astype(np.uint32)
         return counts if self._counts is None else counts + self._counts
 
+    def locate(self, ranks: Sequence[int]) -> list[tuple[int, int]]:
+        """The bucket of each image, and its rank in it, by its rank in the order.
+
+        Args:
+            ranks: sorted, and counted from 0; those behind all images are left out.
+        """
+        buckets, counts = self.occupied()
+        ends = np.cumsum(counts)
+        places = np.searchsorted(ends, ranks, side="right").tolist()
+        located = list[tuple[int, int]]()
+        for place, rank in zip(places, ranks, strict=True):
+            if place < len(buckets):
+                first = int(ends[place] - counts[place])
+                located.append((int(buckets[place]), rank - first))
+        return located
+
     def occupied(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The buckets that hold images, in order, and the number of images in each."""
         if self._counts is None:  # few images, which need no array of all buckets

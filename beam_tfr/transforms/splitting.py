@@ -45,6 +45,7 @@ _GROUPED = "grouped"
 # An element, the counts of all images, the seed -> its units.
 ListUnits = Callable[[Any, ClassCounts, int], Sequence[Unit | None]]
 MakeSurvey = Callable[[], StrataSurvey | GroupSurvey]
+DraftStrata = Callable[[Any, ClassCounts], StrataDraft]
 
 
 @with_input_types(bytes)
@@ -81,7 +82,7 @@ class ChooseSplits(beam.PTransform):
         refs = self._join_known(refs)
         if self.grouped or self.groups is not None:
             refs = self._place_groups(refs)
-        return self._place_images(refs) if self.shares else refs
+        return self._place_images(refs, self.shares) if self.shares else refs
 
     def _join_known(self, refs: PCollection[bytes]) -> PCollection[bytes]:
         """Adds known splits and groups to the references, by their keys."""
@@ -110,8 +111,8 @@ class ChooseSplits(beam.PTransform):
             all_refs = (grouped_refs, parts.others) | "AllRefs" >> beam.Flatten()
             counts = all_refs | "CountBefore" >> beam.CombineGlobally(CountRefs(ClassCounts))
             list_units = functools.partial(_list_group_units, shares=tuple(self.shares))
-            drafting = beam.Map(_draft, AsSingleton(counts), draft_groups, self.shares, self.seed)
-            cuts = self._find_cuts("Groups", groups, counts, list_units, GroupSurvey, drafting)
+            draft = functools.partial(draft_groups, shares=self.shares, seed=self.seed)
+            cuts = self._find_cuts("Groups", groups, counts, list_units, GroupSurvey, draft)
             arguments = [AsSingleton(cuts), AsSingleton(counts)]
         placing = beam.FlatMap(
             _place_group, *arguments, shares=tuple(self.shares or ()), seed=self.seed
@@ -119,10 +120,12 @@ class ChooseSplits(beam.PTransform):
         placed = groups | "PlaceGroups" >> placing.with_output_types(bytes)
         return (parts.others, placed) | "AllPlaced" >> beam.Flatten()
 
-    def _place_images(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+    def _place_images(
+        self, refs: PCollection[bytes], shares: Mapping[str, Fraction]
+    ) -> PCollection[bytes]:
         counts = refs | "CountClasses" >> beam.CombineGlobally(CountRefs(ClassCounts))
-        drafting = beam.Map(_draft, AsSingleton(counts), draft_images, self.shares, self.seed)
-        cuts = self._find_cuts("Images", refs, counts, _list_image_units, StrataSurvey, drafting)
+        draft = functools.partial(draft_images, shares=shares)
+        cuts = self._find_cuts("Images", refs, counts, _list_image_units, StrataSurvey, draft)
         arguments = [AsSingleton(cuts), AsSingleton(counts)]
         placing = beam.FlatMap(_place_refs, *arguments, seed=self.seed)
         return refs | "PlaceImages" >> placing.with_output_types(bytes)
@@ -134,7 +137,7 @@ class ChooseSplits(beam.PTransform):
         counts: PCollection[ClassCounts],
         list_units: ListUnits,
         make_survey: MakeSurvey,
-        drafting: beam.PTransform,
+        draft_strata: DraftStrata,
     ) -> PCollection[StrataCuts]:
         """Finds the cuts between splits for the units of some elements.
 
@@ -144,13 +147,15 @@ class ChooseSplits(beam.PTransform):
             counts: of all images.
             list_units: the units of an element.
             make_survey: makes a survey of no units.
-            drafting: survey -> draft.
+            draft_strata: drafts the cuts, given the survey of all units and the counts.
         """
         surveying = beam.ParDo(
             _SurveyUnits(list_units, make_survey, self.seed), AsSingleton(counts)
         )
         surveys = elements | f"Survey{label}" >> surveying
         survey = surveys | f"Merge{label}" >> beam.CombineGlobally(MergeTotals(make_survey))
+        # Beam passes no side inputs to a `functools.partial`.
+        drafting = beam.Map(_draft, AsSingleton(counts), draft_strata)
         draft = survey | f"Draft{label}" >> drafting.with_output_types(StrataDraft)
         finding = beam.FlatMap(
             _find_candidates,
@@ -282,14 +287,8 @@ class _SurveyUnits(beam.DoFn):
         yield GlobalWindows.windowed_value(self._survey)
 
 
-def _draft(
-    survey: Any,
-    counts: ClassCounts,
-    draft: Callable[[Any, ClassCounts, Mapping[str, Fraction], int], StrataDraft],
-    shares: Mapping[str, Fraction],
-    seed: int,
-) -> StrataDraft:
-    return draft(survey, counts, shares, seed)
+def _draft(survey: Any, counts: ClassCounts, draft_strata: DraftStrata) -> StrataDraft:
+    return draft_strata(survey, counts)
 
 
 def _find_candidates(
