@@ -145,7 +145,7 @@ class OrderedShard(NamedTuple):
         shard: the shard.
         refs: its encoded references, in order.
         known_images: key -> what is known of an image.
-        earlier_splits: key -> a NUL, the split that the record of an image was in before.
+        earlier_splits: key -> the split that the record of an image was in before.
     """
 
     shard: Shard
@@ -157,7 +157,7 @@ class OrderedShard(NamedTuple):
         """How many images were in another split before."""
         if self.shard.split == NO_SPLIT:
             return 0
-        here = b"\0" + self.shard.split.encode()
+        here = self.shard.split.encode()
         earlier = (self.earlier_splits.get(key_of(ref), here) for ref in self.refs)
         return sum(split != here for split in earlier)
 
@@ -183,8 +183,8 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
     known_images = {key_of(image): image for image in _unpack(packed, KNOWN)}
     earlier_splits = dict[bytes, bytes]()
     for value in _unpack(packed, EARLIER):
-        key = key_of(value)
-        earlier_splits[key] = value[len(key) :]
+        key, _, split = value.partition(b"\0")
+        earlier_splits[key] = split
     return OrderedShard(shard, [ref for _, ref in ordered], known_images, earlier_splits)
 
 

@@ -123,14 +123,15 @@ class PlanShards(beam.PTransform):
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = self._make_plan(refs)
         planned = beam.FlatMap(_list_shards).with_output_types(tuple[str, bytes])
-        assigning = beam.ParDo(_Assign(), AsSingleton(plan))
-        parts = [plan | "EveryShard" >> planned, refs | "Assign" >> assigning]
-        if self.known_images is not None:
-            assigning = beam.ParDo(_Assign(assignment.KNOWN), AsSingleton(plan))
-            parts.append(self.known_images | "AssignKnown" >> assigning)
-        if self.earlier_splits is not None:
-            assigning = beam.ParDo(_Assign(assignment.EARLIER), AsSingleton(plan))
-            parts.append(self.earlier_splits | "AssignEarlier" >> assigning)
+        parts = [plan | "EveryShard" >> planned]
+        for label, kind, values in (
+            ("Assign", assignment.IMAGES, refs),
+            ("AssignKnown", assignment.KNOWN, self.known_images),
+            ("AssignEarlier", assignment.EARLIER, self.earlier_splits),
+        ):
+            if values is not None:
+                assigning = beam.ParDo(_Assign(kind), AsSingleton(plan))
+                parts.append(values | label >> assigning)
         ordering = FunctionDoFn(functools.partial(_order_shard, seed=self.seed, target=self.target))
         shards = parts | beam.Flatten() | "GroupByShard" >> beam.GroupByKey()
         work = shards | "Order" >> beam.ParDo(ordering).with_output_types(ShardWork)
@@ -173,7 +174,7 @@ def _list_shards(plan: Plan) -> Iterable[tuple[str, bytes]]:
 
 @with_output_types(tuple[str, bytes])
 class _Assign(beam.DoFn):
-    def __init__(self, kind: bytes = assignment.IMAGES) -> None:
+    def __init__(self, kind: bytes) -> None:
         self._kind = kind
 
     def start_bundle(self) -> None:
