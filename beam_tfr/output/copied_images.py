@@ -40,14 +40,12 @@ class CopiedImages:
 
     Attributes:
         dataset: its manifest.
-        rows: numbers of the records of images that have copies, sorted.
-        images: these images.
+        images: those that have copies.
         clusters: of them.
         keys: of them.
     """
 
     dataset: Manifest
-    rows: Rows
     images: ComparedImages
     clusters: Sequence[Cluster]
     keys: Sequence[bytes]
@@ -65,7 +63,7 @@ class CopiedImages:
         equal = np.searchsorted(rows, pairs.equal)
         near = np.searchsorted(rows, pairs.near)
         clusters = cluster_pairs(images, equal, near).trusted
-        return cls(dataset, rows, images, clusters, [*_read_keys(dataset, rows)])
+        return cls(dataset, images, clusters, [*_read_keys(dataset, rows)])
 
     def list_groups(self) -> Iterator[bytes]:
         """Yields images that have to share their split, and do not: key, NUL, name of the group.
@@ -90,12 +88,10 @@ class CopiedImages:
         for row in in_clusters.tolist():
             split = self.images.split_names[self.images.splits[row]]
             members[int(components.first[row])].append(_Member(self.keys[row], split))
-        if rows_of_groups:
-            clustered = {self.keys[row] for row in in_clusters.tolist()}
-            for group, member in self._list_grouped():
-                row = rows_of_groups.get(group)
-                if row is not None and member.key not in clustered:
-                    members[int(components.first[row])].append(member)
+        keys_in_clusters = {self.keys[row] for row in in_clusters.tolist()}
+        for row, member in self._list_grouped(rows_of_groups):
+            if member.key not in keys_in_clusters:
+                members[int(components.first[row])].append(member)
         return members
 
     def _link_groups(self, components: Components, rows: Rows) -> Mapping[str, int]:
@@ -111,13 +107,15 @@ class CopiedImages:
         components.link(np.array(left, np.int64), np.array(right, np.int64))
         return first
 
-    def _list_grouped(self) -> Iterator[tuple[str, _Member]]:
-        """Yields all images that are in a group of the layout, with it."""
+    def _list_grouped(self, rows_of_groups: Mapping[str, int]) -> Iterator[tuple[int, _Member]]:
+        """Yields all images of some groups of the layout, each with the row of its group."""
+        if not rows_of_groups:
+            return
         for shard in planned_shards(self.dataset):
             for key in _read_keys_of_shard(self.dataset, shard):
                 group = self._group_of(key)
-                if group is not None:
-                    yield group, _Member(key, shard.split)
+                if group is not None and group in rows_of_groups:
+                    yield rows_of_groups[group], _Member(key, shard.split)
 
     def _group_of(self, key: bytes) -> str | None:
         """The group of the layout that an image is in."""
