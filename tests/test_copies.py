@@ -164,47 +164,46 @@ def compared(
     source_bytes = np.zeros((number, HASH_BYTES), np.uint8)
     source_bytes[:, 0] = source_numbers % 256
     source_bytes[:, 1] = source_numbers // 256
-    images = ComparedImages(
-        keys=pa.chunked_array([pa.array(keys or [f"k{i:04}" for i in range(number)])]),
-        split_names=["test", "train"],
-        splits=np.array([0] * number if splits is None else splits),
-        label_names=["a", "b"],
-        labels=np.array([NO_LABEL] * number if labels is None else labels),
-        pixels=np.array([1] * number if pixels is None else pixels),
+    hashed = HashedImages(
         sources=source_bytes,
         has_source=source_numbers > 0,
         hashes=as_bytes(bits),
         has_hash=np.ones(number, bool),
         is_flat=np.zeros(number, bool),
     )
-    return images._replace(**others)
+    return ComparedImages(
+        keys=pa.chunked_array([pa.array(keys or [f"k{i:04}" for i in range(number)])]),
+        split_names=["test", "train"],
+        splits=np.array([0] * number if splits is None else splits),
+        label_names=["a", "b"],
+        labels=np.array([NO_LABEL] * number if labels is None else labels),
+        pixels=np.array([1] * number if pixels is None else pixels),
+        hashed=hashed._replace(**others),
+    )
 
 
 def find_in_parts(images: ComparedImages, distance: int | None, number_of_parts: int) -> Clusters:
     """Finds the clusters part by part, as workers do, with the images in three shards."""
     parts = Parts(distance, number_of_parts)
-    hashed = HashedImages(*(getattr(images, name) for name in HashedImages._fields))
     packs = collections.defaultdict[int, list[bytes]](list)
     for begin in range(0, images.number, 1 + images.number // 3):
-        shard = HashedImages(*(column[begin:][: 1 + images.number // 3] for column in hashed))
+        end = begin + 1 + images.number // 3
+        shard = HashedImages(*(column[begin:end] for column in images.hashed))
         for part, packed in parts.divide(shard, begin):
             packs[part].insert(0, packed)
     pairs = Pairs.join(parts.link(part, of_part) for part, of_part in packs.items())
     rows = pairs.list_rows()
-    some = ComparedImages(
-        *(
-            column if name in ("split_names", "label_names") else take_rows(column, rows)
-            for name, column in images._asdict().items()
-        )
+    some = images._replace(
+        keys=images.keys.take(pa.array(rows)),
+        splits=images.splits[rows],
+        labels=images.labels[rows],
+        pixels=images.pixels[rows],
+        hashed=HashedImages(*(column[rows] for column in images.hashed)),
     )
     found = cluster_pairs(
         some, np.searchsorted(rows, pairs.equal), np.searchsorted(rows, pairs.near)
     )
     return Clusters(*([c._replace(images=rows[c.images]) for c in clusters] for clusters in found))
-
-
-def take_rows(column: Any, rows: np.ndarray) -> Any:
-    return column.take(pa.array(rows)) if isinstance(column, pa.ChunkedArray) else column[rows]
 
 
 @settings(max_examples=30)

@@ -106,7 +106,8 @@ def test_of_files_only_bytes_are_compared_and_of_rows_nothing(beam_tfr: Command)
 def test_contents_without_hashes_are_told_with_the_cure(copied: Path) -> None:
     dataset = read_manifest(str(copied))
     images = read_images(dataset)
-    unhashed = images._replace(has_hash=np.zeros(images.number, bool))
+    hashed = images.hashed._replace(has_hash=np.zeros(images.number, bool))
+    unhashed = images._replace(hashed=hashed)
     found = find_duplicates(dataset, unhashed, 31)
     assert found.counts["clusters"] == 1  # of equal bytes
     assert found.counts["unhashed"] == 6

@@ -49,16 +49,16 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
         images: of the dataset.
         distance: bits by which the hashes of near copies may differ; None compares bytes only.
     """
+    hashed = images.hashed
     equal = Components(images.number)
-    with_source = np.flatnonzero(images.has_source)
-    equal.link_equal(number_equal(images.sources[with_source]), with_source)
-    near = Components(images.number)
-    near.link(np.arange(images.number), equal.first)
+    with_source = np.flatnonzero(hashed.has_source)
+    equal.link_equal(number_equal(hashed.sources[with_source]), with_source)
+    near = equal.copy()
     if distance is not None:
-        compared = np.flatnonzero(images.is_compared)
+        compared = np.flatnonzero(hashed.is_compared)
         link = functools.partial(link_near, distance=distance)
-        near.link(compared, compared[link_different(images.hashes[compared], link)])
-    return cluster_linked(images, equal, near)
+        near.link(compared, compared[link_different(hashed.hashes[compared], link)])
+    return _cluster_linked(images, equal, near)
 
 
 def cluster_pairs(images: ComparedImages, equal_pairs: Rows, near_pairs: Rows) -> Clusters:
@@ -71,13 +71,12 @@ def cluster_pairs(images: ComparedImages, equal_pairs: Rows, near_pairs: Rows) -
     """
     equal = Components(images.number)
     equal.link(equal_pairs[:, 0], equal_pairs[:, 1])
-    near = Components(images.number)
-    near.link(np.arange(images.number), equal.first)
+    near = equal.copy()
     near.link(near_pairs[:, 0], near_pairs[:, 1])
-    return cluster_linked(images, equal, near)
+    return _cluster_linked(images, equal, near)
 
 
-def cluster_linked(images: ComparedImages, equal: Components, near: Components) -> Clusters:
+def _cluster_linked(images: ComparedImages, equal: Components, near: Components) -> Clusters:
     """Makes the clusters of images that are linked.
 
     Args:

@@ -1,6 +1,7 @@
 """Connected components: which images are linked to each other, directly or through others."""
 
 import threading
+from typing import Self
 
 import numpy as np
 
@@ -22,6 +23,12 @@ class Components:
     def __init__(self, number: int) -> None:
         self.first: Rows = np.arange(number)
         self._lock = threading.Lock()
+
+    def copy(self) -> Self:
+        """Components of the same images, linked as these."""
+        copied = type(self)(len(self.first))
+        copied.first = self.first.copy()
+        return copied
 
     def link(self, left: Rows, right: Rows) -> None:
         """Links the images of each pair."""

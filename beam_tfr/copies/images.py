@@ -31,7 +31,15 @@ _THREADS = 32  # that read contents, on gs:// with a request each
 
 
 class HashedImages(NamedTuple):
-    """What images are compared by; attributes as of `ComparedImages`."""
+    """What images are compared by.
+
+    Attributes:
+        sources: SHA-256 of the sources: uint8 [images, 32].
+        has_source: whether that is known: bool [images].
+        hashes: perceptual hashes: uint8 [images, 32].
+        has_hash: whether that is known: bool [images].
+        is_flat: whether the image is nearly flat, or tiny: bool [images].
+    """
 
     sources: npt.NDArray[np.uint8]
     has_source: npt.NDArray[np.bool_]
@@ -66,11 +74,7 @@ class ComparedImages(NamedTuple):
         label_names: the class, or the classes, that a number stands for.
         labels: number of the class of each, or of its classes; `NO_LABEL` without: int64 [images].
         pixels: of the sources: int64 [images].
-        sources: SHA-256 of the sources: uint8 [images, 32].
-        has_source: whether that is known: bool [images].
-        hashes: perceptual hashes: uint8 [images, 32].
-        has_hash: whether that is known: bool [images].
-        is_flat: whether the image is nearly flat, or tiny: bool [images].
+        hashed: what they are compared by.
     """
 
     keys: Any
@@ -79,20 +83,11 @@ class ComparedImages(NamedTuple):
     label_names: Sequence[str]
     labels: Rows
     pixels: Rows
-    sources: npt.NDArray[np.uint8]
-    has_source: npt.NDArray[np.bool_]
-    hashes: npt.NDArray[np.uint8]
-    has_hash: npt.NDArray[np.bool_]
-    is_flat: npt.NDArray[np.bool_]
+    hashed: HashedImages
 
     @property
     def number(self) -> int:
         return len(self.splits)
-
-    @property
-    def is_compared(self) -> npt.NDArray[np.bool_]:
-        """Whether the hash of each image is compared with those of others: bool [images]."""
-        return self.has_hash & ~self.is_flat
 
 
 def read_images(
@@ -186,7 +181,6 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
     table = pa.concat_tables([empty.select(columns), *(part.select(columns) for part in tables)])
     split_names = [*dataset.splits]
     labels, label_names = _number_labels(table, dataset.class_names)
-    hashed = HashedImages.from_table(table)
     return ComparedImages(
         keys=table.column(_KEY).cast(pa.large_string()),
         split_names=split_names,
@@ -194,7 +188,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
         label_names=label_names,
         labels=labels,
         pixels=_count_pixels(table, _side_columns(dataset)),
-        **hashed._asdict(),
+        hashed=HashedImages.from_table(table),
     )
 
 
@@ -289,6 +283,13 @@ def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
     numbers = {name: number for number, name in enumerate(classes)} | {"": NO_LABEL}
     hashes = _join_bytes([image.appearance.phash for image in sample])
     contrasts = pa.array([image.appearance.std for image in sample], pa.float32())
+    hashed = HashedImages(
+        sources=_join_bytes([bytes.fromhex(image.sha256) for image in sample]),
+        has_source=np.ones(len(sample), bool),
+        hashes=hashes,
+        has_hash=np.ones(len(sample), bool),
+        is_flat=_find_flat(pa.table({_CONTRAST: contrasts}), hashes),
+    )
     return ComparedImages(
         keys=pa.chunked_array([pa.array([printable(image.key) for image in sample], pa.string())]),
         split_names=splits,
@@ -296,11 +297,7 @@ def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
         label_names=classes,
         labels=np.array([numbers[text] for text in texts], np.int64),
         pixels=np.array([image.pixels for image in sample], np.int64),
-        sources=_join_bytes([bytes.fromhex(image.sha256) for image in sample]),
-        has_source=np.ones(len(sample), bool),
-        hashes=hashes,
-        has_hash=np.ones(len(sample), bool),
-        is_flat=_find_flat(pa.table({_CONTRAST: contrasts}), hashes),
+        hashed=hashed,
     )
 
 

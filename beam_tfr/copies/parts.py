@@ -6,6 +6,7 @@ pairs of images, by the numbers of their records; `clusters` makes clusters of t
 parts, which need only images that have copies.
 """
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
@@ -78,9 +79,13 @@ class Parts(NamedTuple):
             components.link_equal(number_equal(hashes), np.arange(len(rows)))
             return Pairs(_list_pairs(rows, components.first), _NO_PAIRS)
 
-        def link(different: Hashes) -> Rows:
-            return near.link_in_part(different, distance, band, self.in_band, place)
-
+        link = functools.partial(
+            near.link_in_part,
+            distance=distance,
+            band=band,
+            number_of_parts=self.in_band,
+            part=place,
+        )
         return Pairs(_NO_PAIRS, _list_pairs(rows, link_different(hashes, link)))
 
 

@@ -54,6 +54,7 @@ class Duplicates(Printable):
         """
         trusted = self._clusters.trusted
         images = self._images
+        hashed = images.hashed
         is_compared = self.distance is not None
         return {
             "images": images.number,
@@ -62,8 +63,8 @@ class Duplicates(Printable):
             "across_splits": sum(cluster.crosses_splits for cluster in trusted),
             "across_classes": sum(cluster.crosses_classes for cluster in trusted),
             "too_large": len(self._clusters.too_large),
-            "flat": int(np.count_nonzero(images.has_hash & images.is_flat)) * is_compared,
-            "unhashed": int(np.count_nonzero(~images.has_hash)) * is_compared,
+            "flat": int(np.count_nonzero(hashed.has_hash & hashed.is_flat)) * is_compared,
+            "unhashed": int(np.count_nonzero(~hashed.has_hash)) * is_compared,
         }
 
     def clusters(self) -> Iterator[dict[str, Any]]:
@@ -90,10 +91,11 @@ class Duplicates(Printable):
 
     def _show_images(self, rows: np.typing.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         images = self._images
-        hashes = Hashes.from_bytes(images.hashes[rows])
+        hashes = Hashes.from_bytes(images.hashed.hashes[rows])
         places = np.arange(len(rows))
         distances = hashes.distances(np.zeros_like(places), places).tolist()
-        has_distance = images.has_hash[rows] & images.has_hash[rows[0]]
+        has_hash = images.hashed.has_hash
+        has_distance = has_hash[rows] & has_hash[rows[0]]
         keys = take_keys(images, rows)
         for place, (row, key) in enumerate(zip(rows.tolist(), keys, strict=True)):
             label = images.labels[row]
