@@ -280,7 +280,10 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
     """
     if not counts:
         return
-    examples = _read_examples(path, counts)
+    room = {reason: min(number, MOST_SHOWN_OF_OTHERS) for reason, number in counts.items()}
+    leading = _find_leading(counts)
+    room[leading] = min(counts[leading], MOST_SHOWN)
+    examples = take_examples(read_rejects(path), room)
     for reason, number in counts.items():
         yield f"  {reason}: {number:,}"
         for reject in examples[reason]:
@@ -296,14 +299,12 @@ def _find_leading(counts: Mapping[str, int]) -> str:
     return min(counts, key=lambda reason: (reason in _ASKED_FOR, -counts[reason], reason))
 
 
-def _read_examples(path: str, counts: Mapping[str, int]) -> dict[str, list[Reject]]:
-    """Reason -> its first rejects in a file."""
-    room = {reason: min(number, MOST_SHOWN_OF_OTHERS) for reason, number in counts.items()}
-    leading = _find_leading(counts)
-    room[leading] = min(counts[leading], MOST_SHOWN)
-    examples: dict[str, list[Reject]] = {reason: [] for reason in counts}
-    for reject in read_rejects(path):
-        if room[reject.reason]:
+def take_examples(rejects: Iterable[Reject], numbers: Mapping[str, int]) -> dict[str, list[Reject]]:
+    """Reason -> its first rejects, so many of each; reads no more of them than that takes."""
+    room = dict(numbers)
+    examples: dict[str, list[Reject]] = {reason: [] for reason in room}
+    for reject in rejects:
+        if room.get(reject.reason):
             room[reject.reason] -= 1
             examples[reject.reason].append(reject)
         if not any(room.values()):

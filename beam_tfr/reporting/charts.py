@@ -58,17 +58,17 @@ def draw_histogram(
         f"{show(low)} to {show(high)}: {count:,}"
         for (low, high), count in zip(itertools.pairwise(edges), counts, strict=True)
     ]
-    least = show(histogram.least)
-    most = show(histogram.most)
-    bars = _draw_bars(counts, labels)
-    axis = [_text(0, "start", show(edges[0])), _text(_WIDTH, "end", show(edges[-1]))]
-    middle = edges[len(edges) // 2]
-    axis.insert(1, _text(_WIDTH * (len(edges) // 2) / len(counts), "middle", show(middle)))
+    middle = len(edges) // 2
+    axis = [
+        _text(0, "start", show(edges[0])),
+        _text(_WIDTH * middle / len(counts), "middle", show(edges[middle])),
+        _text(_WIDTH, "end", show(edges[-1])),
+    ]
     return _FIGURE.format(
         width=_WIDTH,
         height=_HEIGHT + _AXIS,
-        title=f"{title}: {least} to {most}",
-        content=Markup("").join([*bars, *axis]),
+        title=f"{title}: {show(histogram.least)} to {show(histogram.most)}",
+        content=Markup("").join([*_draw_bars(counts, labels), *axis]),
     )
 
 
@@ -76,20 +76,16 @@ def _draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
     """Bars that fill the width of a chart; each shows its label when pointed at."""
     most = max(counts)
     step = _WIDTH / len(counts)
+    width = max(step - 1, 0.5)  # with a gap between bars
     bars = []
     for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
         if not count:
             continue
         height = max(_HEIGHT * count / most, 1)
-        bars.append(
-            _BAR.format(
-                x=index * step,
-                y=_HEIGHT - height,
-                width=max(step - 1, 0.5),
-                height=height,
-                title=label,
-            )
+        bar = _BAR.format(
+            x=index * step, y=_HEIGHT - height, width=width, height=height, title=label
         )
+        bars.append(bar)
     return bars
 
 
@@ -103,9 +99,8 @@ def draw_heat_map(heat_map: HeatMap, title: str) -> Markup:
     for row, column in itertools.product(range(heat_map.cells), repeat=2):
         share = math.sqrt(heat_map.counts[row, column] / most)
         if share:
-            squares.append(
-                _CELL_RECT.format(x=column * _CELL, y=row * _CELL, side=_CELL, share=share)
-            )
+            place = {"x": column * _CELL, "y": row * _CELL}
+            squares.append(_CELL_RECT.format(**place, side=_CELL, share=share))
     frame = Markup('<rect class="frame" width="{side}" height="{side}"/>').format(side=side)
     return _FIGURE.format(
         width=side, height=side, title=title, content=Markup("").join([frame, *squares])

@@ -72,31 +72,49 @@ def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
         )
 
 
+class _Drift(NamedTuple):
+    """A class that is much rarer or more frequent in a split than in all.
+
+    Attributes:
+        times: how many times, as a number above 1.
+        name: of the class.
+        split: the split.
+        number: its records there.
+        expected: how many these would be by its share in all splits.
+    """
+
+    times: float
+    name: str
+    split: str
+    number: int
+    expected: float
+
+
 def _describe_drift(dataset: Manifest) -> Iterator[str]:
-    """Yields sentences about classes that are much rarer or more frequent in a split."""
+    """Yields sentences about the classes that drift most."""
+    drifts = sorted(_find_drifts(dataset), key=lambda drift: drift.times, reverse=True)
+    for drift in drifts[:_MOST_SHOWN]:
+        yield (
+            f"class {printable(drift.name)} has {drift.number:,} in {drift.split} instead of about "
+            f"{drift.expected:,.0f}"
+        )
+
+
+def _find_drifts(dataset: Manifest) -> Iterator[_Drift]:
     totals = dataset.class_totals
     everything = max(totals.total(), 1)
-    drifts = list[tuple[float, str]]()
     for split in sort_splits(dataset.splits):
         counts = dataset.splits[split].class_counts
         of_split = sum(counts.values())
         for name, total in totals.items():
+            number = counts.get(name, 0)
             expected = total / everything * of_split
-            times = (counts.get(name, 0) + 1) / (expected + 1)
-            if expected >= _LEAST_FOR_DRIFT and counts.get(name) and _is_far(times):
-                drifts.append(
-                    (
-                        max(times, 1 / times),
-                        f"class {printable(name)} has {counts[name]:,} in {split} instead of about "
-                        f"{expected:,.0f}",
-                    )
-                )
-    for _, sentence in sorted(drifts, reverse=True)[:_MOST_SHOWN]:
-        yield sentence
-
-
-def _is_far(times: float) -> bool:
-    return times > _DRIFT or times < 1 / _DRIFT
+            if not number or expected < _LEAST_FOR_DRIFT:
+                continue
+            share = (number + 1) / (expected + 1)
+            times = max(share, 1 / share)
+            if times > _DRIFT:
+                yield _Drift(times, name, split, number, expected)
 
 
 def _describe_odd(dataset: Manifest, odd: OddLabels, noun: str) -> Iterator[str]:

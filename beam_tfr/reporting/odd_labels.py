@@ -19,8 +19,8 @@ _LEAST_IMAGES = 20  # of a group with a usual class
 _USUAL_SHARE = 0.9  # of these have it
 _MOST_GROUPS = 20_000  # more are no classes
 MOST_SHOWN = 24
-# What is cut off a key: leaves its folder, or also the letters that its name begins with.
-_ENDINGS = (r"[^/]*$", r"[\d _.()-]*[^/\pL]*[\d _()-]*\.[^./]*$")
+# What is cut off a key: its folder is left, or also the letters that its name begins with.
+_ENDINGS = (r"[^/]*$", r"[^/\pL]*\.[^./]*$")
 
 
 class OddLabel(NamedTuple):

@@ -1,6 +1,5 @@
 """The rejects that the page shows, with thumbnails where their sources are at hand and decode."""
 
-import collections
 import contextlib
 import itertools
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import pictures
-from beam_tfr.output.rejects import read_rejects
+from beam_tfr.output.rejects import read_rejects, take_examples
 from beam_tfr.reporting.samples import SIDE, Thumbnail, show_text
 from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.schema.dataset import REJECTS_FILE
@@ -89,21 +88,18 @@ def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[Rejects
     numbers: Mapping[str, int] = dataset.counts["rejected"]
     if not numbers:
         return []
-    some = collections.defaultdict[str, list[Reject]](list)
     path = storage.join(dataset.folder, REJECTS_FILE)
-    for reject in itertools.islice(read_rejects(path), _MOST_READ):
-        if len(some[reject.reason]) < _SHOWN:
-            some[reject.reason].append(reject)
+    first_lines = itertools.islice(read_rejects(path), _MOST_READ)
+    shown = {reason: min(number, _SHOWN) for reason, number in numbers.items()}
+    examples = take_examples(first_lines, shown)
     groups = []
     for reason in sorted(numbers, key=lambda name: (-numbers[name], name)):
+        rejects = examples[reason]
         thumbnails = list[Thumbnail]()
         if sources and reason not in _DANGEROUS:
-            thumbnails = _draw_sources(sources, some[reason])
-        groups.append(
-            RejectsOfReason(
-                reason, numbers[reason], _CURES.get(reason, ""), some[reason], thumbnails
-            )
-        )
+            thumbnails = _draw_sources(sources, rejects)
+        cure = _CURES.get(reason, "")
+        groups.append(RejectsOfReason(reason, numbers[reason], cure, rejects, thumbnails))
     return groups
 
 
