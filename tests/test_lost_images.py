@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import PIL.Image
 import pytest
 
 import beam_tfr as package
-from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import DataError, spell_as_flags
-from beam_tfr.sources import open_source
 from beam_tfr.tables.lost_images import clear_files, describe_lost
-from beam_tfr.tables.rows import Tables
+from tests.table_files import OPTIONS, keys_of, open_input, write_csv, write_images
 from tests.voc_files import voc
-
-OPTIONS = {"uri_column": "path", "label_column": "label"}
-
-
-def write_images(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        PIL.Image.new("RGB", (4, 4)).save(root / name)
-
-
-def write_csv(path: Path, *images: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(["path,label\n", *(f"{image},a\n" for image in images)]))
-
-
-def open_input(**options: Any) -> Tables:
-    tables = open_source(from_values({"output": "/nowhere/out", **options}, ConvertOptions)).origin
-    assert isinstance(tables, Tables)
-    return tables
 
 
 def test_one_folder_is_the_root(tmp_path: Path) -> None:
@@ -77,8 +54,7 @@ def test_folders_of_images_mirror_those_of_annotations(tmp_path: Path) -> None:
     assert open_input(table=table_glob).missing.endswith(f"`image_root={root}`")
     tables = open_input(table=table_glob, image_root=root)
     assert not tables.missing
-    keys = [ref.key for file in tables.files for ref in tables.read(file)]
-    assert keys == ["train/n01/n01_1.JPEG", "train/n02/n02_1.JPEG", "val/v_1.JPEG"]
+    assert keys_of(tables) == ["train/n01/n01_1.JPEG", "train/n02/n02_1.JPEG", "val/v_1.JPEG"]
 
 
 def test_the_cure_is_told_and_works(tmp_path: Path) -> None:
@@ -109,8 +85,7 @@ def test_names_without_extensions_in_folders_like_tables(tmp_path: Path) -> None
     write_csv(tmp_path / "train.csv", "1")
     write_csv(tmp_path / "val.csv", "2")
     tables = open_input(table=[f"{tmp_path}/train.csv", f"{tmp_path}/val.csv"], **OPTIONS)
-    keys = [ref.key for file in tables.files for ref in tables.read(file)]
-    assert keys == ["train/1.jpg", "val/2.JPG"]
+    assert keys_of(tables) == ["train/1.jpg", "val/2.JPG"]
 
 
 def test_images_beside_the_folder_around_the_tables(tmp_path: Path) -> None:

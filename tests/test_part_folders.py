@@ -6,47 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import PIL.Image
 import pyarrow
 import pytest
 from pyarrow import parquet
 
 from beam_tfr import convert, plan, storage
-from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.items import ImageRef
-from beam_tfr.sources import open_source
 from beam_tfr.tables.rows import Tables
 from tests.fake_gcs import FakeGcs
+from tests.table_files import OPTIONS, keys_of, open_input, references, write_csv, write_images
 from tests.table_rows import records_of
-
-OPTIONS = {"uri_column": "image", "label_column": "label"}
-
-
-def write_images(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        PIL.Image.new("RGB", (4, 4)).save(root / name)
-
-
-def write_csv(path: Path, *images: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(["image,label\n", *(f"{image},a\n" for image in images)]))
 
 
 def opened(table: Path | str, **options: Any) -> Tables:
-    given = {"output": "/nowhere/out", "table": str(table), **OPTIONS, **options}
-    tables = open_source(from_values(given, ConvertOptions)).origin
-    assert isinstance(tables, Tables)
-    return tables
-
-
-def references(tables: Tables) -> list[ImageRef]:
-    return [ref for file in tables.files for ref in tables.read(file)]
-
-
-def keys_of(tables: Tables) -> list[str]:
-    return [ref.key for ref in references(tables)]
+    return open_input(**{"table": str(table), **OPTIONS, **options})
 
 
 def test_each_name_is_found_in_its_part(tmp_path: Path) -> None:

@@ -16,16 +16,15 @@ from pyarrow import parquet
 import beam_tfr as package
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.layouts.split_names import split_of_folder, splits_of_file
-from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import UsageError, spell_as_flags
-from beam_tfr.sources import open_source
 from beam_tfr.tables import first_rows, text_rows
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred
 from tests.conftest import Run
 from tests.fake_gcs import FakeGcs
+from tests.table_files import open_input
 
 Command = Callable[..., Run]
 OPTIONS = {"uri_column": "file_name", "label_column": "class"}
@@ -94,14 +93,6 @@ def write_tfrecord(path: Path, number: int) -> None:
         "image/class/text": ("bytes", [b"cat"]),
     }
     path.write_bytes(frame(examples.serialize(values)))
-
-
-def open_input(**options: Any) -> Tables:
-    """The opened tables of a conversion."""
-    checked = from_values({"output": "/nowhere/out", **options}, ConvertOptions)
-    tables = open_source(checked).origin
-    assert isinstance(tables, Tables)
-    return tables
 
 
 def keys_by_split(tables: Tables) -> dict[str, list[str]]:
