@@ -100,7 +100,8 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
     It is that of the table or, for names of which each is another one, a folder in it; and that of
     the table if each is in one of the folders in it.
     """
-    if _name_images(names, folder):
+    finder = ImageFinder()
+    if _name_images(names, folder, finder):
         return folder
     if len({*map(str, names)}) < len(names) or storage.is_remote(folder):
         return ""
@@ -109,19 +110,17 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
         inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
     first_folders = inner[:_MOST_FOLDERS]
     for path in first_folders:
-        if _name_images(names, f"{path}/"):
+        if _name_images(names, f"{path}/", finder):
             return path
     parts = [f"{path}{below}" for path in first_folders for below in ("/", "/images/")]
-    finder = ImageFinder()
     for name in names:
         if not any(_name_images([name], part, finder) for part in parts):
             return ""
     return folder
 
 
-def _name_images(cells: Iterable[Any], folder: str, finder: ImageFinder | None = None) -> bool:
+def _name_images(cells: Iterable[Any], folder: str, finder: ImageFinder) -> bool:
     """Whether all cells name images, by their extensions or as files below a folder."""
-    finder = finder or ImageFinder()
     return all(isinstance(cell, str) and _names_image(cell, folder, finder) for cell in cells)
 
 

@@ -48,12 +48,14 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
         roots: folders that the rest may start from, with a trailing slash each, the best first.
     """
     texts = [*_select_paths(uris)]
+    if not texts:
+        return None
     is_remote = storage.is_gcs(base) or any(map(storage.is_gcs, texts))
     tried = spread(texts, _MOST_REMOTE if is_remote else _MOST_TRIED)
     problem = ""
+    local_first = sorted(tried, key=storage.is_gcs)
     try:
-        local_first = sorted(tried, key=storage.is_gcs)
-        if not tried or any(_has_file(text, base) for text in local_first):
+        if any(_has_file(text, base) for text in local_first):
             return None
     except OSError as error:
         problem = error.strerror or str(error)

@@ -5,6 +5,7 @@ Such are lists as programs write them in CSV, and texts of classes with a separa
 
 import collections
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -156,8 +157,12 @@ def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
 
 def _are_truth_values(lists: Sequence[Sequence[Any]]) -> bool:
     """Whether lists of 0 and 1 say for each class whether it applies, and are no ids."""
-    has_repeats = any(len({*members}) < len(members) for members in lists)
-    return has_repeats or isinstance(lists[0][0], bool)
+    return _have_repeats(lists) or isinstance(lists[0][0], bool)
+
+
+def _have_repeats(lists: Iterable[Sequence[Any]]) -> bool:
+    """Whether one of some lists has a member several times."""
+    return any(len({*members}) < len(members) for members in lists)
 
 
 def _is_share(number: str) -> bool:
@@ -186,11 +191,11 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
     if options.label_separator or options.classes:
         return
     for separator in _SEPARATORS:
-        names_parts = _split_names(texts, separator)
-        compound = _find_compound(names_parts)
+        parts_of = _split_names(texts, separator)
+        compound = _find_compound(parts_of)
         reason = "its parts are classes of other rows too"
         if not compound:
-            compound = _find_mixed(names_parts, separator)
+            compound = _find_mixed(parts_of, separator)
             reason = "classes of other rows have parts of it too, at other places"
         if compound:
             yield (
@@ -267,20 +272,25 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
     some.
     """
     compounds = [text for text, parts in parts_of.items() if len(parts) > 1]
-    if not compounds or any(len({*parts}) < len(parts) for parts in parts_of.values()):
+    if not compounds or _have_repeats(parts_of.values()):
         return ""
     if separator in _BETWEEN_NUMBERS and _are_numbers(parts_of.values()):
         return compounds[0]
+    moving = _find_moving(parts_of.values())
+    all_parts = [*itertools.chain.from_iterable(parts_of.values())]
+    num_moving = sum(part in moving for part in all_parts)
+    return compounds[0] if 2 * num_moving > len(all_parts) else ""
+
+
+def _find_moving(lists: Iterable[Sequence[str]]) -> set[str]:
+    """The parts that are at several places of texts, as counted from their start and their end."""
     from_start = collections.defaultdict[str, set[int]](set)
     from_end = collections.defaultdict[str, set[int]](set)
-    for parts in parts_of.values():
+    for parts in lists:
         for place, part in enumerate(parts):
             from_start[part].add(place)
             from_end[part].add(len(parts) - place)
-    moving = {part for part in from_start if min(len(from_start[part]), len(from_end[part])) > 1}
-    all_parts = [part for parts in parts_of.values() for part in parts]
-    num_moving = sum(part in moving for part in all_parts)
-    return compounds[0] if 2 * num_moving > len(all_parts) else ""
+    return {part for part in from_start if len(from_start[part]) > 1 and len(from_end[part]) > 1}
 
 
 def _are_numbers(lists: Iterable[Sequence[str]]) -> bool:

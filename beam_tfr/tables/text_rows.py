@@ -78,15 +78,9 @@ class Delimited(TableFormat):
             positions = [place_of[name] for name in selection.columns]
             decimal_commas = dialect.decimal_commas & {*positions}
             unnamed = _list_unnamed(header) if selection.known_columns else []
-            has_empty_row = False
+            if selection.images:
+                lines = _skip_empty_rows(path, lines, selection.say)
             for number, cells in lines:
-                if selection.images and not any(cells):  # as spreadsheets write them
-                    if not has_empty_row:
-                        selection.say(
-                            f"{path}: rows without any value are skipped, as row {number}"
-                        )
-                    has_empty_row = True
-                    continue
                 if line_of() != number + 1:  # the header is line 1
                     number = _locate_row(number, cells, line_of())
                 if len(cells) != len(header):
@@ -138,6 +132,22 @@ def _read_lines(
         raise damaged_table(path, "is empty; its first line must name the columns")
     check_number_of_columns(path, len(header))
     return header, rows, line_of_end
+
+
+def _skip_empty_rows(
+    path: str, rows: Iterable[tuple[int, list[str]]], say: Callable[[str], object]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the numbered rows that have a value, and tells of the first that has none.
+
+    Spreadsheets write such rows below the last one.
+    """
+    is_told = False
+    for number, cells in rows:
+        if any(cells):
+            yield number, cells
+        elif not is_told:
+            say(f"{path}: rows without any value are skipped, as row {number}")
+            is_told = True
 
 
 def _locate_row(number: int, cells: Sequence[str], end: int) -> int:

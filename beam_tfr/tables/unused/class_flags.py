@@ -19,8 +19,6 @@ _VALUE_OF = {
     "": "nothing",
 }
 _TRUE_VALUES = {"1", "True"}
-
-
 _MOST_NAMED = 1_000  # columns, in a line to copy
 
 

@@ -48,17 +48,10 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
     One with a usual extension alone, such as png beside jpg, may stand in for the other: it is a
     second image if a sample has both.
     """
-    if not isinstance(content.table_format, Samples) or content.read_rows:
-        return None
-    main = content.options.uri_column
-    others = [name for name in content.columns if name not in content.options.roles]
-    images = [name for name in others if name.rpartition(".")[2] in EXTENSIONS]
-    if not images:
-        return None
-    cells_of = read_first_cells(content, [main, *images])
-    second = [name for name in images if _are_together(cells_of[main], cells_of[name])]
+    second = _list_second_images(content)
     if not second:
         return None
+    main = content.options.uri_column
     start = f"nothing is stored of {list_columns(second)}, images beside {main} in its samples"
     pngs = [name for name in second if name.endswith("png")]
     if not pngs:
@@ -69,6 +62,19 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
     cure += f" `feature_columns={pngs[0]}:mask`"
     message = f"{start}: {cure} stores {pngs[0]} as a mask, {pngs[0]}:pair as an image of a pair"
     return Suggestion(second, message)
+
+
+def _list_second_images(content: TableContent) -> list[str]:
+    """The columns without a role that have images beside those that are converted."""
+    if not isinstance(content.table_format, Samples) or content.read_rows:
+        return []
+    main = content.options.uri_column
+    others = [name for name in content.columns if name not in content.options.roles]
+    images = [name for name in others if name.rpartition(".")[2] in EXTENSIONS]
+    if not images:
+        return []
+    cells_of = read_first_cells(content, [main, *images])
+    return [name for name in images if _are_together(cells_of[main], cells_of[name])]
 
 
 def _are_together(first: Sequence[Any], second: Sequence[Any]) -> bool:
