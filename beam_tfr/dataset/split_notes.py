@@ -287,17 +287,20 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
 
 def _fold(name: str) -> str:
     """A name without its case, marks between its words, and what cannot be seen."""
-    seen = unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
-    return _BETWEEN_WORDS.sub("", seen).casefold()
+    return _BETWEEN_WORDS.sub("", _as_seen(name)).casefold()
+
+
+def _as_seen(name: str) -> str:
+    """A name without what cannot be seen, and with one spelling of letters that look alike."""
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
 
 
 def _spell_apart(names: Sequence[str]) -> list[str]:
-    """Names for a message, those that look alike so that their letters can be told apart."""
-    shown = [printable(name) for name in names]
-    seen = {unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip() for name in shown}
-    if len(seen) == len(names):
+    """Names for a message; if some look alike, with their characters escaped."""
+    shown = [*map(printable, names)]
+    if len({*map(_as_seen, shown)}) == len(names):
         return shown
-    return [ascii(name) for name in names]
+    return [*map(ascii, names)]
 
 
 def describe_unlabelled(dataset: Manifest) -> Iterator[str]:
