@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import PIL.Image
 
-from beam_tfr import cli
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.taken_down import read_removed
@@ -32,8 +31,9 @@ from beam_tfr.schema.dataset import (
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import key_of
-from tests.faults.places import BESIDE, Place, files_in
-from tests.faults.runs import FLAGS, Run, wait_until
+from tests.faults.places import Place, files_in, write_files
+from tests.faults.runs import FLAGS, Run, call, wait_until
+from tests.living_photos import files_of
 
 if TYPE_CHECKING:
     from tests.faults.trials import Trial
@@ -55,9 +55,7 @@ class Life:
 
     def __init__(self, chance: random.Random, photos: Path) -> None:
         self._chance = chance
-        self._photos = {
-            str(of.relative_to(photos)): of.read_bytes() for of in sorted(photos.rglob("*.jpg"))
-        }
+        self._photos = files_of(photos)
         self._removed: list[str] = []
         self._changes = 0
 
@@ -110,23 +108,10 @@ class Life:
     def convert(self, folder: Path) -> dict[str, bytes]:
         """The files of a fresh conversion."""
         shutil.rmtree(folder, ignore_errors=True)
-        for name, data in self._photos.items():
-            path = folder / "photos" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        flags = [
-            "--input",
-            f"{folder}/photos/**/*.jpg",
-            "--output",
-            f"{folder}/out",
-            "--quiet",
-            *FLAGS.split(),
-        ]
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert cli.main(["convert", *flags, *LOOSE]) == 0
-        out = folder / "out"
-        found = {str(of.relative_to(out)): of.read_bytes() for of in out.rglob("*") if of.is_file()}
-        return {name: data for name, data in found.items() if name.partition("/")[0] not in BESIDE}
+        write_files(folder / "photos", self._photos)
+        inputs = ["--input", f"{folder}/photos/**/*.jpg"]
+        call("convert", *inputs, "--output", f"{folder}/out", *FLAGS.split(), *LOOSE)
+        return files_of(folder / "out")
 
     def check(self, trial: Trial, changes: int) -> None:
         """What lies beside the dataset.
@@ -134,10 +119,9 @@ class Life:
         Sidecars of all its shards, the history, and hashes of what was removed.
         """
         with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
-            for name in trial.place.names():
-                path = Path(folder, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(trial.place.read(name))
+            write_files(
+                Path(folder), {name: trial.place.read(name) for name in trial.place.names()}
+            )
             dataset, keys = read_manifest(folder), set[str]()
             shards = planned_shards(dataset)
             for shard in shards:

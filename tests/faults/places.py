@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import PIL.Image
@@ -49,6 +49,14 @@ def write_photos(folder: Path) -> Path:
     }.items():
         (folder / "train" / "hat" / name).write_bytes(data)
     return folder
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes name -> content below a folder."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 class Disk:

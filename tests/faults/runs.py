@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
 import resource
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from beam_tfr import cli
 from beam_tfr.output.sidecars import RECORDS
 from tests.faults.places import Place
 from tests.portable_runners import build_prism
@@ -41,6 +43,12 @@ def engine_flags(engine: str) -> list[str]:
             "--experiments=disable_prism_server_singleton",
         ]
     return []
+
+
+def call(*command: str) -> None:
+    """Calls the command in this process."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert cli.main([*command, "--quiet"]) == 0
 
 
 class Ended(NamedTuple):

@@ -5,9 +5,7 @@ Their conversions and updates are two runs each, and are killed at any moment in
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import shutil
 import signal
 import tempfile
@@ -16,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beam_tfr import cli
-from tests.faults.places import BESIDE, Place, files_in
-from tests.faults.runs import wait_until
+from tests.faults.places import Place, files_in, write_files
+from tests.faults.runs import call, wait_until
+from tests.living_photos import files_of
 
 if TYPE_CHECKING:
     from tests.faults.trials import Trial
@@ -38,20 +36,6 @@ SECONDS = 12.0  # of a run, about
 MOST_KILLS = 4
 
 
-def call(*command: str) -> None:
-    """Calls the command in this process."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        assert cli.main([*command, "--quiet"]) == 0
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    """Name -> content of a dataset on a disk."""
-    found = {
-        str(of.relative_to(folder)): of.read_bytes() for of in folder.rglob("*") if of.is_file()
-    }
-    return {name: data for name, data in found.items() if name.partition("/")[0] not in BESIDE}
-
-
 @functools.cache
 def converted(photos: Path, flags: str) -> dict[str, bytes]:
     """The files of a conversion that nothing disturbs."""
@@ -59,7 +43,7 @@ def converted(photos: Path, flags: str) -> dict[str, bytes]:
         shutil.copytree(photos, f"{folder}/photos")
         inputs = ["--input", f"{folder}/photos/**/*.jpg"]
         call("convert", *inputs, "--output", f"{folder}/out", *flags.split())
-        return read_files(Path(folder, "out"))
+        return files_of(Path(folder, "out"))
 
 
 def updated(place: Place, photos: dict[str, bytes]) -> dict[str, bytes]:
@@ -67,12 +51,9 @@ def updated(place: Place, photos: dict[str, bytes]) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
         files = {f"out/{name}": place.read(name) for name in place.names()}
         files |= {f"photos/{name}": data for name, data in photos.items()}
-        for name, data in files.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        write_files(Path(folder), files)
         call("update", f"{folder}/out", "--input", f"{folder}/photos/**/*.jpg")
-        return read_files(Path(folder, "out"))
+        return files_of(Path(folder, "out"))
 
 
 def disturb(trial: Trial, command: Sequence[str], expected: dict[str, bytes]) -> None:
@@ -101,8 +82,7 @@ def settled(trial: Trial) -> None:
     disturb(trial, command, converted(trial.scene.photos, flags))
     if trial.outcome.problems:
         return
-    of_scene = trial.scene.photos
-    photos = {str(of.relative_to(of_scene)): of.read_bytes() for of in of_scene.rglob("*.jpg")}
+    photos = files_of(trial.scene.photos)
     for name in trial.chance.sample(sorted(photos), 8):
         place.delete_photo(name)
         data = photos.pop(name)
