@@ -67,13 +67,14 @@ class DiskBackend(Backend):
         return Entry(path, status.st_size, status.st_mtime_ns)
 
     def is_gone(self, path: str, root: str) -> bool:
-        top = _highest_folder(path, root) if root else path
-        path = os.path.realpath(path)  # the target of a link may be on another disk
-        folder = os.path.dirname(path)
-        while folder.startswith(top) and not os.path.isdir(folder):
-            folder = os.path.dirname(folder)
+        target = os.path.realpath(path)  # that of a link may be on another disk
+        folder = os.path.dirname(target)
+        if root:
+            top = _highest_folder(path, root)
+            while folder.startswith(top) and not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            return any(entries) and not os.path.lexists(path)
+            return any(entries) and not os.path.lexists(target)
         return False
 
     def read_bytes(
