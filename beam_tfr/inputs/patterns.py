@@ -64,7 +64,7 @@ def _mark_folder(pattern: str) -> str:
         is_folder = not WILDCARD.search(pattern) and "." not in name
     else:
         is_folder = os.path.isdir(pattern)
-    return f"{pattern.rstrip('/')}/" if is_folder else name_file(pattern)
+    return f"{pattern.rstrip('/')}/" if is_folder else escape_if_file(pattern)
 
 
 def is_wild(pattern: str) -> bool:
@@ -77,8 +77,8 @@ def escape_pattern(path: str) -> str:
     return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
 
-def name_file(pattern: str) -> str:
-    """The pattern of only this file, if it is one on a disk; else the pattern as it is.
+def escape_if_file(pattern: str) -> str:
+    """Escapes a pattern that is the path of a file on a disk; returns another as it is.
 
     The name of a file may have brackets, braces and so on.
     """

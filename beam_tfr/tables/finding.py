@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files, suggest_dataset
-from beam_tfr.inputs.patterns import is_wild, literal_start, name_file
+from beam_tfr.inputs.patterns import escape_if_file, is_wild, literal_start
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
@@ -91,7 +91,7 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     Raises:
         UsageError: a pattern matches no file, or one that cannot be a table, or all are empty.
     """
-    patterns = [*map(name_file, patterns)]
+    patterns = [*map(escape_if_file, patterns)]
     wild = [*filter(is_wild, patterns)]
     named = [(pattern, ()) for pattern in patterns if pattern not in wild]
     paths = {entry.path for entry in match_files(named, option="table")}
