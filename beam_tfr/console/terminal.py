@@ -80,8 +80,6 @@ _SECRETS = re.compile(
     r"[^&#;\s'`]*",
     re.IGNORECASE,
 )
-
-
 # Behind the path of an address, but not of gs://, where ? is a wildcard.
 _QUERY = re.compile(r"(?i)(?<![a-z])(?:https?|ftps?)://[^\s'`?#;]*+[?#;][^\s'`]*+")
 _LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # the project of a job is none
@@ -90,8 +88,8 @@ _LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # the project of a job
 def without_secrets(text: str) -> str:
     """Masks passwords and signatures in URLs.
 
-    "https://***@host/x.jpg?X-Goog-Signature=***"; and all else that may be one behind the path of
-    an address, whatever it is called: what has more letters than a size or a number.
+    "https://***@host/x.jpg?X-Goog-Signature=***". Behind the path of an address, whatever is longer
+    than a size or a number may be one, no matter what it is called.
     """
     masked = _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
     return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)

@@ -218,7 +218,7 @@ def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.m
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
         channels: 1 or 3.
-        most_pixels: that an image of the dataset can have.
+        most_pixels: the most that an image of the dataset can have.
 
     Raises:
         ValueError: the image does not decode, or has more pixels.

@@ -13,14 +13,14 @@ _WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
 
 
 def count_pixels(data: bytes, form: str) -> int:
-    """The pixels of an image that an encoding may have; 0 if the decoder finds out what is wrong.
+    """The number of pixels that the header of an image states; 0 if its decoder looks for itself.
 
     Args:
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
 
     Raises:
-        ValueError: it is none of this format, and OpenCV would decode it all the same.
+        ValueError: it is not of this format, and OpenCV would decode it all the same.
     """
     if form == "jpeg":
         with contextlib.suppress(ValueError):

@@ -26,9 +26,8 @@ from beam_tfr.schema.untrusted import quote
 
 CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
 _SHARDS = 16  # whose images are in memory at a time
-# Folders: so many, and more for each file.
-_FREE_FOLDERS = 1_000_000
-_MOST_FOLDERS = 4
+_FREE_FOLDERS = 1_000_000  # that an export may have, however few its files are,
+_FOLDERS_EACH = 4  # and more for each file
 
 
 class NamedImage(NamedTuple):
@@ -154,7 +153,7 @@ def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) ->
 class NameCheck:
     """Checks that the files of an export can lie beside each other, one after another.
 
-    Holds a hash of each name and folder in memory, about 100 bytes, and only so many folders.
+    Holds a hash of each name and folder in memory, about 100 bytes; their number is limited.
 
     Args:
         output: folder of the export.
@@ -204,7 +203,7 @@ class NameCheck:
                 return self._describe_folder(folder)
             self._folders.add(hashed)
             folder = folder.rpartition("/")[0]
-        if len(self._folders) > _FREE_FOLDERS + _MOST_FOLDERS * len(self._files):
+        if len(self._folders) > _FREE_FOLDERS + _FOLDERS_EACH * len(self._files):
             return f"there would be {len(self._folders):,} folders for {len(self._files):,} files"
         return ""
 

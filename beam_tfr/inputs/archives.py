@@ -54,7 +54,7 @@ _TAIL_BYTES = 1 << 20  # of a tar, which have to be zeros
 # 1 MiB, of the header of a file in a tar: its long names, its parts if it is sparse.
 _MOST_TAR_HEADER = 1 << 20
 _MOST_TAR_VALUES = 1_000  # said of all files of a tar, each of which gets a copy of them
-_MOST_SIZE = (1 << 64) - 1
+_SIZE_BITS = 64  # of a file in a tar
 _ENCRYPTED = 1  # flag of a file in a zip
 # Files that may hold labels: of an image of the same name, or of all.
 _LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt|xml|[ct]sv|jsonl|ndjson|parquet|ya?ml)$")
@@ -430,19 +430,20 @@ class _TarPlaces:
     """Where files of a tar are, to which links may lead: some 120 bytes of memory for each."""
 
     def __init__(self) -> None:
-        self._places = dict[int, int]()  # hash of a name -> begin and size, of 64 bits each
+        self._places = dict[int, int]()  # hash of a name -> begin and size, in one number
 
     def add(self, name: str, member: Member) -> None:
         """Adds a file; of two with a name, the second counts."""
-        self._places[hash(name)] = -1 if member.problem else member.begin << 64 | member.size_bytes
+        place = member.begin << _SIZE_BITS | member.size_bytes
+        self._places[hash(name)] = -1 if member.problem else place
 
     def find(self, name: str) -> Member | None:
         """The file of a name; None if there is none, or none that can be read."""
         place = self._places.get(hash(name), -1)
         if place < 0:
             return None
-        size = place & _MOST_SIZE
-        return Member(size, place >> 64, size)
+        size = place & (1 << _SIZE_BITS) - 1
+        return Member(size, place >> _SIZE_BITS, size)
 
 
 def _make_tar_member(info: tarfile.TarInfo, earlier: _TarPlaces) -> Member:

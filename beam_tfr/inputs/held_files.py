@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-# What is packed together: files, and letters of their names.
-_PACKED = 1000
-_PACKED_LETTERS = 256 << 10
+_PACKED = 1000  # files that are packed together,
+_PACKED_LETTERS = 256 << 10  # or fewer whose names have as many letters
 
 Row = tuple[str, Sequence[Any]]
 
 
 class Hashes:
-    """Hashes of texts, 8 bytes each; of a million texts, two differ but for one in 10^8 times."""
+    """Hashes of texts, 8 bytes each.
+
+    That two of a million texts have the same has a chance of 3 in 10^8.
+    """
 
     def __init__(self) -> None:
         self._added = array("q")
@@ -50,7 +52,7 @@ class Hashes:
 class HeldFiles:
     """Names of files, each with some values, in the order in which they were added.
 
-    Packed, they take some 40 bytes, and 8 more for the name.
+    Each takes some 40 bytes, packed, and 8 more for the hash of its name.
     """
 
     def __init__(self) -> None:

@@ -86,7 +86,7 @@ class ZipDirectory:
             yield info
 
     def _read_row(self, row: bytes) -> tuple[ZipInfo, int]:
-        """The file of a row that begins with some bytes, and the length of all of the row."""
+        """The file of a row, given the bytes before its name, and the length of the whole row."""
         (
             signature,
             system,
@@ -141,11 +141,11 @@ def _find_directory(opened: IO[bytes]) -> _Place:
 
 
 def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
-    """Where the directory of a zip with numbers of 64 bits is; None if it has others.
+    """Where the directory of a zip with numbers of 64 bits is; None if it has none.
 
     Args:
         opened: the zip.
-        end: where the end of the directory stands that any zip has.
+        end: where the record stands that ends the directory of any zip.
     """
     begin = end - _LOCATOR_64.size - _END_64.size
     if begin < 0:
@@ -174,7 +174,7 @@ def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the fields beside the name of a file, each its kind and its content.
 
     Raises:
-        BadZipFile: they are longer than all of them.
+        BadZipFile: one is longer than what is left for it.
     """
     begin = 0
     while begin + _FIELD.size <= len(extra):

@@ -31,7 +31,7 @@ from beam_tfr.schema.items import Array, Image
 # Characters and values of a cell; longer ones are null.
 MAX_TEXT = 1000
 MAX_LIST = 100
-_MOST_UNDERSCORES = 8  # behind the name of a column
+_MOST_UNDERSCORES = 8  # behind the name of a column; then come numbers
 # Features of which the contents have the size in bytes, and the names of these columns.
 _PAYLOADS = {
     feature_names.ENCODED: "bytes",
@@ -182,7 +182,7 @@ def _free_name(
 ) -> str:
     """The name of the column of a feature.
 
-    It gets `_` behind it until no other column has it, or a number.
+    While another column has it, it gets one more `_`, and after eight of these a number.
     """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
