@@ -6,7 +6,7 @@ Or that are classes within classes.
 import collections
 import itertools
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
@@ -63,6 +63,11 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
     hold_images = all(map(IMAGES.fullmatch, names))
     if not hold_images or not names or are_different(find_split_folders(names)):
         return ""
+    return _describe_image_folders(names)
+
+
+def _describe_image_folders(names: Sequence[str]) -> str:
+    """The message about classes whose names only say that they are folders of images."""
     return (
         f"the classes are {join_names(names)}, folders of images: "
         "`layout='*'` converts them without classes"
@@ -82,16 +87,11 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     merged = _find_merged(names_in)
     if not have_images and not merged and not _are_parts(names_in):
         return ""
-    level = len(common_start([folder.split("/") for folder in names_in]))
-    outer_names = _list_names(names_in, level)
-    if find_unmarked_train(outer_names):  # which is told otherwise
-        level += 1
-        outer_names = _list_names(names_in, level)
+    level, outer_names = _find_outer_names(names_in)
     if find_split_folders(outer_names) or find_seeming_splits(outer_names):
         return ""  # which `check_split_folders` refuses, or `describe_ignored_split` tells
-    start = f"the classes are {join_names(names)}"
     if have_images and all(map(IMAGES.fullmatch, outer_names)):
-        return f"{start}, folders of images: `layout='*'` converts them without classes"
+        return _describe_image_folders(names)
     first, second, *_ = sorted(names_in)
     what = f"folders below each of {len(names_in):,} others, such as {first} and {second}"
     rename = ""
@@ -100,12 +100,29 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         what = f"folders of one name, such as {first} and {second}, are one class"
         own_name = first.replace("/", "_")
         rename = f", or rename folders that are classes of their own, such as {own_name}"
-    outer = ""
-    if len(outer_names) > 1:
-        layout = parse_layout("{label}/**").below(level)
-        outer_classes = join_names(sorted(outer_names))
-        outer = f"if the classes are {outer_classes} instead, `layout='{layout}'` takes them, else "
-    return f"{start}: {what}; {outer}give `layout='{DEFAULT_LAYOUT}'`{rename}"
+    return (
+        f"the classes are {join_names(names)}: {what}; {_suggest_outer_classes(level, outer_names)}"
+        f"give `layout='{DEFAULT_LAYOUT}'`{rename}"
+    )
+
+
+def _find_outer_names(folders: Collection[str]) -> tuple[int, set[str]]:
+    """The first level at which folders differ in more than their split, and their names there."""
+    level = len(common_start([folder.split("/") for folder in folders]))
+    names = _list_names(folders, level)
+    if find_unmarked_train(names):  # which is told otherwise
+        level += 1
+        names = _list_names(folders, level)
+    return level, names
+
+
+def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
+    """The layout that takes folders of a level for classes; empty unless there are several."""
+    if len(names) < 2:
+        return ""
+    layout = parse_layout("{label}/**").below(level)
+    classes = join_names(sorted(names))
+    return f"if the classes are {classes} instead, `layout='{layout}'` takes them, else "
 
 
 def _list_names(folders: Iterable[str], level: int) -> set[str]:

@@ -4,7 +4,7 @@ import collections
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import MaskCure, NamesIn
@@ -88,15 +88,9 @@ class MaskFolders(NamedTuple):
                 "column of type mask in a `table=` names the mask of each image"
             )
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
-        form = ""
         is_png = extension.lower() == ".png"
         cure = self._choose_cure(path + extension if is_png else f"{path}.png", images)
-        if not is_png:
-            form = ", once masks are PNGs"
-            if extension.lower() in _LIKE_PHOTOS:
-                form += " of what these JPEGs were made from, as JPEG changes values"
-            if not cure.folder:
-                form += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
+        form = "" if is_png else self._require_pngs(extension, cure)
         if in_archives:
             form += ", once archives are unpacked"
         rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
@@ -105,6 +99,20 @@ class MaskFolders(NamedTuple):
             f"{folders} look like images and the masks beside them: {cure.describe()} converts "
             f"them together{form}{rest}{misfits}"
         )
+
+    def _require_pngs(self, extension: str, cure: MaskCure) -> str:
+        """What has to be done first with masks that are no PNGs.
+
+        Args:
+            extension: theirs.
+            cure: the options that convert them then.
+        """
+        text = ", once masks are PNGs"
+        if extension.lower() in _LIKE_PHOTOS:
+            text += " of what these JPEGs were made from, as JPEG changes values"
+        if not cure.folder:
+            text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
+        return text
 
     def _cure_several(self) -> str:
         """What makes one mask of several."""
@@ -231,27 +239,19 @@ def find_mask_folders(
         names_in: folder -> names of files in it, maybe none.
     """
     ordered = sorted(folders)
-    names_at = collections.defaultdict[tuple[str, str], list[str]](list)
-    for folder in ordered:
-        parts = folder.split("/")
-        for level, name in enumerate(parts):
-            place = "/".join(parts[:level]), "/".join(parts[level + 1 :])
-            names_at[place].append(name)
+    names_at = _group_names(ordered)
     for (parent, below), names in names_at.items():
         pair = _find_pair(names)
         if pair:
             images, masks = pair
             siblings = _find_siblings(ordered, parent, images)
-            paths = {*ordered}
-            mask_folders = [folder.removesuffix(images) + masks for folder in siblings]
-            pairs = [pair for pair in zip(siblings, mask_folders, strict=True) if pair[1] in paths]
             return MaskFolders(
                 parent,
                 images,
                 masks,
                 below,
                 has_siblings=len(siblings) > 1,
-                pairs=pairs,
+                pairs=_pair_folders(siblings, images, masks, known_folders={*ordered}),
                 ends=_find_ends(images, masks, names_at),
             )
     compared = next(_compare_files(ordered, names_in), None) or _find_deep_masks(names_at)
@@ -262,6 +262,35 @@ def find_mask_folders(
         if parent == compared.parent:
             beside.update(names)
     return compared._replace(has_splits=are_different(filter(split_of_folder, beside)))
+
+
+def _group_names(folders: Iterable[str]) -> Mapping[tuple[str, str], Sequence[str]]:
+    """The folders around a name in a path, and below it -> all names between these."""
+    names_at = collections.defaultdict[tuple[str, str], list[str]](list)
+    for folder in folders:
+        parts = folder.split("/")
+        for level, name in enumerate(parts):
+            place = "/".join(parts[:level]), "/".join(parts[level + 1 :])
+            names_at[place].append(name)
+    return names_at
+
+
+def _pair_folders(
+    folders: Iterable[str], images: str, masks: str, *, known_folders: Set[str]
+) -> list[tuple[str, str]]:
+    """Folders of images with those of their masks, where there are any.
+
+    Args:
+        folders: those of images.
+        images, masks: the names of either.
+        known_folders: all of them.
+    """
+    pairs = []
+    for folder in folders:
+        mask_folder = folder.removesuffix(images) + masks
+        if mask_folder in known_folders:
+            pairs.append((folder, mask_folder))
+    return pairs
 
 
 def _find_deep_masks(
@@ -369,13 +398,21 @@ def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFo
         return
     names = {folder: names_in(folder)[:_MOST_NAMES] for folder in [*masks, *images]}
     for mask_folder, image_folder in itertools.product(masks, images):
-        path = find_mask_name(names[image_folder], names[mask_folder])
-        if not path or path.endswith(_LIKE_PHOTOS):
-            continue
-        known_masks = frozenset(names[mask_folder])
-        number = sum(fill_path(path, image) in known_masks for image in names[image_folder])
-        if number > len(names[image_folder]) // 2:
+        if _have_masks(names[image_folder], names[mask_folder]):
             yield _divide_paths(image_folder, mask_folder)
+
+
+def _have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
+    """Whether most of some images have a mask among others, by the names of files."""
+    path = find_mask_name(images, masks)
+    if not path or path.endswith(_LIKE_PHOTOS):
+        return False
+    return _count_masks(path, images, frozenset(masks)) > len(images) // 2
+
+
+def _count_masks(path: str, images: Iterable[str], masks: Set[str]) -> int:
+    """How many images have the mask that a path names."""
+    return sum(fill_path(path, image) in masks for image in images)
 
 
 def _divide_paths(images: str, masks: str) -> MaskFolders:
@@ -450,7 +487,7 @@ def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
     known_masks = frozenset(masks)
 
     def rank(path: str) -> tuple[int, bool, bool, str]:
-        number = sum(fill_path(path, image) in known_masks for image in images)
+        number = _count_masks(path, images, known_masks)
         mark = fill_path(path, "")
         is_numbered = _NUMBER_BEHIND.search(path) is not None
         return -number, _OTHER_KINDS.search(mark) is not None, is_numbered, path

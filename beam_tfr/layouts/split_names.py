@@ -97,8 +97,7 @@ def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
         match = _LONGER_FOLDER.fullmatch(name)
         if not match:
             return {}
-        before = match[1]
-        others[name] = _divide_name(name[len(before) :])._replace(before=before, is_shared=True)
+        others[name] = _divide_behind(name, match[1])
     return others
 
 
@@ -137,8 +136,7 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
     starts = itertools.accumulate(_SEPARATOR.split(name)[:-1], str.__add__)
     own_prefixes = [start for start in starts if _text_around(start) in shared]
     if own_prefixes:
-        before = own_prefixes[-1]
-        return _divide_name(name[len(before) :])._replace(before=before, is_shared=True)
+        return _divide_behind(name, own_prefixes[-1])
     first = _LONGER_BEHIND.fullmatch(name)
     if first and _text_around(behind=first[2]) in shared:
         return SplitFolder("", first[1], first[2], is_shared=True)
@@ -159,6 +157,12 @@ def _divide_name(name: str) -> SplitFolder:
     if is_split_name(name) or not match:
         return SplitFolder("", name)
     return SplitFolder("", match[1], name[len(match[1]) :])
+
+
+def _divide_behind(name: str, before: str) -> SplitFolder:
+    """The parts of a name whose split is behind a text that other names share."""
+    parts = _divide_name(name.removeprefix(before))
+    return parts._replace(before=before, is_shared=True)
 
 
 class UnmarkedTrain(NamedTuple):
@@ -185,16 +189,16 @@ def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
         match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)
         if not match:
             continue
-        last_first = match.re is _LONGER_FOLDER
-        rest = match[1][:-1] if last_first else match[2][1:]
-        begin, end = match.span(2 if last_first else 1)
+        is_at_end = match.re is _LONGER_FOLDER
+        rest = match[1][:-1] if is_at_end else match[2][1:]
+        begin, end = match.span(2 if is_at_end else 1)
         if name[begin:end].lower().startswith(DEFAULT_SPLIT):
             continue
         renamed = f"{name[:begin]}{DEFAULT_SPLIT}{name[end:]}"
         if rest in names:
             return UnmarkedTrain(name, rest, renamed)
         others = {*names} - {name}
-        if last_first and len(others) == 1 and min(others).startswith(match[1]):
+        if is_at_end and len(others) == 1 and min(others).startswith(match[1]):
             return UnmarkedTrain(name, min(others), renamed)
     return None
 
