@@ -27,12 +27,11 @@ from collections.abc import Sequence
 
 from beam_tfr.commands.calls import add_dataset, print_result, show_run
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
-from beam_tfr.options.run import UpdateOptions
+from beam_tfr.options.run import NOT_FOR_UPDATES, UpdateOptions
 from beam_tfr.options.table import options_of
 
 HELP = "add, change and drop images of a dataset, or divide it anew"
-_NOT_TAKEN = {"output", "name", "overwrite", "no_wait", "report"}
-_OPTIONS = options_of(ConvertOptions).keys() - _NOT_TAKEN
+_OPTIONS = options_of(ConvertOptions).keys() - {*NOT_FOR_UPDATES}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ from beam_tfr.launch.reuse import KEPT_CODECS, choose_base
 from beam_tfr.launch.settling import convert_and_settle, remove_first, steps_that_settle
 from beam_tfr.launch.starting import StepBuilder, run_step
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.run import UpdateOptions
+from beam_tfr.options.run import NOT_FOR_UPDATES, UpdateOptions
 from beam_tfr.output.removed import (
     FoundImages,
     ImageSelection,
@@ -71,7 +71,7 @@ def update(
             was.
     """
     changes = {name: value for name, value in changes.items() if value not in (None, "", (), [])}
-    for name in ("output", "name", "overwrite", "no_wait", "report"):
+    for name in NOT_FOR_UPDATES:
         if name in changes:
             raise UsageError("is not for an update: leave it out", option=name, value=changes[name])
     dataset, _ = open_to_change(folder, beam_flags)

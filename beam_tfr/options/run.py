@@ -87,6 +87,10 @@ class RunOptions(DisplayOptions):
         return bool(self.max_rejects)
 
 
+# Options of a conversion that an update does not take.
+NOT_FOR_UPDATES = ("output", "name", "overwrite", "no_wait", "report")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateOptions(Checked):
     """How a dataset is updated.
