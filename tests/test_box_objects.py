@@ -71,8 +71,12 @@ KINDS: dict[str, tuple[Mapping[str, Any], tuple[str, ...], Any, str]] = {
 }
 
 
-def write_rows(folder: Path, rows: Rows, name: str = "t.jsonl") -> Path:
+def write_image(folder: Path) -> None:
     PIL.Image.new("RGB", (40, 30), "gray").save(folder / "a.jpg")
+
+
+def write_rows(folder: Path, rows: Rows, name: str = "t.jsonl") -> Path:
+    write_image(folder)
     path = folder / name
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
@@ -156,7 +160,7 @@ def test_a_bad_object_rejects_its_image_alone(tmp_path: Path) -> None:
 
 
 def test_parquet_with_lists_of_structs(tmp_path: Path) -> None:
-    PIL.Image.new("RGB", (40, 30), "gray").save(tmp_path / "a.jpg")
+    write_image(tmp_path)
     parquet.write_table(pyarrow.Table.from_pylist([AZURE]), tmp_path / "t.parquet")
     (ref,) = references(opened(tmp_path / "t.parquet"))
     assert (ref.labels, boxes_of(ref)) == (("cat", "dog"), SHARES)
@@ -192,7 +196,7 @@ def test_percents_of_label_studio_are_no_boxes(tmp_path: Path) -> None:
     assert not any("bbox" in line for line in tables.warnings)
 
 
-# Content -> options, beside its name, for what its message writes.
+# Name -> content, and the classes of what the command of its message writes.
 JSON = {
     "kvasir.json": (
         {
@@ -225,7 +229,7 @@ JSON = {
 @pytest.mark.parametrize("name", [*JSON])
 def test_the_cure_for_other_json_works(tmp_path: Path, name: str) -> None:
     content, classes = JSON[name]
-    PIL.Image.new("RGB", (40, 30), "gray").save(tmp_path / "a.jpg")
+    write_image(tmp_path)
     (tmp_path / name).write_text(json.dumps(content))
     with pytest.raises(DataError) as raised:
         opened(tmp_path / name)
@@ -248,7 +252,7 @@ def test_the_cure_for_geojson_works(tmp_path: Path) -> None:
     feature = {"bounds_imcoords": "5,6,25,21", "type_id": 73, "image_id": "a.jpg"}
     other = {**feature, "bounds_imcoords": "1,2,9,9", "type_id": 11}
     features = [{"type": "Feature", "properties": each} for each in (feature, other)]
-    PIL.Image.new("RGB", (40, 30), "gray").save(tmp_path / "a.jpg")
+    write_image(tmp_path)
     (tmp_path / "x.geojson").write_text(
         json.dumps({"type": "FeatureCollection", "features": features})
     )
@@ -272,7 +276,7 @@ def test_the_cure_for_ids_of_other_names_works(tmp_path: Path) -> None:
         "categories": [{"category_id": 7, "scientificName": "Abies alba"}],
         "annotations": [{"image_id": "0", "category_id": 7, "bbox": [5, 6, 20, 15]}],
     }
-    PIL.Image.new("RGB", (40, 30), "gray").save(tmp_path / "a.jpg")
+    write_image(tmp_path)
     (tmp_path / "meta.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match="Herbarium") as raised:
         opened(tmp_path / "meta.json")

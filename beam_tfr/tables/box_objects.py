@@ -109,11 +109,15 @@ def _group_fields(fields: Iterable[str]) -> dict[str, list[str]]:
 
 def _hold_flat_lists(path: str, fields: Sequence[str]) -> bool:
     """Whether fields have a list of values in the first rows, and no lists in lists."""
-    cells = [cell for row in _read_cells(path, fields) for cell in row if cell is not None]
-    if not any(isinstance(cell, list) for cell in cells):
-        return False
+    cells = [*itertools.chain.from_iterable(_read_cells(path, fields))]
+    has_lists = any(isinstance(cell, list) for cell in cells)
+    return has_lists and not hold_nested_lists(cells)
+
+
+def hold_nested_lists(cells: Iterable[Any]) -> bool:
+    """Whether cells have lists in lists, as fields of lists of objects in such lists have."""
     members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
-    return not any(isinstance(member, list) for member in members)
+    return any(isinstance(member, list) for member in members)
 
 
 def _hold_numbers(path: str, field: str) -> bool:

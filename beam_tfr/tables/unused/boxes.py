@@ -8,6 +8,7 @@ from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
+from beam_tfr.tables.box_objects import hold_nested_lists
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
 from beam_tfr.tables.text_rows import JsonLines
@@ -50,7 +51,7 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
     boxes = find_possible_boxes(columns)
     if boxes is None:
         boxes = find_possible_boxes(list_fields_of(content, filter(_may_hold_objects, columns)))
-    if boxes is None or _hold_nested_lists(content, boxes.sides):
+    if boxes is None or _are_nested(content, boxes.sides):
         return None
     message = (
         f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
@@ -114,10 +115,9 @@ def _may_hold_objects(column: str) -> bool:
     return names_places(column) or bool(_OBJECTS.fullmatch(column))
 
 
-def _hold_nested_lists(content: TableContent, fields: Sequence[str]) -> bool:
-    """Whether fields have lists in lists, as those of lists of objects in such lists have."""
-    if not any("." in name for name in fields):
+def _are_nested(content: TableContent, columns: Sequence[str]) -> bool:
+    """Whether some columns are fields of objects with lists in lists."""
+    if not any("." in name for name in columns):
         return False
-    cells = itertools.chain.from_iterable(read_first_cells(content, fields).values())
-    members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
-    return any(isinstance(member, list) for member in members)
+    cells = itertools.chain.from_iterable(read_first_cells(content, columns).values())
+    return hold_nested_lists(cells)
