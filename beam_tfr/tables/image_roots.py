@@ -133,7 +133,7 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """The places of images with the folders that hold them, each one of them, if there are such.
+    """The places of images, with the folders each of which holds some of them, if there are any.
 
     Args:
         places: where none of the first images is.
@@ -148,10 +148,11 @@ def _add_parts(
     starts = [own] if places.base else [own, folder_of(own[:-1])]
     names = [path for _, path in spread(paths, MOST_NAMES)]
     for start in starts:
+        if not start.removeprefix(storage.GCS).rstrip("/"):
+            continue
         parts = None
-        if start.removeprefix(storage.GCS).rstrip("/"):
-            with contextlib.suppress(OSError):  # of a folder that cannot be listed
-                parts = find_part_folders(names, start, own=own)
+        with contextlib.suppress(OSError):  # of a folder that cannot be listed
+            parts = find_part_folders(names, start, own=own)
         if parts:
             base = "" if start == folder else start
             warnings = (*places.warnings, parts.describe())

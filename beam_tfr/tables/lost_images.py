@@ -110,7 +110,7 @@ def list_roots_of(files_of: FilesOf) -> list[str]:
 
 
 def list_complete_roots(files_of: FilesOf) -> list[str]:
-    """Those of these folders below which there is a file for each path that has any."""
+    """The folders below which there is a file for each path that has any, sorted."""
     roots = list_roots_of(files_of)
     return [root for root in roots if all(root in files for files in files_of.values())]
 

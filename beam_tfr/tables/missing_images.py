@@ -44,7 +44,7 @@ def warn_of_lost_tables(
     paths: Sequence[NumberedUri],
     choose: Callable[[str], str],
 ) -> Iterator[str]:
-    """Yields a line about a table of which none of the first images is there, but of others.
+    """Yields a line about the first table whose first images are all missing, if others are there.
 
     Args:
         content: what the tables say.
@@ -95,13 +95,11 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     """The message about first images of which none is there, with where they are.
 
     Args:
-        missing: the message so far; empty if one is there.
+        missing: the message so far.
         paths: the first cells with images.
         base: the folder in which they are looked for.
         of_one_table: see `describe_lost`.
     """
-    if not missing:
-        return ""
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
     shorter = drop_shared_folders(texts)
     for folder in (base, folder_of(base[:-1])):

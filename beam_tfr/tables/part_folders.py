@@ -1,11 +1,9 @@
-"""Images of tables that write bare names, and lie in several folders, each name in one of them.
+"""Images in several folders, of tables that write bare names, each of which is in one of them.
 
-Such as the parts of ChestX-ray14, `images_001/images` to `images_012/images`, and of HAM10000.
+Such are the parts of ChestX-ray14, `images_001/images` to `images_012/images`, and of HAM10000.
 """
 
 import functools
-import hashlib
-import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +24,6 @@ from beam_tfr.tables.lost_images import (
 
 MOST_NAMES = 1_000  # that show which folders are meant
 _MOST_FOLDERS = 1_000
-_HASH_BYTES = 8
 _DIGITS = re.compile("[0-9]+")
 _SHOWN = 3  # folders, in messages
 
@@ -194,7 +191,7 @@ class _Names:
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = folders
-        hashes = [_hash_names(folder) for folder in folders]
+        hashes = [*map(_hash_names, folders)]
         numbers = np.repeat(np.arange(len(folders), dtype=np.uint16), [*map(len, hashes)])
         all_hashes = np.concatenate(hashes)
         order = np.argsort(all_hashes, kind="stable")
@@ -203,21 +200,15 @@ class _Names:
 
     def find_folders(self, name: str) -> list[str]:
         """The folders that hold a file of this name."""
-        key = np.frombuffer(_hash_name(name), np.uint64)[0]
-        begin = np.searchsorted(self._hashes, key, side="left")
-        end = np.searchsorted(self._hashes, key, side="right")
+        hashed = hash(name)
+        begin = np.searchsorted(self._hashes, hashed, side="left")
+        end = np.searchsorted(self._hashes, hashed, side="right")
         return [self._folders[number] for number in self._numbers[begin:end]]
 
 
-def _hash_names(folder: str) -> NDArray[np.uint64]:
-    hashes = bytearray()
-    for file in storage.walk(folder.rstrip("/"), lambda _: False, deep=False):
-        hashes += _hash_name(file.name)
-    return np.frombuffer(hashes, np.uint64)
-
-
-def _hash_name(name: str) -> bytes:
-    return hashlib.blake2b(os.fsencode(name), digest_size=_HASH_BYTES).digest()
+def _hash_names(folder: str) -> NDArray[np.int64]:
+    files = storage.walk(folder.rstrip("/"), lambda _: False, deep=False)
+    return np.fromiter((hash(file.name) for file in files), np.int64)
 
 
 @functools.lru_cache(maxsize=1)
