@@ -241,7 +241,7 @@ def describe_classes(
 ) -> Iterator[str]:
     """Yields sentences about classes that a split or all lack, and about those of one image.
 
-    And about names of classes or splits that may mean the same.
+    Also about names of classes or splits that may mean the same.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
@@ -255,17 +255,25 @@ def describe_classes(
     totals = collections.Counter[str]()
     for of_split in counts.values():
         totals.update(of_split)
-    present = [name for name in classes if totals[name]]
-    notes = [*_describe_missing(counts, present, noun)] if len(counts) > 1 else []
-    yield from notes[:_MOST_NOTES]
-    if len(notes) > _MOST_NOTES:
-        yield f"{counted(len(notes) - _MOST_NOTES, 'more split')} lack classes"
+    if len(counts) > 1:
+        present = [name for name in classes if totals[name]]
+        notes = [*_describe_missing(counts, present, noun)]
+        yield from notes[:_MOST_NOTES]
+        if len(notes) > _MOST_NOTES:
+            yield f"{counted(len(notes) - _MOST_NOTES, 'more split')} lack classes"
     yield from _describe_alike("classes", classes)
     yield from _describe_alike("splits", [*counts])
+    yield from _describe_rare(classes, totals, noun)
+
+
+def _describe_rare(
+    classes: Collection[str], totals: collections.Counter[str], noun: str
+) -> Iterator[str]:
+    """Yields sentences about classes that have no image in any split, or only one."""
     absent = [name for name in classes if not totals[name]]
     if absent:
         yield f"{_name_classes(absent)} no {noun}"
-    alone = [name for name in present if totals[name] == 1]
+    alone = [name for name in classes if totals[name] == 1]
     if alone:
         each = "" if len(alone) == 1 else " each"
         yield f"{_name_classes(alone)} 1 {noun}{each}"
