@@ -110,12 +110,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
     annotated = annotate_image(shard, sample, path)
     size = (annotated["image"]["width"], annotated["image"]["height"])
     objects = annotated["annotations"]
-    if len(objects) * shard.keypoints > _MOST_KEYPOINTS:
-        raise DataError(
-            f"{quote(path)}: {len(objects):,} objects, each with {shard.keypoints:,} keypoints as "
-            "the one that has the most by the contents, would be more than "
-            f"{_MOST_KEYPOINTS:,}: `format=folder` writes those that there are"
-        )
+    _check_keypoints(path, len(objects), shard.keypoints)
     labels = sample.values.get(OBJECT_LABEL, [0] * len(objects))
     lines = []
     for label, annotation in zip(labels, objects, strict=True):
@@ -123,6 +118,25 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
         lines.append(f"{label} {' '.join(numbers)}\n")
     files = {path: sample.image, labels_path: "".join(lines).encode()}
     return ImageFiles(files, shard.keypoints)
+
+
+def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
+    """Checks that the label file of an image does not get too many keypoints.
+
+    Args:
+        path: of the image.
+        objects: how many it has.
+        keypoints: how many each of them gets.
+
+    Raises:
+        DataError: it does.
+    """
+    if objects * keypoints > _MOST_KEYPOINTS:
+        raise DataError(
+            f"{quote(path)}: {objects:,} objects, each with {keypoints:,} keypoints as the one "
+            f"that has the most by the contents, would be more than {_MOST_KEYPOINTS:,}: "
+            "`format=folder` writes those that there are"
+        )
 
 
 def _shape_of(
