@@ -47,7 +47,7 @@ from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
-from beam_tfr.transforms import publishing, references, values, writing
+from beam_tfr.transforms import dataset_reading, publishing, references, values, writing
 from beam_tfr.transforms.copies import reject_copies
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.plans import PlanShards, Target
@@ -248,11 +248,11 @@ class Convert(beam.PTransform):
         known_images = None
         if self.base:
             splits_stay = self._splits_stay(self.base)
-            known_images = references.read_known(begin, self.base, splits_stay=splits_stay)
+            known_images = dataset_reading.read_known(begin, self.base, splits_stay=splits_stay)
         earlier_splits = None
         may_move = self.before and not self._splits_stay(self.before)
         if self.before and (may_move or not self._updates_in_place()):
-            earlier_splits = references.read_earlier_splits(begin, self.before)
+            earlier_splits = dataset_reading.read_earlier_splits(begin, self.before)
         return refs | self.plan_shards(known_images, earlier_splits)  # type: ignore[no-any-return]
 
     def _updates_in_place(self) -> bool:
@@ -271,7 +271,7 @@ class Convert(beam.PTransform):
             self.options.shares if self.options.stratify else None,
             seed=self.options.seed,
             grouped=self.source.has_groups,
-            known_splits=references.read_splits(begin, stays) if stays else None,
+            known_splits=dataset_reading.read_splits(begin, stays) if stays else None,
             groups=groups,
             known_images=known_dataset.read_manifest().counts["matched"] if known_dataset else 0,
         )
@@ -281,7 +281,7 @@ class Convert(beam.PTransform):
         """Lists the input as encoded references."""
         source = self.source
         if isinstance(source.origin, BaseDataset):
-            return references.read_dataset_refs(begin, source.origin)
+            return dataset_reading.read_dataset_refs(begin, source.origin)
         if isinstance(source.origin, Tables):
             return begin | references.ReadTable(source.origin)
         return begin | references.MatchImages(

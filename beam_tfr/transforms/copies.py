@@ -15,7 +15,7 @@ from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.planning import packing
 from beam_tfr.schema.encoded_ref import EncodedRef
 from beam_tfr.transforms.counting import FunctionDoFn, count
-from beam_tfr.transforms.references import read_shards
+from beam_tfr.transforms.dataset_reading import read_shards
 
 _REASON = b"duplicate"
 

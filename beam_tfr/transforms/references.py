@@ -1,17 +1,15 @@
-"""MatchImages, ReadTable and `read_dataset_refs` list references.
+"""MatchImages and ReadTable list references; other steps drop some, or rename their classes.
 
-`take_first` and `drop_removed` drop some, `read_known` and `read_splits` add what an update knows
-about them.
+Those of a dataset come from `dataset_reading`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import apache_beam as beam
@@ -19,8 +17,6 @@ from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
-from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
-from beam_tfr.dataset.lookup import read_contents
 from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
@@ -39,8 +35,6 @@ from beam_tfr.inputs.skipped import (
     describe_kinds,
 )
 from beam_tfr.layouts.mask_names import MaskNames
-from beam_tfr.output import known
-from beam_tfr.output.known import KnownSource
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.records.repeats import (
@@ -52,9 +46,8 @@ from beam_tfr.records.repeats import (
     merge_parts,
     number_keys,
 )
-from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
+from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_bytes
-from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef, group_values
 from beam_tfr.tables.repeats import check_repeats, merge_rows
 from beam_tfr.tables.rows import Tables
@@ -64,7 +57,6 @@ BATCHES = 64  # of patterns, each listed by one worker
 RANGES = 50  # that all patterns or a large range are divided into, or more, often ten times as many
 ARCHIVES_AT_A_TIME = 16  # listed by one worker, each in a thread
 HASHES_AT_A_TIME = 1 << 16  # of keys of a table
-SHARDS_AT_A_TIME = 8  # of a dataset
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 # Names of a part on gs:// that are listed before the rest is divided, in the round of this label.
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}
@@ -436,159 +428,3 @@ def _rename_classes(packed: bytes, *, renames: Mapping[str, str]) -> bytes:
             encoded = ref.encode_of(renames.get(label, label) for label in labels)
         renamed.append(encoded)
     return packing.pack_values(renamed)
-
-
-def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
-    """Reads what a dataset knows about its images.
-
-    Args:
-        begin: the beginning of the pipeline.
-        base: the dataset.
-        splits_stay: whether an image that is still there is in the same split.
-
-    Returns:
-        For each image its split (empty if it may be in another one), a NUL, and what
-        `known.encode_source` gives; packed.
-    """
-    read = functools.partial(_read_known, base=base, splits_stay=splits_stay)
-    return read_shards(begin, base, "Known", read)
-
-
-def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) -> Iterator[bytes]:
-    split = shard.split.encode() if splits_stay else b""
-    sources = known.read_sources(base.folder, shard) or []
-    encoded = (known.encode_source(source) for source in sources if _is_usable(source, base))
-    return packing.pack_batches(split + b"\0" + image for image in encoded)
-
-
-def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
-    """Whether it helps to know an image: it has a record, or a reject that may stay.
-
-    A reject by its name is decided by the listing.
-    """
-    if not source.reject:
-        return True
-    return base.with_rejects and not EncodedRef.parse(source.ref).reason
-
-
-def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split each image of a dataset is in.
-
-    Returns:
-        For each image its key, a NUL, its split; packed.
-    """
-    return read_shards(begin, base, "Splits", functools.partial(_read_split, base=base))
-
-
-def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
-    """The keys of the images of a shard with its split; none of those without a split.
-
-    Raises:
-        DataError: its sidecar is missing.
-    """
-    if shard.split == NO_SPLIT:
-        return iter(())
-    keys = _read_keys(shard, base)
-    if keys is None:
-        raise DataError(
-            f"{base.folder}: .sources lacks {shard.name}, so nothing says which images stay in "
-            "which split: put the folder back, or `beam-tfr update` with `input=` and `resplit=` "
-            "divides all images anew"
-        )
-    split = shard.split.encode()
-    return packing.pack_batches(key + b"\0" + split for key in keys)
-
-
-def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
-    """The keys of the images of a shard; None if its sidecar is missing.
-
-    Sidecars of rows have no keys, and their contents have those of records.
-    """
-    if base.read_manifest().options["encoding"] == "row":
-        return _read_keys_of_records(shard, base)
-    sources = known.read_sources(base.folder, shard)
-    return None if sources is None else [key_of(source.ref) for source in sources]
-
-
-def read_earlier_splits(begin: PBegin, dataset: BaseDataset) -> PCollection[bytes]:
-    """Reads which split the record of each image of a dataset is in.
-
-    Of contents that cannot be read, nothing is known: such images are not counted as moved.
-
-    Returns:
-        For each record a NUL, its key, a NUL, its split; packed.
-    """
-    read = functools.partial(_read_earlier_split, base=dataset)
-    return read_shards(begin, dataset, "Earlier", read)
-
-
-def _read_earlier_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
-    keys = list[bytes]()
-    with contextlib.suppress(DataError, OSError):  # an update may be what mends them
-        keys = _read_keys_of_records(shard, base)
-    split = shard.split.encode()
-    return packing.pack_batches(b"\0" + key + b"\0" + split for key in keys)
-
-
-def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]:
-    """The keys of the records of a shard that are not too long for contents."""
-    dataset = base.read_manifest()
-    entry = shard.entry
-    if entry is None or not entry.num_examples:
-        return []
-    table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes, ["key"])
-    return [to_bytes(key) for key in table.column("key").to_pylist() if key is not None]
-
-
-def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads the references of a dataset's images, as if their sources were listed.
-
-    The output is that of `MatchImages`.
-    """
-    return read_shards(begin, base, "Dataset", functools.partial(_read_refs, base=base))
-
-
-def _read_refs(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
-    sources = known.require_sources(base.folder, shard)
-    count("listed", len(sources))
-    return packing.pack_batches(source.ref for source in sources)
-
-
-def read_shards(
-    begin: PBegin,
-    base: BaseDataset,
-    name: str,
-    read: Callable[[PlannedShard], Iterator[Any]],
-    output_type: Any = bytes,
-) -> PCollection[Any]:
-    """What a function gives for each shard of a dataset.
-
-    An element has the numbers of some.
-
-    Args:
-        begin: the beginning of the pipeline.
-        base: the dataset.
-        name: of what is read, in the labels of the steps.
-        read: yields what there is of a shard.
-        output_type: type of that.
-    """
-    number_of_shards = len(planned_shards(base.read_manifest()))
-    numbers = [*range(number_of_shards)]
-    firsts = numbers[::SHARDS_AT_A_TIME]
-    parts = [numbers[first : first + SHARDS_AT_A_TIME] for first in firsts]
-    reading = beam.ParDo(FunctionDoFn(functools.partial(_read_some, base=base, read=read)))
-    listed = begin | f"{name}Shards" >> beam.Create(parts)
-    spread = listed | f"Spread{name}Shards" >> beam.Reshuffle()
-    return spread | f"Read{name}" >> reading.with_output_types(output_type)
-
-
-def _read_some(
-    numbers: Sequence[int],
-    *,
-    base: BaseDataset,
-    read: Callable[[PlannedShard], Iterator[Any]],
-) -> Iterator[Any]:
-    shards = planned_shards(base.read_manifest())
-    for number in numbers:
-        interrupt.check_interrupt()
-        yield from read(shards[number])
