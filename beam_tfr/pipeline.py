@@ -16,31 +16,19 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.base import BaseDataset, planned_shards, read_unchanged_manifest
+from beam_tfr.dataset.base import BaseDataset, planned_shards
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.images.columns import place_columns
-from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import list_names
-from beam_tfr.inputs.measuring import SampleSize, measure_sample
-from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.inputs.read_ahead import ReadAhead
-from beam_tfr.layouts.class_folders import describe_last_folders, find_deep_folders
-from beam_tfr.layouts.folders import check_split_folders
-from beam_tfr.layouts.ignored_splits import describe_ignored_split
-from beam_tfr.layouts.mask_folders import find_mask_folders
-from beam_tfr.layouts.parsing import Layout
 from beam_tfr.options import ConvertOptions, ImageOptions
-from beam_tfr.output import attempts, claim, codec_versions, shard_totals
-from beam_tfr.output.known_records import KnownRecords
-from beam_tfr.planning import drafts
-from beam_tfr.planning.drafts import PlanSettings
+from beam_tfr.output import claim, shard_totals
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef, ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
@@ -49,30 +37,11 @@ from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import dataset_reading, publishing, references, values, writing
 from beam_tfr.transforms.copies import reject_copies
-from beam_tfr.transforms.counting import FunctionDoFn, count
+from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.drafting import DraftAgain, DraftFromSample
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages
 from beam_tfr.transforms.splitting import ChooseSplits
-
-
-def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
-    """The plan of a conversion without its cuts.
-
-    Args:
-        survey: survey of all references.
-        record_bytes: mean size of a record, from the sample.
-        settings: `Input.plan`.
-    """
-    options = settings.options
-    codecs = codec_versions.used_versions(options)
-    plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codecs)
-    sizes = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
-    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # of copies in the work folder
-    level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
-    if not level:  # else the size of the shards is unknown
-        num_bytes += round(plan.matched * (record_bytes + drafts.FRAME_BYTES))
-    return dataclasses.replace(plan, num_bytes=num_bytes)
-
 
 _NOTHING = Removed()
 
@@ -201,8 +170,19 @@ class Convert(beam.PTransform):
         earlier_splits: PCollection[bytes] | None = None,
     ) -> PlanShards:
         """The step that plans the shards; for the arguments see `PlanShards`."""
+        return PlanShards(
+            self._choose_target(),
+            draft=self._choose_draft(),
+            seed=self.options.seed,
+            gives_splits=not self.options.stratify,
+            known_images=known_images,
+            earlier_splits=earlier_splits,
+        )
+
+    def _choose_target(self) -> Target | None:
+        """The folder to claim for the plan."""
         options = self.options
-        target = Target(
+        return Target(
             options.output,
             self.run_id,
             options.overwrite,
@@ -210,7 +190,11 @@ class Convert(beam.PTransform):
             self.base,
             counts_added=bool(self.before) and not self._updates_in_place(),
         )
-        draft = _DraftFromSample(
+
+    def _choose_draft(self) -> Callable[[Survey], Plan]:
+        """What drafts the plan, given the survey of all references."""
+        options = self.options
+        return DraftFromSample(
             settings=self.source.plan,
             origin=self.source.origin,
             layout=self.source.layout,
@@ -220,14 +204,6 @@ class Convert(beam.PTransform):
             functions=self.record_functions(guarded=self.read.guarded),
             guarded_functions=self.record_functions(guarded=True),
             settles_copies=options.settles_copies and not self.source.renames,
-        )
-        return PlanShards(
-            target,
-            draft=draft,
-            seed=options.seed,
-            gives_splits=not options.stratify,
-            known_images=known_images,
-            earlier_splits=earlier_splits,
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
@@ -250,8 +226,7 @@ class Convert(beam.PTransform):
             splits_stay = self._splits_stay(self.base)
             known_images = dataset_reading.read_known(begin, self.base, splits_stay=splits_stay)
         earlier_splits = None
-        may_move = self.before and not self._splits_stay(self.before)
-        if self.before and (may_move or not self._updates_in_place()):
+        if self.before and not (self._updates_in_place() and self._splits_stay(self.before)):
             earlier_splits = dataset_reading.read_earlier_splits(begin, self.before)
         return refs | self.plan_shards(known_images, earlier_splits)  # type: ignore[no-any-return]
 
@@ -344,87 +319,6 @@ class Convert(beam.PTransform):
         return dataclasses.replace(self.read, ahead=ahead)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _DraftFromSample:
-    """Drafts the plan of a conversion from the survey and a sample, on a worker.
-
-    It does not hold all options, since paths must not leave with a job.
-
-    Attributes:
-        settings: of the plan.
-        origin: of the input; see `Input`.
-        layout: how labels and splits are read from paths.
-        shares_option: the option that gives the shares of splits; empty if none does.
-        has_default_layout: whether the option `layout` was left out.
-        read: the step that reads files.
-        functions: from the content of a file to its record.
-        guarded_functions: the same where earlier attempts crashed.
-        settles_copies: whether the images of a dataset keep the digest of its input: references of
-            copies that were settled are not those of the input any more.
-    """
-
-    settings: PlanSettings
-    origin: Tables | Labeler | BaseDataset
-    layout: Layout
-    shares_option: str
-    has_default_layout: bool
-    read: ReadImages
-    functions: Sequence[Callable[[Any, ImageRef], Any]]
-    guarded_functions: Sequence[Callable[[Any, ImageRef], Any]]
-    settles_copies: bool
-
-    def __call__(self, survey: Survey) -> Plan:
-        names_in = functools.partial(list_names, self.read.root)
-        if self.has_default_layout:
-            keys = [ref.key for ref in survey.sample_refs()]
-            check_split_folders(survey.folders, self.shares_option, keys, names_in)
-            _count_doubts(survey.folders)
-        if find_mask_folders(survey.folders, names_in):
-            count("mask-folders", survey.folders.total())
-        if isinstance(self.origin, Tables):
-            ignored_splits = self.origin.find_ignored_splits(survey.split_folders)
-            count("split-folders", sum(ignored_splits.values()))
-        for folder in find_deep_folders(survey.folders, self.layout):
-            count("nested", folder.images)
-        record_bytes, is_complete = self._measure_records(survey.sample_refs())
-        plan = make_plan(survey, record_bytes, self.settings)
-        if self.read.base:
-            self.read.base.check_codecs(plan.codecs)
-        if self.settles_copies and isinstance(self.origin, BaseDataset):
-            dataset = self.origin.read_manifest()
-            if plan.matched == dataset.counts["matched"]:  # none was taken down
-                plan.input_digest = dataset.fields["input_digest"]
-        provisional = not (is_complete or self.read.accept_unreadable)
-        return dataclasses.replace(plan, provisional=provisional)
-
-    def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
-        """The mean size of the records of a sample.
-
-        It also says whether all of its files could be read.
-        """
-        sizes: Mapping[str, int | None] = {}
-        if isinstance(self.origin, BaseDataset):
-            keys = [ref.key for ref in refs]
-            sizes = KnownRecords(self.origin).find_sizes(keys)
-        with attempts.mark_attempt(self.read.mark_path(attempts.SAMPLE_MARK)) as crashed:
-            return measure_sample(
-                refs,
-                root=self.read.root,
-                ahead=self.read.ahead,
-                steps=self.guarded_functions if crashed else self.functions,
-                known_sizes=sizes,
-            )
-
-
-def _count_doubts(folders: Mapping[str, int]) -> None:
-    """Counts the images in folders that the default layout may take for something else."""
-    images = sum(folders.values())
-    if describe_last_folders(folders):
-        count("last-folders", images)
-    if describe_ignored_split(folders):
-        count("ignored-split", images)
-
-
 class Repair(Convert):
     """Rebuilds some shards of a dataset from the same sources.
 
@@ -480,75 +374,33 @@ class Repair(Convert):
         begun = self.progress()
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
-    def plan_shards(
-        self,
-        known_images: PCollection[bytes] | None = None,
-        earlier_splits: PCollection[bytes] | None = None,
-    ) -> PlanShards:
-        """The step that plans the same shards as before.
+    def _choose_target(self) -> None:
+        """None, as the folder holds the dataset already."""
+
+    def _choose_draft(self) -> DraftAgain:
+        """What drafts the plan that the shards were made by.
 
         Their number is known without a sample.
 
-        Running it raises a DataError if the input, or the classes in it, have changed.
+        It raises a DataError if the input, or the classes in it, have changed.
         """
         dataset = self._dataset
         splits = dataset.splits.items()
         num_shards = {name: len(split.shards) for name, split in splits if split.shards}
         options = {**dataset.options, "num_shards": num_shards}
         labels = [*dataset.class_names]
-        draft = _DraftAgain(
+        return DraftAgain(
             folder=dataset.folder,
             manifest_digest=dataset.fields["manifest_digest"],
             input_digest=dataset.fields["input_digest"],
             options=dict(dataset.options),
             settings=dataclasses.replace(self.source.plan, first=labels, options=options),
         )
-        return PlanShards(
-            None,
-            draft=draft,
-            seed=self.options.seed,
-            gives_splits=not self.options.stratify,
-            known_images=known_images,
-            earlier_splits=earlier_splits,
-        )
 
 
 def _is_one_of(work: ShardWork, names: Set[str]) -> bool:
     """Whether work is for one of the shards of these names."""
     return work.shard.name in names
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _DraftAgain:
-    """Drafts the plan of a dataset again, on a worker.
-
-    Attributes:
-        folder: of the dataset.
-        manifest_digest: of the dataset to repair.
-        input_digest: of the input that it was made from.
-        options: of the dataset.
-        settings: of the plan, with the number of shards of each split.
-    """
-
-    folder: str
-    manifest_digest: str
-    input_digest: str
-    options: dict[str, Any]
-    settings: PlanSettings
-
-    def __call__(self, survey: Survey) -> Plan:
-        # Again, since the run holds the folder only now.
-        read_unchanged_manifest(self.folder, self.manifest_digest)
-        if f"{survey.digest:064x}" != self.input_digest:
-            raise DataError(
-                "the input has changed since the dataset was made: keys or sizes differ "
-                f"({survey.counts.total():,} keys now). `beam-tfr verify` with `sources=` names "
-                "what changed; restore it, or bring the dataset up to date with `beam-tfr update`, "
-                "or, if shards are damaged, write it anew with `beam-tfr convert` and `overwrite=`"
-            )
-        codecs = codec_versions.used_versions(self.options)
-        plan = drafts.draft_plan(survey, 0.0, self.settings, codecs=codecs)
-        return dataclasses.replace(plan, options=self.options)
 
 
 def _features_of(source: Input) -> FeaturesDict:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import beam_tfr
-from beam_tfr import images, pipeline
+from beam_tfr import images
 from beam_tfr.launch import Result
+from beam_tfr.transforms import drafting
 from tests.fixtures import save, smooth
 from tests.living_photos import files_of
 
@@ -66,7 +67,7 @@ def update(folder: Path, **options: Any) -> Result:
 
 
 _decoded, _measuring = list[str](), list[bool]()
-_measure, _decode = pipeline.measure_sample, images.convert_image
+_measure, _decode = drafting.measure_sample, images.convert_image
 
 
 def _measured(*arguments: Any, **options: Any) -> Any:
@@ -89,6 +90,6 @@ def count_decoding(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     Those of the sample that the plan measures are left out.
     """
     _decoded.clear()
-    monkeypatch.setattr(pipeline, "measure_sample", _measured)
+    monkeypatch.setattr(drafting, "measure_sample", _measured)
     monkeypatch.setattr(images, "convert_image", _counted)
     return _decoded

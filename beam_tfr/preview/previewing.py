@@ -52,7 +52,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.rejects import describe_excess
-from beam_tfr.pipeline import Convert, make_plan
+from beam_tfr.pipeline import Convert
 from beam_tfr.planning import dividing
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key
 from beam_tfr.preview.estimate import Estimate
@@ -78,6 +78,7 @@ from beam_tfr.sources import Input
 from beam_tfr.tables.places import describe_ignored_splits
 from beam_tfr.tables.repeats import REPEATED_NOTE, RowKeys, check_repeats
 from beam_tfr.tables.rows import Tables
+from beam_tfr.transforms.drafting import make_plan
 
 _NO_KEYS: RepeatedKeys = {}
 MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning

@@ -1,0 +1,177 @@
+"""Drafts the plan of a conversion, and that of a repair, on the worker that plans the shards."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.dataset.base import BaseDataset, read_unchanged_manifest
+from beam_tfr.inputs.labels import Labeler
+from beam_tfr.inputs.listing import list_names
+from beam_tfr.inputs.measuring import SampleSize, measure_sample
+from beam_tfr.inputs.parquet import is_in_parquet
+from beam_tfr.layouts.class_folders import describe_last_folders, find_deep_folders
+from beam_tfr.layouts.folders import check_split_folders
+from beam_tfr.layouts.ignored_splits import describe_ignored_split
+from beam_tfr.layouts.mask_folders import find_mask_folders
+from beam_tfr.layouts.parsing import Layout
+from beam_tfr.output import attempts, codec_versions
+from beam_tfr.output.known_records import KnownRecords
+from beam_tfr.planning import drafts
+from beam_tfr.planning.drafts import PlanSettings
+from beam_tfr.planning.survey import Survey
+from beam_tfr.records.shard_file import gzip_level
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import Plan
+from beam_tfr.tables.rows import Tables
+from beam_tfr.transforms.counting import count
+from beam_tfr.transforms.reading import ReadImages
+
+
+def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
+    """The plan of a conversion without its cuts.
+
+    Args:
+        survey: survey of all references.
+        record_bytes: mean size of a record, from the sample.
+        settings: `Input.plan`.
+    """
+    options = settings.options
+    codecs = codec_versions.used_versions(options)
+    plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codecs)
+    sizes = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
+    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # of copies in the work folder
+    level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
+    if not level:  # else the size of the shards is unknown
+        num_bytes += round(plan.matched * (record_bytes + drafts.FRAME_BYTES))
+    return dataclasses.replace(plan, num_bytes=num_bytes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DraftFromSample:
+    """Drafts the plan of a conversion from the survey and a sample, on a worker.
+
+    It does not hold all options, since paths must not leave with a job.
+
+    Attributes:
+        settings: of the plan.
+        origin: of the input; see `Input`.
+        layout: how labels and splits are read from paths.
+        shares_option: the option that gives the shares of splits; empty if none does.
+        has_default_layout: whether the option `layout` was left out.
+        read: the step that reads files.
+        functions: from the content of a file to its record.
+        guarded_functions: the same where earlier attempts crashed.
+        settles_copies: whether the images of a dataset keep the digest of its input: references of
+            copies that were settled are not those of the input any more.
+    """
+
+    settings: PlanSettings
+    origin: Tables | Labeler | BaseDataset
+    layout: Layout
+    shares_option: str
+    has_default_layout: bool
+    read: ReadImages
+    functions: Sequence[Callable[[Any, ImageRef], Any]]
+    guarded_functions: Sequence[Callable[[Any, ImageRef], Any]]
+    settles_copies: bool
+
+    def __call__(self, survey: Survey) -> Plan:
+        self._count_doubts(survey)
+        record_bytes, is_complete = self._measure_records(survey.sample_refs())
+        plan = make_plan(survey, record_bytes, self.settings)
+        if self.read.base:
+            self.read.base.check_codecs(plan.codecs)
+        return dataclasses.replace(
+            plan,
+            input_digest=self._find_input_digest(plan),
+            provisional=not (is_complete or self.read.accept_unreadable),
+        )
+
+    def _count_doubts(self, survey: Survey) -> None:
+        """Counts the images in folders that may be meant in another way.
+
+        Raises:
+            UsageError: see `check_split_folders`.
+        """
+        names_in = functools.partial(list_names, self.read.root)
+        if self.has_default_layout:
+            keys = [ref.key for ref in survey.sample_refs()]
+            check_split_folders(survey.folders, self.shares_option, keys, names_in)
+            _count_doubtful_classes(survey.folders)
+        if find_mask_folders(survey.folders, names_in):
+            count("mask-folders", survey.folders.total())
+        if isinstance(self.origin, Tables):
+            ignored_splits = self.origin.find_ignored_splits(survey.split_folders)
+            count("split-folders", sum(ignored_splits.values()))
+        for folder in find_deep_folders(survey.folders, self.layout):
+            count("nested", folder.images)
+
+    def _find_input_digest(self, plan: Plan) -> str:
+        """The digest of the input: of the references, or else that of the dataset they are from."""
+        if self.settles_copies and isinstance(self.origin, BaseDataset):
+            dataset = self.origin.read_manifest()
+            if plan.matched == dataset.counts["matched"]:  # none was taken down
+                return str(dataset.fields["input_digest"])
+        return plan.input_digest
+
+    def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
+        """The mean size of the records of a sample.
+
+        It also says whether all of its files could be read.
+        """
+        sizes: Mapping[str, int | None] = {}
+        if isinstance(self.origin, BaseDataset):
+            keys = [ref.key for ref in refs]
+            sizes = KnownRecords(self.origin).find_sizes(keys)
+        with attempts.mark_attempt(self.read.mark_path(attempts.SAMPLE_MARK)) as crashed:
+            return measure_sample(
+                refs,
+                root=self.read.root,
+                ahead=self.read.ahead,
+                steps=self.guarded_functions if crashed else self.functions,
+                known_sizes=sizes,
+            )
+
+
+def _count_doubtful_classes(folders: Mapping[str, int]) -> None:
+    """Counts the images in folders that the default layout may take for something else."""
+    images = sum(folders.values())
+    if describe_last_folders(folders):
+        count("last-folders", images)
+    if describe_ignored_split(folders):
+        count("ignored-split", images)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DraftAgain:
+    """Drafts the plan of a dataset again, on a worker.
+
+    Attributes:
+        folder: of the dataset.
+        manifest_digest: of the dataset to repair.
+        input_digest: of the input that it was made from.
+        options: of the dataset.
+        settings: of the plan, with the number of shards of each split.
+    """
+
+    folder: str
+    manifest_digest: str
+    input_digest: str
+    options: dict[str, Any]
+    settings: PlanSettings
+
+    def __call__(self, survey: Survey) -> Plan:
+        # Again, since the run holds the folder only now.
+        read_unchanged_manifest(self.folder, self.manifest_digest)
+        if f"{survey.digest:064x}" != self.input_digest:
+            raise DataError(
+                "the input has changed since the dataset was made: keys or sizes differ "
+                f"({survey.counts.total():,} keys now). `beam-tfr verify` with `sources=` names "
+                "what changed; restore it, or bring the dataset up to date with `beam-tfr update`, "
+                "or, if shards are damaged, write it anew with `beam-tfr convert` and `overwrite=`"
+            )
+        codecs = codec_versions.used_versions(self.options)
+        plan = drafts.draft_plan(survey, 0.0, self.settings, codecs=codecs)
+        return dataclasses.replace(plan, options=self.options)
