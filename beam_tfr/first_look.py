@@ -17,12 +17,7 @@ from beam_tfr.inputs.annotation_files import describe_annotations, describe_labe
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
-from beam_tfr.inputs.patterns import (
-    compile_exclusion,
-    compile_exclusions,
-    describe_unused,
-    escape_pattern,
-)
+from beam_tfr.inputs.patterns import describe_unused, escape_pattern
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.class_folders import (
@@ -91,11 +86,9 @@ class FirstLook:
 def early_warnings(
     source: Input, *, shares_option: str = "", exclude: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Warns of images that are missed, and of paths that are ambiguous.
+    """Yields warnings about what the first files show.
 
-    Reads the first files for that.
-
-    The patterns miss the former; the latter fit the layout in several ways.
+    Such as images that the patterns miss, and paths that fit the layout in several ways.
 
     Args:
         source: the input.
@@ -109,15 +102,13 @@ def early_warnings(
     yield from source.notes
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
-        yield from filter(None, [source.origin.missing])
+        yield from filter(None, [source.missing])
     if storage.is_gcs(source.root) and not source.layout.longest:
         look = FirstLook(source)
         with contextlib.suppress(UsageError):  # of a listing, which the run tells
             yield from filter(None, [*describe_labels(look, {}), *describe_lists(look)])
         return  # the summary reports missed images
-    exclusion = compile_exclusion(source.exclude, source.root)
-    exclusions = compile_exclusions(source.exclude, source.root)
-    skipped = SkippedFiles(source.input, exclusion, exclusions)
+    skipped = source.count_skipped()
     look = FirstLook(source, skipped)
     paths = look.files.paths
     refuse_records(source.plan.options["encoding"], paths)
@@ -261,16 +252,19 @@ def describe_strays(look: FirstLook) -> Iterator[str]:
         strays = sorted(listed - files)
         if not strays:
             continue
-        cure = ""
-        if files.isdisjoint(listed):
-            images = [*map(os.path.basename, keys)]
-            name = find_mask_name(images, [*map(os.path.basename, strays)])
-            cure = f"; {name} names it by its image" if name else ""
+        cure = _cure_strays(strays, keys) if files.isdisjoint(listed) else ""
         number = counted(len(strays), "file")
         yield (
             f"{number} left out, such as {strays[0]}: no image has that file as its "
             f"{companion.key}{cure}"
         )
+
+
+def _cure_strays(strays: Sequence[str], keys: Sequence[str]) -> str:
+    """The path that names files by their images; empty if there is none."""
+    images = [*map(os.path.basename, keys)]
+    name = find_mask_name(images, [*map(os.path.basename, strays)])
+    return f"; {name} names it by its image" if name else ""
 
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:

@@ -24,6 +24,7 @@ from beam_tfr.inputs.patterns import (
     ARCHIVE,
     common_root,
     compile_exclusion,
+    compile_exclusions,
     compile_pattern,
     describe_misplaced,
     escape_pattern,
@@ -104,6 +105,21 @@ class Input:
         """Whether images may be in archives."""
         return any(map(ARCHIVE.search, self.input))
 
+    @property
+    def missing(self) -> str:
+        """The message about the first images of tables if none is there; else empty."""
+        return self.origin.missing if isinstance(self.origin, Tables) else ""
+
+    @property
+    def exclusion(self) -> re.Pattern[str]:
+        """The regular expression of the files to skip."""
+        return compile_exclusion(self.exclude, self.root)
+
+    def count_skipped(self) -> SkippedFiles:
+        """What counts the files that the patterns miss."""
+        exclusions = compile_exclusions(self.exclude, self.root)
+        return SkippedFiles(self.input, self.exclusion, exclusions)
+
     def list_first(
         self, skipped: SkippedFiles = UNCOUNTED
     ) -> Iterator[storage.Entry | PatternPart]:
@@ -118,9 +134,8 @@ class Input:
             InputNotFoundError: a pattern matches nothing.
             UsageError: one cannot be listed.
         """
-        exclude = compile_exclusion(self.exclude, self.root)
         parts = [PatternPart(*pair) for pair in order_patterns(self.input)]
-        batches = list_parts(parts, exclude=exclude, limit=_MOST_NAMES, skipped=skipped)
+        batches = list_parts(parts, exclude=self.exclusion, limit=_MOST_NAMES, skipped=skipped)
         return itertools.chain.from_iterable(batches)
 
 

@@ -38,8 +38,8 @@ from beam_tfr.first_look import (
     describe_strays,
 )
 from beam_tfr.inputs.measuring import measure_sample
-from beam_tfr.inputs.patterns import compile_exclusion, compile_exclusions, describe_unused
-from beam_tfr.inputs.skipped import SkippedFiles, describe_missed
+from beam_tfr.inputs.patterns import describe_unused
+from beam_tfr.inputs.skipped import describe_missed
 from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
@@ -146,32 +146,14 @@ def preview(
         listing = list_input(survey, repeated)
     step = Convert(options, source, removed=removed)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
-    missing = source.origin.missing if isinstance(source.origin, Tables) else ""
-    try:
-        plan = _make_plan(survey, step, sample)
-    except UsageError as error:
-        if missing:
-            raise UsageError(f"{error}; {missing}") from None
-        raise
+    plan = _make_plan(survey, step, sample)
     estimate = Estimate(plan, listing, sample)
     outcome = _Outcome()
     if check_output:
         job_state = functools.partial(jobs.read_job_state, beam_options)
-        try:
-            outcome = _predict_outcome(options, plan, job_state=job_state)
-        except UsageError as error:
-            if known_files:
-                raise UsageError(
-                    f"{error}: {_describe_update(estimate, len(known_files))}"
-                ) from None
-            raise
+        outcome = _predict_outcome(options, estimate, len(known_files), job_state=job_state)
     if not sample.written:
-        details = sample.details or listing.details
-        reason, example = next(iter(details.items()))
-        raise DataError(
-            f"no file of the sample can be converted: {reason}, such as {example}"
-            f"{missing and f'; {missing}'}"
-        )
+        raise _nothing_converted(source, listing, sample)
     failure = ""
     excess = describe_excess(estimate.rejects, options.max_rejects, plan)
     if excess and outcome.converts:
@@ -181,7 +163,6 @@ def preview(
     if source.encoding in IMAGE_ENCODINGS:
         seconds = estimate.seconds
         cpu_seconds = estimate.cpu_seconds
-    class_numbers = describe_class_numbers(plan.classes, are_given=source.plan.gives_classes)
     return Preview(
         plan=plan,
         listing=listing,
@@ -195,10 +176,7 @@ def preview(
         warnings=[
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample, listing),
-            *describe_unused_renames(source.renames, plan.classes),
-            *describe_unused_allowances(options.allow_empty, plan.splits, plan.classes),
-            *filter(None, [class_numbers]),
-            *filter(None, [describe_only_class(plan.labels or (), str(source.layout))]),
+            *_describe_class_options(options, source, plan),
         ],
     )
 
@@ -223,8 +201,7 @@ def _list_input(
         removed: the images that are kept out.
         progress: called while images are listed.
     """
-    exclude = compile_exclusion(source.exclude, source.root)
-    skipped = SkippedFiles(source.input, exclude, compile_exclusions(source.exclude, source.root))
+    skipped = source.count_skipped()
     masks = MaskNames()
     row_keys = RowKeys()
     refs = list_references(options, source, skipped, masks, row_keys, repeated)
@@ -291,23 +268,61 @@ def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample) -> Plan:
     """The plan that a conversion would make from its sample.
 
     Of that sample, only images that are not in the converted `sample` are measured here.
-    """
-    record_bytes, _ = measure_sample(
-        survey.sample_refs()[:SAMPLE_IMAGES],
-        root=step.read.root,
-        ahead=step.read.ahead,
-        steps=step.record_functions(),
-        known_sizes=sample.sizes,
-    )
-    return make_plan(survey, record_bytes, step.source.plan)
-
-
-def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: JobState) -> _Outcome:
-    """What `convert` would do with the output.
 
     Raises:
-        UsageError, DataError, RunError: it would refuse the output.
+        UsageError: it cannot be made; tells of images that are missing, too.
     """
+    try:
+        record_bytes, _ = measure_sample(
+            survey.sample_refs()[:SAMPLE_IMAGES],
+            root=step.read.root,
+            ahead=step.read.ahead,
+            steps=step.record_functions(),
+            known_sizes=sample.sizes,
+        )
+        return make_plan(survey, record_bytes, step.source.plan)
+    except UsageError as error:
+        missing = step.source.missing
+        if missing:
+            raise UsageError(f"{error}; {missing}") from None
+        raise
+
+
+def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample) -> DataError:
+    """The error if no file of the sample can be converted."""
+    details = sample.details or listing.details
+    reason, example = next(iter(details.items()))
+    missing = source.missing and f"; {source.missing}"
+    return DataError(
+        f"no file of the sample can be converted: {reason}, such as {example}{missing}"
+    )
+
+
+def _predict_outcome(
+    options: ConvertOptions, estimate: Estimate, num_known: int, *, job_state: JobState
+) -> _Outcome:
+    """What `convert` would do with the output.
+
+    Args:
+        options: of the conversion.
+        estimate: what it takes.
+        num_known: number of files that the dataset in the output knows.
+        job_state: function that asks the service for the state of a job.
+
+    Raises:
+        UsageError, DataError, RunError: it would refuse the output; says what an update of a
+            dataset there would do.
+    """
+    try:
+        return _inspect_output(options, estimate.plan, job_state=job_state)
+    except UsageError as error:
+        if num_known:
+            raise UsageError(f"{error}: {_describe_update(estimate, num_known)}") from None
+        raise
+
+
+def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState) -> _Outcome:
+    """What `convert` would do with the output; raises what it would."""
     output = options.output
     lock.check_lockable(output, job_state=job_state)
     state = claim.inspect_output(output, plan, overwrite=options.overwrite)
@@ -359,10 +374,10 @@ def _find_warnings(
         yield REPEATED_NOTE.format(number=listing.num_repeated_keys)
     keys = {ref.key for ref in survey.sample_refs()}
     look = FirstLook(source)
-    depth = ""
+    deep = ""
     if not source.has_default_layout:  # which `describe_folders` tells otherwise
         deep_folders = find_deep_folders(survey.folders, source.layout)
-        depth = describe_deep_folders(deep_folders, source.layout)
+        deep = describe_deep_folders(deep_folders, source.layout)
     ranges = describe_ranges(keys) if source.has_default_layout else ""
     warnings = (
         describe_missed(listing.skipped, source.root),
@@ -371,7 +386,7 @@ def _find_warnings(
         listing.guessed_names.describe(),
         listing.packed_labels.describe(),
         source.layout.describe_ambiguity(keys),
-        depth,
+        deep,
         ranges,
         describe_palettes(sample.palettes),
         listing.empty.describe(),
@@ -389,6 +404,15 @@ def _find_warnings(
                 f"{share:.0%} of the boxes in the sample are dropped; `resize=pad` keeps those "
                 "that crops drop"
             )
+
+
+def _describe_class_options(options: ConvertOptions, source: Input, plan: Plan) -> Iterator[str]:
+    """Yields what is noteworthy about the classes, and about options that name some."""
+    yield from describe_unused_renames(source.renames, plan.classes)
+    yield from describe_unused_allowances(options.allow_empty, plan.splits, plan.classes)
+    class_numbers = describe_class_numbers(plan.classes, are_given=source.plan.gives_classes)
+    only_class = describe_only_class(plan.labels or (), str(source.layout))
+    yield from filter(None, [class_numbers, only_class])
 
 
 def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> Iterator[str]:

@@ -24,7 +24,7 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import LIST_BATCH, match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
 from beam_tfr.inputs.parquet import end_sample
-from beam_tfr.inputs.patterns import compile_exclusion, read_input_list
+from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
 from beam_tfr.inputs.skipped import GuessedNames, PackedLabels, RepeatedFolders, SkippedFiles
 from beam_tfr.layouts.mask_names import MaskNames
@@ -173,7 +173,7 @@ def list_references(
             yield from merge_repeated(tables, refs, repeated) if repeated else refs
         case Labeler() as labeler:
             parts = order_parts(source.input, read_input_list(options.input_list))
-            exclude = compile_exclusion(source.exclude, source.root)
+            exclude = source.exclusion
             entries = match_files(
                 parts, exclude=exclude, skipped=skipped, keep_damaged=options.allows_rejects
             )
