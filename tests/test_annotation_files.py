@@ -142,7 +142,7 @@ def test_no_listing_on_gs_is_made_twice(fake: FakeGcs, tmp_path: Path) -> None:
     notes = [*early_warnings(source)]
     assert any("gs://b/in/train.txt" in note for note in notes)
     listed = [
-        (request["prefix"], request.get("delimiter", ""), request["fields"])
+        (request["prefix"], request.get("delimiter", ""))
         for request in fake.take_log()
         if "prefix" in request
     ]

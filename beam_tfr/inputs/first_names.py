@@ -12,31 +12,76 @@ class FirstNames:
     """Lists the first names in folders; on gs://, each page of a listing once."""
 
     def __init__(self) -> None:
-        self._names = dict[str, list[str]]()
-        self._rest = dict[str, Iterator[str]]()
+        self._listings = dict[str, _RemoteNames]()
 
     def list_names(self, folder: str, most: int) -> list[str]:
         """Up to so many names in a folder; none if it cannot be listed.
 
         On gs://, of files alone and in their order; on a disk, of folders too and in no order.
         """
-        if not storage.is_remote(folder):
-            return _list_on_disk(folder, most)
-        if folder not in self._names:
-            self._names[folder] = []
-            self._rest[folder] = _walk_remote(folder)
-        names = self._names[folder]
-        names += itertools.islice(self._rest[folder], max(0, most - len(names)))
-        return names[:most]
+        if storage.is_remote(folder):
+            return self._listing_of(folder).list_files(most)
+        return [entry.name for entry in _scan_disk(folder, most)]
+
+    def list_folders(self, folder: str, most: int) -> list[str]:
+        """Sorted names of the first folders in a folder; none if it cannot be listed.
+
+        Args:
+            folder: where they are.
+            most: how many names are looked at on a disk.
+        """
+        if storage.is_remote(folder):
+            return self._listing_of(folder).list_folders()
+        with contextlib.suppress(OSError):  # of a link
+            return sorted(entry.name for entry in _scan_disk(folder, most) if entry.is_dir())
+        return []
+
+    def _listing_of(self, folder: str) -> "_RemoteNames":
+        return self._listings.setdefault(folder, _RemoteNames(folder))
 
 
-def _list_on_disk(folder: str, most: int) -> list[str]:
+class _RemoteNames:
+    """The names in a folder on gs://, which are listed as far as they are needed.
+
+    Args:
+        folder: the folder; it has no names if it cannot be listed.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._rest = _list_remote(folder)
+        self._files = list[str]()
+        self._folders = list[str]()
+
+    def list_files(self, most: int) -> list[str]:
+        """Up to so many names of files."""
+        while len(self._files) < most:
+            if not self._read_name():
+                break
+        return self._files[:most]
+
+    def list_folders(self) -> list[str]:
+        """Sorted names of the folders among the first names."""
+        while len(self._files) + len(self._folders) < storage.MOST_REMOTE_NAMES:
+            if not self._read_name():
+                break
+        return sorted(self._folders)
+
+    def _read_name(self) -> bool:
+        """Reads the next name; False if there is none."""
+        name = next(self._rest, "")
+        if name.endswith("/"):
+            self._folders.append(name.rstrip("/"))
+        elif name:
+            self._files.append(name)
+        return bool(name)
+
+
+def _scan_disk(folder: str, most: int) -> list[os.DirEntry[str]]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        return [entry.name for entry in itertools.islice(entries, most)]
+        return [*itertools.islice(entries, most)]
     return []
 
 
-def _walk_remote(folder: str) -> Iterator[str]:
+def _list_remote(folder: str) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for file in storage.walk(folder, lambda _: False, deep=False):
-            yield file.name
+        yield from storage.list_names(folder)

@@ -113,10 +113,10 @@ def _divides(path: str) -> bool:
 def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
     """Yields the paths in and below a folder that are named like lists of splits."""
     lists_folder = storage.join(folder, _VOC_LISTS)
-    inner_folders = _list_folders(folder)
+    inner_folders = _list_folders(folder, first_names)
     inner = [folder]
     if lists_folder in inner_folders:
-        inner += _list_folders(lists_folder)
+        inner += _list_folders(lists_folder, first_names)
     if storage.is_remote(folder):
         inner += [path for path in inner_folders if os.path.basename(path) in _REMOTE_FOLDERS]
     else:
@@ -128,17 +128,10 @@ def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
         yield from sorted(paths)[:_MOST_READ]
 
 
-def _list_folders(folder: str) -> list[str]:
+def _list_folders(folder: str, first_names: FirstNames) -> list[str]:
     """The first folders in one."""
-    with contextlib.suppress(OSError):
-        if storage.is_remote(folder):
-            names = storage.list_folders(folder)
-        else:
-            with os.scandir(folder) as entries:
-                first = itertools.islice(entries, _MOST_FILES)
-                names = sorted(entry.name for entry in first if entry.is_dir())
-        return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
-    return []
+    names = first_names.list_folders(folder, _MOST_FILES)
+    return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
 
 
 def _is_named_so(name: str) -> bool:

@@ -9,6 +9,7 @@ Each function calls the `Backend` of its path: `disk.DiskBackend` or `gcs.GcsBac
 
 import errno
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from beam_tfr.storage.names import NameRules as NameRules
 from beam_tfr.storage.waits import take_waits as take_waits
 
 READ_AHEAD = 64  # files read at a time
+MOST_REMOTE_NAMES = 20_000  # in a folder, among which folders are looked for
 _DISK = DiskBackend()
 _GCS = GcsBackend()
 _CERTAIN_ERRORS = (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
@@ -146,13 +148,23 @@ def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
     return sorted(walk(folder.rstrip("/"), lambda _: False, prefix=prefix, deep=False))
 
 
-def list_folders(folder: str) -> list[str]:
-    """Sorted names of the folders directly in a folder; on gs://, among its first names.
+def list_names(folder: str) -> Iterator[str]:
+    """Yields the names directly in a folder, in no particular order; those of folders end in /.
 
     Raises:
         OSError: the folder does not exist, or may not be listed.
     """
-    return backend_of(folder).list_folders(folder)
+    return backend_of(folder).list_names(folder)
+
+
+def list_folders(folder: str) -> list[str]:
+    """Sorted names of the folders directly in a folder; on gs://, among its first names.
+
+    Raises as `list_names`.
+    """
+    most = MOST_REMOTE_NAMES if is_remote(folder) else None
+    names = itertools.islice(list_names(folder), most)
+    return sorted(name.rstrip("/") for name in names if name.endswith("/"))
 
 
 def find(path: str) -> Entry | None:

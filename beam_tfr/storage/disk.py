@@ -53,9 +53,10 @@ class DiskBackend(Backend):
     ) -> Iterator[Entry]:
         return _Walk(descend, note_repeat).list_below(folder)
 
-    def list_folders(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            for entry in entries:
+                yield f"{entry.name}/" if entry.is_dir() else entry.name
 
     def find(self, path: str) -> Entry | None:
         try:

@@ -6,7 +6,6 @@
 import base64
 import contextlib
 import errno
-import itertools
 import os
 import tempfile
 import time
@@ -27,7 +26,6 @@ from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retr
 from beam_tfr.storage.names import NameRules, rules_of_gcs
 
 PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
-_MOST_PAGES = 20  # of a listing of folders, which has names of files too
 UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file in memory at a time
 
 
@@ -86,21 +84,22 @@ class GcsBackend(Backend):
                 if entry.size_bytes or not entry.path.endswith("/"):
                     yield entry
 
-    def list_folders(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> Iterator[str]:
         bucket_name, below = split_gcs(f"{folder.rstrip('/')}/")
-        folders = list[str]()
         with named_errors(folder, "list"):
             listed = client().list_blobs(
                 bucket(bucket_name),
                 prefix=below,
                 delimiter="/",
-                fields="prefixes,nextPageToken",
+                fields="items(name),prefixes,nextPageToken",
                 page_size=PAGE_SIZE,
                 retry=retrying(),
             )
-            for page in itertools.islice(listed.pages, _MOST_PAGES):
-                folders += page.prefixes
-        return sorted(path[len(below) :].rstrip("/") for path in folders)
+            listed.item_to_value = lambda _, item: item["name"]
+            for page in listed.pages:
+                for path in (*page.prefixes, *page):
+                    if path != below:  # the object of the folder itself
+                        yield path[len(below) :]
 
     def find(self, path: str) -> Entry | None:
         bucket_name, name = split_gcs(path)
