@@ -27,11 +27,7 @@ from beam_tfr.tables.image_folders import (
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
 from beam_tfr.tables.lost_images import clear_files
-from beam_tfr.tables.missing_images import (
-    NumberedUri,
-    describe_missing,
-    warn_of_lost_tables,
-)
+from beam_tfr.tables.missing_images import NumberedUri, describe_missing, warn_of_lost_tables
 from beam_tfr.tables.part_folders import (
     MOST_NAMES,
     PartFolders,

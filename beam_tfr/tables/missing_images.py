@@ -105,8 +105,8 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     for folder in (base, folder_of(base[:-1])):
         if not folder.rstrip("/"):
             continue
+        is_around = folder != base
         for written in filter(None, (texts, shorter)):
-            is_around = folder != base
             cure = describe_lost(written, folder, of_one_table=of_one_table, is_around=is_around)
             if cure:
                 return f"{missing}; {cure}"

@@ -188,11 +188,8 @@ def _leave_out_unnamed(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
     Programs write such columns as commas at the end of each line.
     """
-    columns = list[str]()
-    for place, name in enumerate(header):
-        if name or any(any(row[place : place + 1]) for row in rows):
-            columns.append(name)
-    return columns
+    with_values = {place for row in rows for place, cell in enumerate(row) if cell}
+    return [name for place, name in enumerate(header) if name or place in with_values]
 
 
 def _list_unnamed(header: Sequence[str]) -> list[int]:
