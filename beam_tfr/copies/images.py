@@ -1,7 +1,6 @@
 """Reads from the contents of a dataset what its images are compared by."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import printable
 from beam_tfr.copies.hashes import HASH_BYTES, Rows
+from beam_tfr.dataset.base import PlannedShard, planned_shards
 from beam_tfr.dataset.lookup import read_all_contents, read_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.records.contents import need_pyarrow
@@ -27,7 +27,6 @@ _LABEL = "label"
 _SOURCE = "source_sha256"
 _HASH = "phash"
 _CONTRAST = "std"
-_THREADS = 32  # that read contents, on gs:// with a request each
 
 
 class HashedImages(NamedTuple):
@@ -123,22 +122,28 @@ def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
     Raises:
         DataError: as `read_images`.
     """
-    columns = choose_columns(dataset)
+    parts = [*divide_rows(dataset, rows)]
+    shards = [shard.entry for shard, _ in parts if shard.entry]
+    tables = read_all_contents(dataset, choose_columns(dataset), shards)
+    chosen = [
+        table.take(rows_in_shard) for table, (_, rows_in_shard) in zip(tables, parts, strict=True)
+    ]
+    return join_images(dataset, chosen)
 
-    def read(part: tuple[ShardEntry, Rows]) -> Any:
-        shard, chosen = part
-        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
-        return table.take(chosen)
 
-    parts = list[tuple[ShardEntry, Rows]]()
-    first = 0
-    for shard in dataset.shards:
-        begin, end = np.searchsorted(rows, [first, first + shard.num_examples]).tolist()
-        if begin < end:
-            parts.append((shard, rows[begin:end] - first))
-        first += shard.num_examples
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return join_images(dataset, pool.map(read, parts))
+def divide_rows(dataset: Manifest, rows: Rows) -> Iterator[tuple[PlannedShard, Rows]]:
+    """Yields the shards that hold some records, each with the numbers of these in it.
+
+    Args:
+        dataset: its manifest.
+        rows: numbers of the records, sorted.
+    """
+    for shard in planned_shards(dataset):
+        if shard.entry:
+            ends = [shard.first, shard.first + shard.entry.num_examples]
+            begin, end = np.searchsorted(rows, ends).tolist()
+            if begin < end:
+                yield shard, rows[begin:end] - shard.first
 
 
 def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:

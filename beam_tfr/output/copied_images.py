@@ -11,7 +11,7 @@ import numpy as np
 from beam_tfr.copies.clusters import Cluster, cluster_pairs
 from beam_tfr.copies.components import Components
 from beam_tfr.copies.hashes import Rows
-from beam_tfr.copies.images import NO_LABEL, ComparedImages, read_some_images
+from beam_tfr.copies.images import NO_LABEL, ComparedImages, divide_rows, read_some_images
 from beam_tfr.copies.parts import Pairs
 from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.dataset.manifest import Manifest
@@ -144,14 +144,9 @@ class CopiedImages:
 
 def _read_keys(dataset: Manifest, rows: Rows) -> Iterator[bytes]:
     """Yields the keys of some records, by their sorted numbers."""
-    for shard in planned_shards(dataset):
-        if shard.entry is None:
-            continue
-        first = shard.first
-        begin, end = np.searchsorted(rows, [first, first + shard.entry.num_examples]).tolist()
-        if begin < end:
-            keys = [*_read_keys_of_shard(dataset, shard)]
-            yield from (keys[row - first] for row in rows[begin:end].tolist())
+    for shard, rows_in_shard in divide_rows(dataset, rows):
+        keys = [*_read_keys_of_shard(dataset, shard)]
+        yield from (keys[row] for row in rows_in_shard.tolist())
 
 
 def _read_keys_of_shard(dataset: Manifest, shard: PlannedShard) -> Iterator[bytes]:
