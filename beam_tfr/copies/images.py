@@ -10,7 +10,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import printable
 from beam_tfr.copies.hashes import HASH_BYTES, Rows
 from beam_tfr.dataset.base import PlannedShard, planned_shards
-from beam_tfr.dataset.lookup import read_all_contents, read_contents
+from beam_tfr.dataset.lookup import read_all_contents, read_shard_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
@@ -154,7 +154,7 @@ def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
     """
     wanted = {_SOURCE, _HASH, _CONTRAST}
     columns = [name for name in dataset.contents_schema().names if name in wanted]
-    table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+    table = read_shard_contents(dataset, shard, columns)
     return HashedImages.from_table(table)
 
 

@@ -4,6 +4,7 @@ It needs neither TensorFlow nor Beam.
 """
 
 import bisect
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -294,6 +295,13 @@ def read_contents(
         raise
 
 
+def read_shard_contents(
+    dataset: Manifest, shard: ShardEntry, columns: Sequence[str] | None = None
+) -> Any:
+    """The contents of a shard in the manifest; see `read_contents`."""
+    return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
+
+
 def read_all_contents(
     dataset: Manifest, columns: Sequence[str], shards: Sequence[ShardEntry] | None = None
 ) -> Iterator[Any]:
@@ -309,10 +317,7 @@ def read_all_contents(
     Raises:
         DataError: as `read_contents`; also at the end, if another dataset has replaced this one.
     """
-
-    def read(shard: ShardEntry) -> Any:
-        return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
-
+    read = functools.partial(read_shard_contents, dataset, columns=columns)
     chosen = dataset.shards if shards is None else shards
     with ThreadPoolExecutor(_CONTENTS_AT_A_TIME) as pool:
         for begin in range(0, len(chosen), _CONTENTS_AT_A_TIME):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.lookup import read_shard_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
 from beam_tfr.schema.differences import join_texts
@@ -231,7 +231,7 @@ def describe_overlaps(
 def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
     """The key of a record by the contents; its place if they cannot be read."""
     with contextlib.suppress(BeamTfrError, OSError):
-        table = read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, ["key"])
+        table = read_shard_contents(dataset, shard, ["key"])
         return str(table.column("key")[record].as_py())
     return f"record {record} of {shard.file}"
 

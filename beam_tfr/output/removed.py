@@ -9,7 +9,7 @@ from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import PlannedShard, planned_shards
 from beam_tfr.dataset.conditions import rows_that_fit
-from beam_tfr.dataset.lookup import RecordLookup, read_contents
+from beam_tfr.dataset.lookup import RecordLookup, read_shard_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.dataset.taken_down import Removed, read_removed
@@ -278,7 +278,7 @@ def _read_cells(
     dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None
 ) -> list[_Cells]:
     """What the contents say of each record of a shard."""
-    table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes)
+    table = read_shard_contents(dataset, entry)
     keys = table.column("key").to_pylist()
     hashes: list[bytes | None] = [None] * len(keys)
     if _SHA256 in table.column_names:

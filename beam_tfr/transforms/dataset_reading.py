@@ -11,7 +11,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
-from beam_tfr.dataset.lookup import read_contents
+from beam_tfr.dataset.lookup import read_shard_contents
 from beam_tfr.engine import interrupt
 from beam_tfr.output import known
 from beam_tfr.output.known import KnownSource
@@ -122,7 +122,7 @@ def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]
     entry = shard.entry
     if entry is None or not entry.num_examples:
         return []
-    table = read_contents(dataset, entry.file, entry.num_examples, entry.num_bytes, ["key"])
+    table = read_shard_contents(dataset, entry, ["key"])
     return [to_bytes(key) for key in table.column("key").to_pylist() if key is not None]
 
 

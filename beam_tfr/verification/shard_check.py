@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import RecordLookup, read_contents
+from beam_tfr.dataset.lookup import RecordLookup, read_shard_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.split_notes import NO_HASH, encode_label
 from beam_tfr.dataset.splits import ShardPart
@@ -100,8 +100,7 @@ class ContentsCheck:
         raise DataError(f"its SHA-256 is {sha256}, and {SUMS_FILE} has {stated}")
 
     def _read(self, task: VerifyTask) -> Any:
-        entry = task.entry
-        return read_contents(self._dataset, entry.file, entry.num_examples, entry.num_bytes)
+        return read_shard_contents(self._dataset, task.entry)
 
 
 class ShardContents:
