@@ -28,8 +28,9 @@ from beam_tfr.layouts.class_folders import (
 )
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
-from beam_tfr.layouts.mask_folders import describe_mask_folders, find_mask_name
+from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
+from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS

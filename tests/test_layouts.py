@@ -21,10 +21,8 @@ from beam_tfr.layouts.class_folders import (
 )
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
-from beam_tfr.layouts.mask_folders import (
-    describe_mask_folders,
-    find_mask_name,
-)
+from beam_tfr.layouts.mask_folders import describe_mask_folders
+from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning.survey import Survey

@@ -8,11 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import MaskCure, NamesIn
+from beam_tfr.layouts.mask_paths import (
+    LIKE_PHOTOS,
+    find_mask_name,
+    have_masks,
+    have_numbered_masks,
+    last_separator,
+)
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import are_different, split_of_folder
 from beam_tfr.schema.differences import common_start
-from beam_tfr.schema.pair_paths import fill_path
 
 # Names of folders of images.
 IMAGES = re.compile(
@@ -32,11 +38,6 @@ _OF_IMAGES = re.compile(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_mas
 _MOST_NAMES = 100  # of files in a folder, that are compared
 _MOST_FOLDERS = 10  # whose files are compared
 _LIKE_IMAGES = "{stem}.png"
-_LIKE_PHOTOS = (".jpg", ".jpeg")  # which are no masks
-_SEPARATORS = "-_. "
-_NUMBER_BEHIND = re.compile(r"(?<=[^-_. ])[-_. ]+[0-9]+(?=\.[A-Za-z]+$)")
-# Parts of names of masks that are meant for people, or of other tasks: they come last.
-_OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
 
 
 class MaskFolders(NamedTuple):
@@ -80,7 +81,7 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
-        if self._have_several_masks(names_in) or _have_numbered_masks(images, masks, name):
+        if self._have_several_masks(names_in) or have_numbered_masks(images, masks, name):
             return f"{folders} look like images and several masks of each, {self._cure_several()}"
         if self.are_deep or (images and masks and not name):
             return (
@@ -108,7 +109,7 @@ class MaskFolders(NamedTuple):
             cure: the options that convert them then.
         """
         text = ", once masks are PNGs"
-        if extension.lower() in _LIKE_PHOTOS:
+        if extension.lower() in LIKE_PHOTOS:
             text += " of what these JPEGs were made from, as JPEG changes values"
         if not cure.folder:
             text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
@@ -325,7 +326,7 @@ def _find_ends(
         names_at: the folders around, and below -> names.
     """
     shared = len(common_start([images, masks]))
-    begin = max(map(images[:shared].rfind, _SEPARATORS)) + 1
+    begin = last_separator(images[:shared]) + 1
     image_end = images[begin:]
     mask_end = masks[begin:]
     if not begin or not image_end or not mask_end:
@@ -398,21 +399,8 @@ def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFo
         return
     names = {folder: names_in(folder)[:_MOST_NAMES] for folder in [*masks, *images]}
     for mask_folder, image_folder in itertools.product(masks, images):
-        if _have_masks(names[image_folder], names[mask_folder]):
+        if have_masks(names[image_folder], names[mask_folder]):
             yield _divide_paths(image_folder, mask_folder)
-
-
-def _have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
-    """Whether most of some images have a mask among others, by the names of files."""
-    path = find_mask_name(images, masks)
-    if not path or path.endswith(_LIKE_PHOTOS):
-        return False
-    return _count_masks(path, images, frozenset(masks)) > len(images) // 2
-
-
-def _count_masks(path: str, images: Iterable[str], masks: Set[str]) -> int:
-    """How many images have the mask that a path names."""
-    return sum(fill_path(path, image) in masks for image in images)
 
 
 def _divide_paths(images: str, masks: str) -> MaskFolders:
@@ -449,83 +437,3 @@ def describe_mask_folders(
     all_folders = [*folders]
     found = find_mask_folders(all_folders, names_in)
     return found.describe(all_folders, names_in, in_archives=in_archives) if found else ""
-
-
-def _have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
-    """Whether an image has several masks that a number tells apart: 1_0.png and 1_1.png, of 1.jpg.
-
-    Args:
-        images, masks: names of files.
-        path: that which names the mask of an image, as `find_mask_name` gives it.
-    """
-    plain_path = _NUMBER_BEHIND.sub("", path)
-    mask_of = {image: fill_path(path, image) for image in images}
-    all_masks = frozenset(mask_of.values())
-    numbers = collections.Counter[str]()
-    for mask in {*masks} - all_masks:
-        numbers[_NUMBER_BEHIND.sub("", mask)] += 1
-    for image, mask in mask_of.items():
-        others = numbers[fill_path(plain_path, image)]
-        if others and mask in masks:
-            return True
-    return False
-
-
-def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
-    """The path that names the masks of images, such as `{stem%_rgb}_mask.png`.
-
-    That is the one by which most of some images have masks; empty if there is none.
-
-    Args:
-        images, masks: names of files.
-    """
-    if not images or not masks:
-        return ""
-    stem = os.path.splitext(min(images))[0]
-    alike = sorted(masks, key=lambda mask: (-_count_shared(stem, mask), mask))
-    paths = {*filter(None, (_derive_path(stem, mask) for mask in alike[:_MOST_NAMES]))}
-    known_masks = frozenset(masks)
-
-    def rank(path: str) -> tuple[int, bool, bool, str]:
-        number = _count_masks(path, images, known_masks)
-        mark = fill_path(path, "")
-        is_numbered = _NUMBER_BEHIND.search(path) is not None
-        return -number, _OTHER_KINDS.search(mark) is not None, is_numbered, path
-
-    return min(paths, key=rank, default="")
-
-
-def _count_shared(stem: str, mask: str) -> int:
-    """How many characters the name of an image shares with that of a mask, at either end."""
-    mask_stem = os.path.splitext(mask)[0]
-    at_start = len(common_start([stem, mask_stem]))
-    at_end = len(common_start([stem[::-1], mask_stem[::-1]]))
-    return max(at_start, at_end)
-
-
-def _derive_path(stem: str, mask: str) -> str:
-    """The path by which an image has a mask; empty if their names share nothing that is certain.
-
-    Args:
-        stem: the name of the image, without its extension.
-        mask: the name of the mask.
-    """
-    mask_stem, extension = os.path.splitext(mask)
-    if mask_stem.startswith(stem):
-        return "{stem}" + mask_stem.removeprefix(stem) + extension
-    if mask_stem.endswith(stem):
-        return mask_stem.removesuffix(stem) + "{stem}" + extension
-    shared = len(common_start([stem, mask_stem]))
-    begin = max(map(stem[:shared].rfind, _SEPARATORS))
-    if begin > 0 and _has_letters(stem[begin:]):
-        return f"{{stem%{stem[begin:]}}}{mask_stem[begin:]}{extension}"
-    shared = len(common_start([stem[::-1], mask_stem[::-1]]))
-    start = stem[:-shared] if shared else ""
-    if _has_letters(start):
-        return f"{mask_stem[:-shared]}{{stem#{start}}}{extension}"
-    return ""
-
-
-def _has_letters(text: str) -> bool:
-    """Whether a text has letters, as what all names share has, and no brackets."""
-    return any(map(str.isalpha, text)) and not any(map(text.count, "[{}"))

@@ -1,0 +1,114 @@
+"""Finds the path by which names of masks follow from those of their images: 1_mask.png of 1.jpg."""
+
+import collections
+import os
+import re
+from collections.abc import Iterable, Sequence, Set
+
+from beam_tfr.schema.differences import common_start
+from beam_tfr.schema.pair_paths import fill_path
+
+LIKE_PHOTOS = (".jpg", ".jpeg")  # which are no masks
+_MOST_MASKS = 100  # that are compared with an image
+_SEPARATORS = "-_. "
+_NUMBER_BEHIND = re.compile(r"(?<=[^-_. ])[-_. ]+[0-9]+(?=\.[A-Za-z]+$)")
+# Parts of names of masks that are meant for people, or of other tasks: they come last.
+_OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
+
+
+def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
+    """The path that names the masks of images, such as `{stem%_rgb}_mask.png`.
+
+    That is the one by which most of some images have masks; empty if there is none.
+
+    Args:
+        images, masks: names of files.
+    """
+    if not images or not masks:
+        return ""
+    stem = os.path.splitext(min(images))[0]
+    alike = sorted(masks, key=lambda mask: (-_count_shared(stem, mask), mask))
+    paths = {*filter(None, (_derive_path(stem, mask) for mask in alike[:_MOST_MASKS]))}
+    known_masks = frozenset(masks)
+
+    def rank(path: str) -> tuple[int, bool, bool, str]:
+        number = _count_masks(path, images, known_masks)
+        mark = fill_path(path, "")
+        is_numbered = _NUMBER_BEHIND.search(path) is not None
+        return -number, _OTHER_KINDS.search(mark) is not None, is_numbered, path
+
+    return min(paths, key=rank, default="")
+
+
+def _count_masks(path: str, images: Iterable[str], masks: Set[str]) -> int:
+    """How many images have the mask that a path names."""
+    return sum(fill_path(path, image) in masks for image in images)
+
+
+def _count_shared(stem: str, mask: str) -> int:
+    """How many characters the name of an image shares with that of a mask, at either end."""
+    mask_stem = os.path.splitext(mask)[0]
+    at_start = len(common_start([stem, mask_stem]))
+    at_end = len(common_start([stem[::-1], mask_stem[::-1]]))
+    return max(at_start, at_end)
+
+
+def _derive_path(stem: str, mask: str) -> str:
+    """The path by which an image has a mask; empty if their names share nothing that is certain.
+
+    Args:
+        stem: the name of the image, without its extension.
+        mask: the name of the mask.
+    """
+    mask_stem, extension = os.path.splitext(mask)
+    if mask_stem.startswith(stem):
+        return "{stem}" + mask_stem.removeprefix(stem) + extension
+    if mask_stem.endswith(stem):
+        return mask_stem.removesuffix(stem) + "{stem}" + extension
+    shared = len(common_start([stem, mask_stem]))
+    begin = last_separator(stem[:shared])
+    if begin > 0 and _has_letters(stem[begin:]):
+        return f"{{stem%{stem[begin:]}}}{mask_stem[begin:]}{extension}"
+    shared = len(common_start([stem[::-1], mask_stem[::-1]]))
+    start = stem[:-shared] if shared else ""
+    if _has_letters(start):
+        return f"{mask_stem[:-shared]}{{stem#{start}}}{extension}"
+    return ""
+
+
+def _has_letters(text: str) -> bool:
+    """Whether a text has letters, as what all names share has, and no brackets."""
+    return any(map(str.isalpha, text)) and not any(map(text.count, "[{}"))
+
+
+def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
+    """Whether most of some images have a mask among others, by the names of files."""
+    path = find_mask_name(images, masks)
+    if not path or path.endswith(LIKE_PHOTOS):
+        return False
+    return _count_masks(path, images, frozenset(masks)) > len(images) // 2
+
+
+def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
+    """Whether an image has several masks that a number tells apart: 1_0.png and 1_1.png, of 1.jpg.
+
+    Args:
+        images, masks: names of files.
+        path: that which names the mask of an image, as `find_mask_name` gives it.
+    """
+    plain_path = _NUMBER_BEHIND.sub("", path)
+    mask_of = {image: fill_path(path, image) for image in images}
+    all_masks = frozenset(mask_of.values())
+    numbers = collections.Counter[str]()
+    for mask in {*masks} - all_masks:
+        numbers[_NUMBER_BEHIND.sub("", mask)] += 1
+    for image, mask in mask_of.items():
+        others = numbers[fill_path(plain_path, image)]
+        if others and mask in masks:
+            return True
+    return False
+
+
+def last_separator(text: str) -> int:
+    """Where the last separator of words in a text is; -1 without one."""
+    return max(map(text.rfind, _SEPARATORS))
