@@ -43,6 +43,13 @@ def folders(*keys: str) -> Mapping[str, int]:
     return surveys[0].folders
 
 
+def refusal(*keys: str, images: Sequence[str] = ()) -> str:
+    """What is said of folders of splits that the default layout ignores."""
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(folders(*keys), "", images)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("keys", "layout"),
     [
@@ -148,23 +155,20 @@ def test_thousands_of_folders_in_each_other_are_no_splits() -> None:
     ],
 )
 def test_masks_in_or_around_splits_come_with_the_pair(keys: Sequence[str], cure: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders(*keys), "")
-    assert cure in str(caught.value)
+    text = refusal(*keys)
+    assert cure in text
 
 
 def test_masks_that_need_a_table_come_with_the_layout_of_splits() -> None:
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders("train/images/1", "train/masks/a/1", "val/images/2"), "")
-    assert "use `layout='{split}" in str(caught.value)
-    assert "a column of type mask" in str(caught.value)
+    text = refusal("train/images/1", "train/masks/a/1", "val/images/2")
+    assert "use `layout='{split}" in text
+    assert "a column of type mask" in text
 
 
 def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
-    with pytest.raises(UsageError) as caught:  # as of Tiny ImageNet
-        check_split_folders(folders("train/n0/images/1", "train/n1/images/2", "val/images/3"), None)
-    assert "the class of images in val/images is images then" in str(caught.value)
-    assert "`exclude='val/images/*'`" in str(caught.value)
+    text = refusal("train/n0/images/1", "train/n1/images/2", "val/images/3")  # as of Tiny ImageNet
+    assert "the class of images in val/images is images then" in text
+    assert "`exclude='val/images/*'`" in text
 
 
 @pytest.mark.parametrize(
@@ -179,21 +183,19 @@ def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
     ],
 )
 def test_all_splits_without_classes_can_be_left_out(keys: Sequence[str], excluded: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders(*keys), None)
-    assert f"--exclude {excluded} leaves" in spell_as_flags(str(caught.value))
+    text = refusal(*keys)
+    assert f"--exclude {excluded} leaves" in spell_as_flags(text)
 
 
 def test_folders_of_splits_within_others_are_no_classes() -> None:
     keys = ["x_train/x_train/A/1", "x_train/x_train/B/2", "x_test/x_test/3"]
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders(*keys), None)
-    assert "`exclude='x_test/x_test/*'`" in str(caught.value)
+    text = refusal(*keys)
+    assert "`exclude='x_test/x_test/*'`" in text
 
 
 def test_splits_without_classes_beside_other_folders_are_told() -> None:
     keys = ["Train/0/1", "Train/1/2", "Test/3", "Meta/4"]  # as of GTSRB
-    check_split_folders(folders(*keys), None)
+    check_split_folders(folders(*keys), "")
     text = describe_ignored_split(folders(*keys))
     for cure in ("layout='{split}/{label}/**'", "exclude='Meta/*'", "exclude='Test/*'"):
         assert cure in text
@@ -204,10 +206,9 @@ def test_splits_without_classes_beside_other_folders_are_told() -> None:
 
 def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
     keys = ["nut/train/good/1", "nut/test/good/2", "nut/test/cut/3", "nut/ground_truth/cut/3"]
-    with pytest.raises(UsageError) as caught:  # as of MVTec
-        check_split_folders(folders(*keys), None)
-    assert "are of the split ground_truth then" in str(caught.value)
-    assert "`exclude='**/ground_truth/**'`" in str(caught.value)
+    text = refusal(*keys)  # as of MVTec
+    assert "are of the split ground_truth then" in text
+    assert "`exclude='**/ground_truth/**'`" in text
 
 
 def test_classes_named_like_splits_beside_others_are_told() -> None:
@@ -260,10 +261,9 @@ def test_the_layout_for_files_without_folders(name: str, layout: str) -> None:
 
 
 def test_folders_that_no_layout_takes_as_splits_are_named() -> None:
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders("train/cat/1", "Test-Set/cat/1"), None)
-    assert "rename Test-Set first" in str(caught.value)
-    assert "such as Test_Set," in str(caught.value)
+    text = refusal("train/cat/1", "Test-Set/cat/1")
+    assert "rename Test-Set first" in text
+    assert "such as Test_Set," in text
 
 
 @pytest.mark.parametrize(
@@ -277,9 +277,7 @@ def test_folders_that_no_layout_takes_as_splits_are_named() -> None:
 def test_classes_in_names_of_files_in_splits(
     names: Sequence[str], layout: str, excluded: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders(*names), None, names)
-    text = str(caught.value)
+    text = refusal(*names, images=names)
     assert "`layout='{split}/*'`" in text
     assert (f"`layout='{{split}}/{layout}'`" in text) == bool(layout)
     assert (f"`exclude='{excluded}'`" in text) == bool(excluded)
@@ -310,10 +308,9 @@ def test_a_split_beside_one_that_its_name_does_not_show(
 
 
 def test_folders_beside_splits_of_one_prefix_can_be_left_out() -> None:
-    with pytest.raises(UsageError) as caught:
-        check_split_folders(folders("box_train/1", "box_test/1", "query/1"), "")
-    assert "`layout='box_{split}/*'`" in str(caught.value)
-    assert "`exclude='query/*'`" in str(caught.value)
+    text = refusal("box_train/1", "box_test/1", "query/1")
+    assert "`layout='box_{split}/*'`" in text
+    assert "`exclude='query/*'`" in text
 
 
 def test_a_split_without_classes_can_be_left_out(beam_tfr: Command, tmp_path: Path) -> None:
