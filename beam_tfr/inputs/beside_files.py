@@ -33,9 +33,9 @@ def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
         return
     for file_name in first_names.list_names(around, _MOST_LISTED):
         yield storage.join(around, file_name)
-    label_folders = dict.fromkeys([*_GCS_FOLDERS, name.replace("image", "label")])
-    for label_folder in label_folders:  # the names are those of files alone
-        if label_folder != name:
+    folders = first_names.list_folders(around, _MOST_LISTED)
+    for label_folder in dict.fromkeys([*_GCS_FOLDERS, name.replace("image", "label")]):
+        if label_folder != name and label_folder in folders:
             yield from _list_below(f"{around}/{label_folder}")
 
 
