@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import beam_tfr as package
-from beam_tfr.schema.errors import DataError, spell_as_flags
+from beam_tfr.schema.errors import BeamTfrError, DataError, spell_as_flags
 from beam_tfr.tables.lost_images import clear_files, describe_lost
+from beam_tfr.tables.paths import folder_around
 from tests.table_files import OPTIONS, keys_of, open_input, write_csv, write_images
 from tests.voc_files import voc
 
@@ -113,3 +114,23 @@ def test_names_that_repeat_in_folders_of_classes_are_not_taken_from_one(tmp_path
     write_images(tmp_path, "a/1.jpg", "b/1.jpg")
     missing = open_input(table=f"{tmp_path}/Annotations/*/*.xml").missing
     assert "write the folder of each image" in missing
+
+
+@pytest.mark.parametrize(
+    ("folder", "around"), [("/a/b/", "/a/"), ("/a/", "/"), ("/", "/"), ("gs://b/a/", "gs://b/")]
+)
+def test_the_folder_around_another(folder: str, around: str) -> None:
+    assert folder_around(folder) == around
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["C:/a/1.jpg", "D:/b/2.jpg"], ["/x/1.jpg", "s3://b/2.jpg"], ["\ud800.jpg", "\ud800b.jpg"]],
+)
+def test_images_that_are_nowhere_are_told_whatever_their_paths(
+    names: list[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "t.jsonl"
+    table.write_text("".join(f"{json.dumps({'image': name, 'label': 'a'})}\n" for name in names))
+    with pytest.raises(BeamTfrError):
+        package.plan(table=table, **OPTIONS, progress=False)

@@ -90,7 +90,10 @@ def drop_shared_folders(paths: Sequence[str]) -> list[str]:
     texts = [*map(change_slashes, _select_paths(paths))]
     if len(texts) < len(paths) or not all(map(_WHOLE.match, texts)):
         return []
-    prefix = [*_list_prefixes(texts)][-1]
+    prefixes = [*_list_prefixes(texts)]
+    if not prefixes:
+        return []
+    prefix = prefixes[-1]
     return [text[len(prefix) :] for text in texts]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import FORMAT_OF
-from beam_tfr.tables.paths import folder_of, resolve_path
+from beam_tfr.tables.paths import folder_around, folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
 _FIRST_ROWS = 8  # whose files are looked for
@@ -247,7 +247,7 @@ def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
     None if the table is in the folder of all tables, beside which keys would start elsewhere.
     """
     table_folder = folder_of(table)
-    outer = folder_of(table_folder[:-1])
+    outer = folder_around(table_folder)
     if table_folder == folder or not outer.startswith(base):
         return []
     inner = [f"{table_folder}{name}" for name in _SIBLINGS if name]

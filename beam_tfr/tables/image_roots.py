@@ -34,7 +34,7 @@ from beam_tfr.tables.part_folders import (
     clear_names,
     find_part_folders,
 )
-from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
+from beam_tfr.tables.paths import folder_around, folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
 
@@ -141,7 +141,7 @@ def _add_parts(
     if places.image_folders or not (places.base or in_one_folder):
         return places
     own = places.base or folder
-    starts = [own] if places.base else [own, folder_of(own[:-1])]
+    starts = [own] if places.base else [own, folder_around(own)]
     names = [path for _, path in spread(paths, MOST_NAMES)]
     for start in starts:
         if not start.removeprefix(storage.GCS).rstrip("/"):

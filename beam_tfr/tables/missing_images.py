@@ -10,7 +10,7 @@ from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import drop_shared_folders, spread
 from beam_tfr.tables.lost_images import describe_lost, find_only_root
 from beam_tfr.tables.part_folders import MOST_NAMES
-from beam_tfr.tables.paths import folder_of
+from beam_tfr.tables.paths import folder_around, folder_of
 
 _MOST_TABLES = 20  # whose images are looked for one by one
 _FIRST_PATHS = 8  # of each of these
@@ -83,8 +83,8 @@ def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[Number
     ]
     if not mirrored:
         return ""
-    outer = folder_of(folder[:-1])
-    for around in (outer, folder_of(outer[:-1])):
+    outer = folder_around(folder)
+    for around in (outer, folder_around(outer)):
         root = find_only_root(mirrored, around) if around.rstrip("/") else ""
         if root:
             return root
@@ -102,7 +102,7 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
     shorter = drop_shared_folders(texts)
-    for folder in (base, folder_of(base[:-1])):
+    for folder in (base, folder_around(base)):
         if not folder.rstrip("/"):
             continue
         is_around = folder != base

@@ -9,6 +9,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.features.cells import check_cell, is_missing
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, list_spellings, read_address
+from beam_tfr.schema.errors import check_text
 
 _HOME = re.compile(r"~[^/]*/")
 _LEAST_CONTENT = 80  # characters of a text that may be an image itself
@@ -35,7 +36,7 @@ def read_text(cell: Any, what: str = "path") -> str:
         raise ValueError(f"{cell!r:.100} is no {what}")
     if "\0" in cell:
         raise ValueError("has a NUL character")
-    return cell
+    return cell if cell.isascii() else check_text(cell)
 
 
 def read_path(cell: Any) -> str:
@@ -124,3 +125,8 @@ def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
 def folder_of(path: str) -> str:
     """The folder of a file, with a trailing slash."""
     return path[: path.rindex("/") + 1]
+
+
+def folder_around(folder: str) -> str:
+    """The folder around one, both with a trailing slash; that of all, if it is that itself."""
+    return folder[: folder.rstrip("/").rfind("/") + 1] or folder
