@@ -345,9 +345,13 @@ class Repair(Convert):
         removed: Removed = _NOTHING,
         guarded: bool = False,
     ) -> None:
-        in_place = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
         super().__init__(
-            options, source, run_id=run_id, removed=removed, guarded=guarded, splits_of=in_place
+            options,
+            source,
+            run_id=run_id,
+            removed=removed,
+            guarded=guarded,
+            splits_of=BaseDataset.of(dataset),
         )
         self._dataset = dataset
         self._broken = broken

@@ -206,7 +206,7 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     layout = "{label}/{group}_*"
     convert(tmp_path / "d", input=tmp_path / "photos", layout=layout, image_size=64)
     manifest = read_manifest(str(tmp_path / "d"))
-    base = BaseDataset(manifest.folder, manifest.fields["manifest_digest"])
+    base = BaseDataset.of(manifest)
     parts = Parts.choose(manifest.counts["written"], 31)
     (shard,) = manifest.shards
     divided = parts.divide(read_hashed_images(manifest, shard), 0)

@@ -4,7 +4,7 @@ import enum
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
@@ -56,6 +56,11 @@ class BaseDataset(NamedTuple):
     rows_stay: bool = True
     boxes: RecordBoxes = RecordBoxes.NONE
     renames: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, dataset: Manifest) -> Self:
+        """The dataset of a manifest, as it is."""
+        return cls(dataset.folder, dataset.fields["manifest_digest"])
 
     def read_manifest(self) -> Manifest:
         """Reads the manifest, from memory after the first time.

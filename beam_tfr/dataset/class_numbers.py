@@ -21,11 +21,11 @@ def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -
     if are_given or not all(map(_NUMBER.fullmatch, classes)):
         return ""
     numbers = [int(float(name)) for name in classes]
-    for first, second in itertools.pairwise(range(len(numbers))):
-        if numbers[first] > numbers[second]:
+    for class_id, (number, following) in enumerate(itertools.pairwise(numbers)):
+        if number > following:
             return (
-                f"classes are numbers, but sorted as text: {classes[first]} comes before "
-                f"{classes[second]}, and the id of a class is not its number. A file of "
+                f"classes are numbers, but sorted as text: {classes[class_id]} comes before "
+                f"{classes[class_id + 1]}, and the id of a class is not its number. A file of "
                 "`classes=`, one in each line, sets their order"
             )
     for class_id, number in enumerate(numbers):

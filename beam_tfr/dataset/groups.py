@@ -44,7 +44,7 @@ def find_largest_group(dataset: Manifest) -> LargestGroup | None:
     try:
         for table in read_all_contents(dataset, ["key"]):
             for key in table.column("key").to_pylist():
-                group = (layout.parse_key(key or "") or {}).get("group")
+                group = layout.group_of(key or "")
                 if group is not None:
                     groups[group] += 1
     except (BeamTfrError, OSError):

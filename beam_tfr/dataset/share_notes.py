@@ -1,7 +1,7 @@
 """Says which classes `stratify=` could not divide by the shares of the splits."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -53,18 +53,21 @@ class _ClassShares(NamedTuple):
 
 def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
     """Yields what `describe_shares` tells of a dataset."""
-    reasons = list[str]()
-    if dataset.counts["rejected"].keys() - {"duplicate"}:
-        reasons.append("rejects are missing")
-    if read_history(dataset.folder):
-        reasons.append("an update moves no image without `resplit=`")
     yield from describe_shares(
         dataset.splits,
         dataset.class_names,
         dataset.options,
         find_largest=functools.partial(find_largest_group, dataset),
-        other_reasons=reasons,
+        other_reasons=_list_other_reasons(dataset),
     )
+
+
+def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
+    """Yields why classes of a dataset may be off their shares, besides options."""
+    if dataset.counts["rejected"].keys() - {"duplicate"}:
+        yield "rejects are missing"
+    if read_history(dataset.folder):
+        yield "an update moves no image without `resplit=`"
 
 
 def describe_shares(
@@ -73,7 +76,7 @@ def describe_shares(
     options: Mapping[str, Any],
     *,
     find_largest: Callable[[], LargestGroup | None],
-    other_reasons: Sequence[str] = (),
+    other_reasons: Iterable[str] = (),
 ) -> Iterator[str]:
     """Yields sentences about classes that are not divided by the shares of the splits.
 
@@ -91,11 +94,7 @@ def describe_shares(
     present = [entry for entry in classes if entry.images]
     few = [entry for entry in present if entry.images < len(shares)]
     if few:
-        names = join_texts([printable(entry.name) for entry in few], most=_MOST_NAMES)
-        yield (
-            f"fewer images than the {len(shares)} splits, so that some splits have none of the "
-            f"class: {names}; add images of it, or use fewer splits"
-        )
+        yield _describe_few(few, len(shares))
     off = [entry for entry in present if entry.images >= len(shares) and entry.is_off]
     if off:
         reasons = [*_list_reasons(options, find_largest), *other_reasons]
@@ -125,6 +124,15 @@ def _list_reasons(
         yield "copies are dropped, and no other image moves"
     if options.get("group_column") or "{group}" in options.get("layout", ""):
         yield _describe_groups(find_largest())
+
+
+def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
+    """A sentence about classes that have fewer images than there are splits."""
+    names = join_texts([printable(entry.name) for entry in classes], most=_MOST_NAMES)
+    return (
+        f"fewer images than the {splits} splits, so that some splits have none of the class: "
+        f"{names}; add images of it, or use fewer splits"
+    )
 
 
 def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> str:

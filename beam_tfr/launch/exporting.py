@@ -114,7 +114,7 @@ def export(
     )
     if mark.is_complete():
         return result._replace(fresh=False)
-    base = BaseDataset(folder, dataset.fields["manifest_digest"])
+    base = BaseDataset.of(dataset)
     shared_stems = find_shared_stems(dataset, form, [*counts])
     job = ExportJob(base, conditions, output, form, keypoints, shared_stems)
     report = functools.partial(

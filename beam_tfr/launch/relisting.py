@@ -47,7 +47,7 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
         labelled=dataset.names.label in dataset.features,
         first=classes_in_own_order(dataset, options),
     )
-    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"], compare="names")
+    base = BaseDataset.of(dataset)._replace(compare="names")
     renames = find_renamed_classes(dataset, options)
     return Input(root="", origin=base, plan=plan, renames=renames)
 

@@ -96,7 +96,7 @@ def update(
             choose_step=choose_step,
             update=Update(command, counted=False),
             splits_of=_find_splits_of(options, dataset, update_options),
-            before=_whole_dataset(dataset),
+            before=BaseDataset.of(dataset),
             outcome=_OUTCOME,
             progress=progress,
             say=say,
@@ -293,7 +293,7 @@ def _choose_update(
         base=base,
         update=history_line,
         splits_of=splits_of,
-        before=_whole_dataset(dataset),
+        before=BaseDataset.of(dataset),
         **settling,
     )
 
@@ -311,7 +311,8 @@ def _choose_splits_of(
             raise UsageError(NEEDS_IMAGES, option="resplit", value=True)
         if not options.stratify:
             raise UsageError("`resplit=` has no effect without `stratify=`")
-    if update_options.resplit or not options.stratify:
+    splits_of = _find_splits_of(options, dataset, update_options)
+    if splits_of is None:
         return None
     gone = [name for name in dataset.split_names if name not in options.shares]
     if gone and not isinstance(source.origin, BaseDataset):
@@ -320,7 +321,7 @@ def _choose_splits_of(
             f"({', '.join(options.shares)}): `resplit=` divides all images anew",
             option=options.shares_option,
         )
-    return _find_splits_of(options, dataset, update_options)
+    return splits_of
 
 
 def _find_splits_of(
@@ -329,9 +330,4 @@ def _find_splits_of(
     """The dataset if its images stay in their splits, else None."""
     if update_options.resplit or not options.stratify:
         return None
-    return _whole_dataset(dataset)
-
-
-def _whole_dataset(dataset: Manifest) -> BaseDataset:
-    """The dataset that is updated, as it is."""
-    return BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
+    return BaseDataset.of(dataset)

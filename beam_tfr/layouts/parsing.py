@@ -99,6 +99,10 @@ class Layout:
         match = self._regex.fullmatch(key)
         return match.groupdict() if match else None
 
+    def group_of(self, key: str) -> str | None:
+        """The "group" that the layout reads from a key; None if it names none, or does not fit."""
+        return (self.parse_key(key) or {}).get("group")
+
     def may_hide_folders(self, key: str) -> bool:
         r"""Whether a backslash in a key that fits may separate folders, as on Windows.
 

@@ -119,7 +119,7 @@ class CopiedImages:
 
     def _group_of(self, key: bytes) -> str | None:
         """The group of the layout that an image is in."""
-        return (self._layout.parse_key(to_text(key)) or {}).get("group")
+        return self._layout.group_of(to_text(key))
 
     @functools.cached_property
     def _layout(self) -> Layout:

@@ -55,7 +55,7 @@ def open_dataset(options: ConvertOptions, path: str) -> TableContent:
         "feature_columns": _declare_columns(columns, options.feature_columns or {}),
     }
     options = dataclasses.replace(options, **select_implied(options, implied))
-    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
+    base = BaseDataset.of(dataset)
     roles = [ENCODED, label, SPLIT] if label else [ENCODED, SPLIT]
     return TableContent(
         options,
@@ -158,7 +158,7 @@ def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> byt
 def _lookup(path: str, generation: int) -> RecordLookup:
     """The records of a shard, if its file still has this generation."""
     dataset = read_manifest(path.rpartition("/")[0])
-    base = BaseDataset(dataset.folder, dataset.fields["manifest_digest"])
+    base = BaseDataset.of(dataset)
     shards = _shards(base)
     if path in shards:
         _, part = shards[path]
