@@ -18,6 +18,7 @@ from beam_tfr.inputs.listing import (
     PatternPart,
     find_records,
     list_parts,
+    order_parts,
     suggest_dataset,
 )
 from beam_tfr.inputs.patterns import (
@@ -30,7 +31,6 @@ from beam_tfr.inputs.patterns import (
     escape_pattern,
     is_wild,
     mark_folders,
-    order_patterns,
     read_input_list,
 )
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
@@ -134,7 +134,7 @@ class Input:
             InputNotFoundError: a pattern matches nothing.
             UsageError: one cannot be listed.
         """
-        parts = [PatternPart(*pair) for pair in order_patterns(self.input)]
+        parts = order_parts(self.input, ())
         batches = list_parts(parts, exclude=self.exclusion, limit=_MOST_NAMES, skipped=skipped)
         return itertools.chain.from_iterable(batches)
 

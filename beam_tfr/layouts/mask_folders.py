@@ -1,6 +1,7 @@
 """Finds folders of masks beside folders of images: images and masks, train and train_masks."""
 
 import collections
+import functools
 import itertools
 import os
 import re
@@ -435,5 +436,6 @@ def describe_mask_folders(
         in_archives: whether some may be in archives, where only images are found.
     """
     all_folders = [*folders]
-    found = find_mask_folders(all_folders, names_in)
-    return found.describe(all_folders, names_in, in_archives=in_archives) if found else ""
+    known_names = functools.cache(names_in)  # which lists a folder once
+    found = find_mask_folders(all_folders, known_names)
+    return found.describe(all_folders, known_names, in_archives=in_archives) if found else ""
