@@ -100,23 +100,32 @@ def imply_columns(
     """
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
-    if options.uri_column != KNOWN:
-        if options.may_become_images and isinstance(format_of(files[0]), JsonLines):
-            _check_columns_of_rows(files[0], columns)
-        has_choice = options.feature_columns is not None
-        options, warnings = imply_boxes(options, files[0], columns)
-        options.check_image_options()
-        if options.image_root and not options.uri_column:
-            raise UsageError("`image_root=` has no effect without `uri_column=`")
-        class_names = _find_class_names(files[0], options.label_column)
-        return TableContent(
-            options,
-            files,
-            columns,
-            class_names=class_names,
-            warnings=warnings,
-            implies_features=not has_choice and options.feature_columns is not None,
-        )
+    if options.uri_column == KNOWN:
+        return _imply_images(options, files, columns)
+    if options.may_become_images and isinstance(format_of(files[0]), JsonLines):
+        _check_columns_of_rows(files[0], columns)
+    has_choice = options.feature_columns is not None
+    options, warnings = imply_boxes(options, files[0], columns)
+    options.check_image_options()
+    if options.image_root and not options.uri_column:
+        raise UsageError("`image_root=` has no effect without `uri_column=`")
+    return TableContent(
+        options,
+        files,
+        columns,
+        class_names=_find_class_names(files[0], options.label_column),
+        warnings=warnings,
+        implies_features=not has_choice and options.feature_columns is not None,
+    )
+
+
+def _imply_images(
+    options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]
+) -> TableContent:
+    """The content of TFRecords or tars whose columns tell images and classes.
+
+    Raises as `imply_columns`.
+    """
     image = _find_first(_IMAGES, columns)
     if not image:
         raise table_error(
