@@ -97,7 +97,7 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
         images_of[folder_of(table)].append(name_of_image(table))
     image_sets = {folder: _read_image_sets(folder) for folder in images_of}
     with_lists = [folder for folder, sets in image_sets.items() if sets.lists]
-    without = [folder for folder in image_sets if folder not in with_lists]
+    without = [folder for folder, sets in image_sets.items() if not sets.lists]
     if not with_lists:
         return SplitSource()
     counts = _count_images(images_of, image_sets)
