@@ -45,9 +45,10 @@ from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.renames import parse_renames
 from beam_tfr.tables.finding import find_content
-from beam_tfr.tables.formats import has_table_name, split_suffix
+from beam_tfr.tables.formats import format_of, has_table_name, split_suffix
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.tfrecord_rows import TfRecord
 
 MOST_RECORDS = 10  # files that are looked into
 _MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
@@ -340,8 +341,11 @@ def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
         return
     for pattern in patterns:
         if has_table_name(pattern) and not ARCHIVE.search(pattern):
+            kind = "a table"
+            if isinstance(format_of(pattern), TfRecord):
+                kind += " of TFRecords"
             raise UsageError(
-                f"is a table, not images: give it as `table={shlex.quote(pattern)}`",
+                f"is {kind}, not images: give it as `table={shlex.quote(pattern)}`",
                 option="input",
                 value=pattern,
             )

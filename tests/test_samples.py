@@ -780,6 +780,7 @@ def test_tfrecords_as_input_are_a_table(pattern: str, beam_tfr: Convert, tmp_pat
         (tmp_path / "in" / name).write_bytes(two_records())
     run = beam_tfr("convert", "--input", tmp_path / "in" / pattern, "--output", tmp_path / "d")
     assert run.code == 2
+    assert "TFRecords" in run.err
     assert "--table" in run.err
 
 
