@@ -13,7 +13,7 @@ from typing import NamedTuple
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.schema.dataset import NO_SPLIT, canonical_json
-from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_text
+from beam_tfr.schema.encoded_ref import EncodedRef, key_of, parse_pairs, split_labels, to_text
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import Plan, Shard
@@ -181,10 +181,7 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
     ordered = sorted(zip(orders, refs, strict=True))
     _check_different(ordered)
     known_images = {key_of(image): image for image in _unpack(packed, KNOWN)}
-    earlier_splits = dict[bytes, bytes]()
-    for value in _unpack(packed, EARLIER):
-        key, _, split = value.partition(b"\0")
-        earlier_splits[key] = split
+    earlier_splits = parse_pairs(_unpack(packed, EARLIER))
     return OrderedShard(shard, [ref for _, ref in ordered], known_images, earlier_splits)
 
 

@@ -129,6 +129,15 @@ def key_of(ref: bytes) -> bytes:
     return ref.partition(_NUL)[0]
 
 
+def parse_pairs(pairs: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Key -> value, of pairs that are a key, a NUL, and a value."""
+    values = dict[bytes, bytes]()
+    for pair in pairs:
+        key, _, value = pair.partition(_NUL)
+        values[key] = value
+    return values
+
+
 def parse_label_ids(label_ids: bytes) -> tuple[int, ...] | None:
     """Parses the label ids of an encoded reference; None if it has none yet."""
     if label_ids == b"-":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apache_beam as beam
@@ -13,7 +14,7 @@ from beam_tfr.copies.search import check_distance
 from beam_tfr.dataset.base import BaseDataset, PlannedShard
 from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.planning import packing
-from beam_tfr.schema.encoded_ref import EncodedRef
+from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.dataset_reading import read_shards
 
@@ -97,12 +98,7 @@ def _collect(packs: PCollection[bytes]) -> AsSingleton:
 
 
 def _parse_values(packs: Sequence[bytes]) -> dict[bytes, bytes]:
-    values = dict[bytes, bytes]()
-    for packed in packs:
-        for pair in packing.unpack_values(packed):
-            key, _, value = pair.partition(b"\0")
-            values[key] = value
-    return values
+    return parse_pairs(itertools.chain.from_iterable(map(packing.unpack_values, packs)))
 
 
 def _reject_refs(packed: bytes, details: Mapping[bytes, bytes]) -> Iterator[bytes]:

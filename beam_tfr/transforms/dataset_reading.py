@@ -96,7 +96,7 @@ def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
     return None if sources is None else [key_of(source.ref) for source in sources]
 
 
-def read_earlier_splits(begin: PBegin, dataset: BaseDataset) -> PCollection[bytes]:
+def read_earlier_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     """Reads which split the record of each image of a dataset is in.
 
     Of contents that cannot be read, nothing is known: such images are not counted as moved.
@@ -104,8 +104,8 @@ def read_earlier_splits(begin: PBegin, dataset: BaseDataset) -> PCollection[byte
     Returns:
         For each record a NUL, its key, a NUL, its split; packed.
     """
-    read = functools.partial(_read_earlier_split, base=dataset)
-    return read_shards(begin, dataset, "Earlier", read)
+    read = functools.partial(_read_earlier_split, base=base)
+    return read_shards(begin, base, "Earlier", read)
 
 
 def _read_earlier_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:

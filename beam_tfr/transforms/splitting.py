@@ -31,7 +31,7 @@ from beam_tfr.planning.strata import (
     update_splits,
 )
 from beam_tfr.planning.survey import order_keys
-from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, key_of
+from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, key_of, parse_pairs
 from beam_tfr.transforms.counting import FunctionDoFn
 from beam_tfr.transforms.totals import CountRefs, MergeTotals
 
@@ -212,17 +212,9 @@ def _join_part(part: tuple[int, Iterable[bytes]]) -> Iterator[bytes]:
     values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS)}
     for packed in part[1]:
         values[packed[:1]] += packing.unpack_values(packed[1:])
-    splits = _parse_pairs(values[_SPLITS])
-    groups = _parse_pairs(values[_GROUPS])
+    splits = parse_pairs(values[_SPLITS])
+    groups = parse_pairs(values[_GROUPS])
     yield from packing.pack_batches(update_splits(values[_REFS], splits, groups))
-
-
-def _parse_pairs(values: Iterable[bytes]) -> dict[bytes, bytes]:
-    pairs = dict[bytes, bytes]()
-    for value in values:
-        key, _, known = value.partition(b"\0")
-        pairs[key] = known
-    return pairs
 
 
 def _sort_out(packed: bytes) -> Iterator[Any]:
