@@ -268,7 +268,7 @@ def _choose_update(
     update_options: UpdateOptions,
     command: str,
     say: Callable[[str], object],
-    settles: bool = False,
+    settles: bool,
 ) -> StepBuilder:
     """Chooses what the update copies; notes the codecs of others in the options.
 
@@ -281,7 +281,6 @@ def _choose_update(
         data_options = {**source.plan.options, KEPT_CODECS: kept_codecs}
         plan = dataclasses.replace(source.plan, options=data_options)
         source = dataclasses.replace(source, plan=plan)
-    history_line = Update(command, counted=base is not None)
     splits_of = _choose_splits_of(options, source, dataset, update_options)
     settling = {}
     if base and isinstance(source.origin, BaseDataset) and settles:
@@ -291,7 +290,7 @@ def _choose_update(
         options,
         source,
         base=base,
-        update=history_line,
+        update=Update(command, counted=base is not None),
         splits_of=splits_of,
         before=BaseDataset.of(dataset),
         **settling,
