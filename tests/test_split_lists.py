@@ -202,6 +202,14 @@ def test_lists_on_gs_are_told(tmp_path: Path, fake: FakeGcs) -> None:
     assert "gs://b/meta/train.txt" in text
 
 
+def test_lists_on_gs_are_told_beside_many_folders(tmp_path: Path, fake: FakeGcs) -> None:
+    test_lists_on_gs_are_told(tmp_path, fake)
+    for number in range(60):
+        fake.put(f"a{number}/x.jpg", b"")
+    (text,) = (text for text in warnings_of(input="gs://b/images/") if text.startswith(START))
+    assert "gs://b/meta/train.txt" in text
+
+
 def test_names_of_images_are_no_lists(tmp_path: Path) -> None:
     (tmp_path / "test_1.txt").write_text("0 0.5 0.5 0.1 0.1\n")  # labels of YOLO
     (tmp_path / "0.jpg").write_bytes(b"")

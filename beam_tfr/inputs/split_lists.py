@@ -112,15 +112,14 @@ def _divides(path: str) -> bool:
 
 def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
     """Yields the paths in and below a folder that are named like lists of splits."""
-    lists_folder = storage.join(folder, _VOC_LISTS)
-    inner_folders = _list_folders(folder, first_names)
+    names = first_names.list_folders(folder, _MOST_FILES)
     inner = [folder]
-    if lists_folder in inner_folders:
-        inner += _list_folders(lists_folder, first_names)
+    if _VOC_LISTS in names:
+        lists_folder = storage.join(folder, _VOC_LISTS)
+        inner += _join_first(lists_folder, first_names.list_folders(lists_folder, _MOST_FILES))
     if storage.is_remote(folder):
-        inner += [path for path in inner_folders if os.path.basename(path) in _REMOTE_FOLDERS]
-    else:
-        inner += inner_folders
+        names = [name for name in names if name in _REMOTE_FOLDERS]
+    inner += _join_first(folder, names)
     for path in inner:
         most = _MOST_FILES if path == folder else _MOST_BELOW
         names = first_names.list_names(path, most)
@@ -128,9 +127,8 @@ def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
         yield from sorted(paths)[:_MOST_READ]
 
 
-def _list_folders(folder: str, first_names: FirstNames) -> list[str]:
-    """The first folders in one."""
-    names = first_names.list_folders(folder, _MOST_FILES)
+def _join_first(folder: str, names: Sequence[str]) -> list[str]:
+    """The paths of the first folders in one, given their names."""
     return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
 
 
