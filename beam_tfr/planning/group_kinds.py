@@ -11,6 +11,7 @@ has of a class at most what its largest group has more than its share, if all gr
 """
 
 import collections
+import dataclasses
 import functools
 import itertools
 import json
@@ -47,6 +48,48 @@ class GroupKind(NamedTuple):
         return cls(tuple((name, number) for name, number in images), tuple(splits))
 
 
+@dataclasses.dataclass(slots=True)
+class _OpenClass:
+    """A class of which groups are divided.
+
+    Attributes:
+        images: all of it.
+        ideals: the share of each split of them.
+        missing: images that each split is short of; below 0 if it has more than its share.
+        empty: splits without the class.
+        units: groups and single images that are not placed.
+        can_be_in_each: whether these were enough for a unit in each split.
+    """
+
+    images: int
+    ideals: Sequence[float]
+    missing: list[float]
+    empty: set[int]
+    units: int
+    can_be_in_each: bool
+
+    @classmethod
+    def begin(
+        cls, images: int, *, parts: Sequence[float], present: Sequence[int], units: int
+    ) -> Self:
+        """The class before any group is placed, with the images that are in each split already."""
+        ideals = [images * part for part in parts]
+        missing = [ideal - number for ideal, number in zip(ideals, present, strict=True)]
+        empty = {split for split, number in enumerate(present) if not number}
+        return cls(images, ideals, missing, empty, units, can_be_in_each=units >= len(empty))
+
+    @property
+    def is_due(self) -> bool:
+        """Whether each unit that is left must go to a split without the class."""
+        return self.can_be_in_each and self.units <= len(self.empty)
+
+    def place(self, split: int, *, units: int, images: int) -> None:
+        """Notes that a split gets some units, of so many images."""
+        self.missing[split] -= images
+        self.empty.discard(split)
+        self.units -= units
+
+
 class GroupDivider:
     """Divides groups of several kinds.
 
@@ -68,29 +111,21 @@ class GroupDivider:
         kinds: Mapping[GroupKind, int],
     ) -> None:
         self._splits = [*shares]
-        self._images = images
         self._kinds = kinds
-        self._units = collections.Counter[str]()  # that are not placed, of each class
+        groups_of = collections.Counter[str]()
         for kind, groups in kinds.items():
             for name, _ in kind.images:
-                self._units[name] += groups
+                groups_of[name] += groups
         total = sum(shares.values(), Fraction(0))
         parts = [float(share / total) for share in shares.values()]
-        self._ideals = dict[str, list[float]]()
-        self._missing = dict[str, list[float]]()
-        self._empty = dict[str, set[int]]()  # splits without the class
-        for name in self._units:
-            self._units[name] += single.get(name, 0)
-            present = [placed.get((name, split), 0) for split in self._splits]
-            ideals = [images[name] * part for part in parts]
-            self._ideals[name] = ideals
-            self._missing[name] = [
-                ideal - number for ideal, number in zip(ideals, present, strict=True)
-            ]
-            self._empty[name] = {split for split, number in enumerate(present) if not number}
-        self._can_be_in_each = {
-            name for name, units in self._units.items() if units >= len(self._empty[name])
-        }
+        self._classes = dict[str, _OpenClass]()
+        for name, groups in groups_of.items():
+            self._classes[name] = _OpenClass.begin(
+                images[name],
+                parts=parts,
+                present=[placed.get((name, split), 0) for split in self._splits],
+                units=groups + single.get(name, 0),
+            )
 
     def divide(self, seed: int) -> dict[GroupKind, dict[str, int]]:
         """How many groups of each kind go to each split; only splits that get some.
@@ -132,16 +167,16 @@ class GroupDivider:
 
     def _rank_kind(self, kind: GroupKind) -> int:
         """A smaller number for a kind that has a larger part of a class."""
-        largest = max(number / self._images[name] for name, number in kind.images)
+        largest = max(number / self._classes[name].images for name, number in kind.images)
         _, exponent = math.frexp(largest)
         return -exponent
 
     def _limit_portion(self, kind: GroupKind, groups: int) -> int:
         """How many groups may be placed before a split without a class must get one."""
         for name, _ in kind.images:
-            empty = self._empty[name]
-            if empty and name in self._can_be_in_each:
-                groups = min(groups, self._units[name] - len(empty))
+            of_class = self._classes[name]
+            if of_class.empty and of_class.can_be_in_each:
+                groups = min(groups, of_class.units - len(of_class.empty))
         return max(1, groups)
 
     def _choose_split(self, kind: GroupKind, groups: int) -> int:
@@ -157,9 +192,9 @@ class GroupDivider:
         """
         due = collections.Counter[int]()
         for name, _ in kind.images:
-            empty = self._empty[name]
-            if name in self._can_be_in_each and self._units[name] <= len(empty):
-                due.update(empty)
+            of_class = self._classes[name]
+            if of_class.is_due:
+                due.update(of_class.empty)
         most = max((due[split] for split in allowed), default=0)
         return [split for split in allowed if due[split] == most > 0]
 
@@ -168,7 +203,7 @@ class GroupDivider:
         short = list[int]()
         for split in allowed:
             parts = [
-                number * self._missing[name][split] / self._images[name]
+                number * self._classes[name].missing[split] / self._classes[name].images
                 for name, number in kind.images
             ]
             if sum(parts) > 0:
@@ -179,12 +214,11 @@ class GroupDivider:
         """How much the sum of (images - share)^2 / share falls if a split gets groups."""
         gain = 0.0
         for name, number in kind.images:
+            of_class = self._classes[name]
             images = groups * number
-            gain += images * (2 * self._missing[name][split] - images) / self._ideals[name][split]
+            gain += images * (2 * of_class.missing[split] - images) / of_class.ideals[split]
         return gain
 
     def _place(self, kind: GroupKind, split: int, groups: int) -> None:
         for name, number in kind.images:
-            self._missing[name][split] -= groups * number
-            self._empty[name].discard(split)
-            self._units[name] -= groups
+            self._classes[name].place(split, units=groups, images=groups * number)
