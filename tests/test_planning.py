@@ -141,11 +141,14 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
 ) -> None:
     splits = {ref.split for ref in refs} - {NO_SPLIT}
     if not splits:
+        with pytest.raises(UsageError):
+            make_plan(refs)
+        images = [ref._replace(key=f"{number}.jpg") for number, ref in enumerate(refs)]
         with pytest.raises(
             UsageError,
             match=r"^`layout=.*`: no file fits: below the common folder the first one is ",
         ):
-            make_plan(refs)
+            make_plan(images)
         return
     if isinstance(num_shards, dict):
         num_shards = {split: number for split, number in num_shards.items() if split in splits}

@@ -206,7 +206,7 @@ class GroupDivider:
                 number * self._classes[name].missing[split] / self._classes[name].images
                 for name, number in kind.images
             ]
-            if sum(parts) > 0:
+            if math.fsum(parts) > 0:  # which is the same in every version of Python
                 short.append(split)
         return short
 
