@@ -39,7 +39,7 @@ from tests.converted import write_photos
 from tests.fake_gcs import FakeGcs
 from tests.updates import count_decoding, files_of
 
-DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
+DOC = (Path(__file__).parents[1] / "docs" / "objects.md").read_text()
 CLASSES = ["cat", "dog", "owl"]
 NAN = math.nan
 SIZES = [(41, 30), (64, 64), (33, 57), (90, 20)]

@@ -33,7 +33,7 @@ from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.updates import files_of
 
-DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
+DOC = (Path(__file__).parents[1] / "docs" / "objects.md").read_text()
 BESIDE = ("iscrowd", "difficult", "image/object/visible")
 COLORS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 FORMATS = ("xyxy", "yxyx", "xywh", "center_xywh")

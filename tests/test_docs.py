@@ -248,7 +248,7 @@ def test_the_notebook_of_the_first_hour(
 
 
 def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
-    *_, block = blocks(DOCS / "tables.md", "python")
+    *_, block = blocks(DOCS / "rows.md", "python")
     (tmp_path / "npy").mkdir()
     for number in range(3):
         np.save(tmp_path / "npy" / f"{number}.npy", np.full((2, number), number, np.float32))
