@@ -18,6 +18,7 @@ from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
 from beam_tfr.inputs.patterns import describe_unused, escape_pattern
+from beam_tfr.inputs.png_photos import is_rgb_photo
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.class_folders import (
@@ -162,7 +163,8 @@ def check_folders(
         return
     try:
         names_in = functools.partial(list_names, source.root)
-        check_split_folders(folders, shares_option, keys, names_in)
+        is_photo = functools.partial(is_rgb_photo, source.root)
+        check_split_folders(folders, shares_option, keys, names_in, is_photo)
     except UsageError as error:
         raise UsageError("; ".join([str(error), *unused])) from None
 
@@ -209,7 +211,9 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
         folders: folder of images -> number of images.
     """
     names_in = functools.partial(list_names, source.root)
-    masks = describe_mask_folders(folders, names_in, in_archives=source.has_archives)
+    is_photo = functools.partial(is_rgb_photo, source.root)
+    in_archives = source.has_archives
+    masks = describe_mask_folders(folders, names_in, is_photo, in_archives=in_archives)
     if source.has_default_layout:
         if not masks:  # which tell how classes are read
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)

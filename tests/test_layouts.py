@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import PIL.Image
 import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
+from beam_tfr.inputs.png_photos import is_rgb_photo
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_last_folders,
@@ -710,6 +714,45 @@ def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure:
     text = spell_as_flags(describe_mask_folders(files, lambda folder: files[folder]))
     assert cure in text
     assert bool(text) == bool(cure)
+
+
+@pytest.mark.parametrize(
+    ("names", "are_masks"),
+    [
+        (("with_mask", "mask_weared_incorrect"), False),
+        (("depth", "surface"), False),
+        (("face", "face_mask"), False),
+        (("images", "normals"), True),  # of colors, as photos have
+    ],
+)
+def test_folders_of_photos_are_classes_whatever_their_names(
+    names: Sequence[str], *, are_masks: bool
+) -> None:
+    files = {name: ["1.png", "2.png"] for name in names}
+    text = describe_mask_folders(files, files.__getitem__, lambda _: True)
+    assert bool(text) == are_masks
+    assert describe_mask_folders(files, files.__getitem__, lambda _: False)
+
+
+def test_photos_are_told_from_masks_by_their_size(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
+    areas = np.repeat(noise[:3], 10, axis=0)
+    areas[:, :] = areas[:, :1]
+    contents = {"photo": noise, "colors": areas, "gray": noise[..., 0]}
+    for name, pixels in contents.items():
+        PIL.Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    PIL.Image.fromarray(noise).save(tmp_path / "photo.jpg")
+    (tmp_path / "cut.png").write_bytes(b"\x89PNG")
+    files = sorted(os.listdir(tmp_path))
+    assert [name for name in files if is_rgb_photo(f"{tmp_path}/", name)] == ["photo.png"]
+    assert not is_rgb_photo(f"{tmp_path}/", "none.png")
+
+
+def test_classes_named_like_splits_in_each_split_are_classes() -> None:
+    for name in ("valid", "train"):
+        keys = [f"{split}/{label}/1" for split in ("test", "train") for label in (name, "bus")]
+        assert "exclude=" not in refusal(*keys)
+    assert "exclude='train/train/*'" in refusal("test/cat/1", "train/cat/1", "train/train/1")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import (
     IMAGES,
+    IsPhoto,
     describe_mask_folders,
+    is_unknown,
     list_nothing,
     without_mask_folders,
 )
@@ -38,6 +40,7 @@ def check_split_folders(
     shares_option: str,
     keys: Iterable[str] = (),
     names_in: NamesIn = list_nothing,
+    is_photo: IsPhoto = is_unknown,
 ) -> None:
     """Checks that the default layout ignores neither splits nor classes that names show.
 
@@ -49,6 +52,7 @@ def check_split_folders(
         shares_option: the option that gives the shares of splits; empty if none does.
         keys: some images, whose names may begin with their class.
         names_in: folder -> names of files in it, maybe none.
+        is_photo: path of a file -> whether it certainly is a photo.
 
     Raises:
         UsageError: folders of one level are named like two or more splits, or images in the only
@@ -59,7 +63,7 @@ def check_split_folders(
     if not levels:
         _check_only_folder(folders.keys(), keys)
         return
-    masks = describe_mask_folders(folders, names_in)
+    masks = describe_mask_folders(folders, names_in, is_photo)
     if "`layout=" in masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     layout, images = _choose_level(levels, folders)
@@ -270,6 +274,21 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
     no_classes = []
     for folder, values in values_of.items():
         label = values.get("label", "")
-        if IMAGES.fullmatch(label) or label in split_names:
+        is_split = label in split_names and not _is_in_all_splits(label, values_of)
+        if IMAGES.fullmatch(label) or is_split:
             no_classes.append(folder)
     return no_classes if len(no_classes) < len(values_of) else []
+
+
+def _is_in_all_splits(label: str, values_of: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether each of several splits has a class: valid beside invalid, in train and in test.
+
+    Args:
+        label: the class.
+        values_of: folder -> what a layout reads of it.
+    """
+    all_splits = {values.get("split", "") for values in values_of.values()}
+    splits = {
+        values.get("split", "") for values in values_of.values() if values.get("label") == label
+    }
+    return len(splits) > 1 and splits == all_splits

@@ -5,7 +5,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import MaskCure, NamesIn
@@ -38,6 +38,8 @@ _MASKS = re.compile(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}
 _OF_IMAGES = re.compile(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
 _MOST_NAMES = 100  # of files in a folder, that are compared
 _MOST_FOLDERS = 10  # whose files are compared
+_MOST_PHOTOS = 3  # files of a folder that show whether it holds photos
+IsPhoto = Callable[[str], bool]  # path of a file -> whether it certainly is a photo, and no mask
 _LIKE_IMAGES = "{stem}.png"
 
 
@@ -231,19 +233,36 @@ def list_nothing(_: str) -> Sequence[str]:
     return ()
 
 
+def is_unknown(_: str) -> bool:
+    """Whether a file is a photo, where its content is not known."""
+    return False
+
+
 def find_mask_folders(
-    folders: Iterable[str], names_in: NamesIn = list_nothing
+    folders: Iterable[str], names_in: NamesIn = list_nothing, is_photo: IsPhoto = is_unknown
 ) -> MaskFolders | None:
     """Finds the first folder of masks beside one of images; None if there is none.
+
+    A folder of photos beside one that is not named like images holds none, whatever its name:
+    mask_weared_incorrect and with_mask are classes.
 
     Args:
         folders: paths of folders of files, below the one that all share.
         names_in: folder -> names of files in it, maybe none.
+        is_photo: path of a file -> whether it certainly is a photo.
     """
+
+    def holds_photos(folder: str) -> bool:
+        paths = [f"{folder}/{name}" for name in names_in(folder)[:_MOST_PHOTOS]]
+        return bool(paths) and all(map(is_photo, paths))
+
     ordered = sorted(folders)
     names_at = _group_names(ordered)
     for (parent, below), names in names_at.items():
         pair = _find_pair(names)
+        if pair and not IMAGES.fullmatch(pair[0]):
+            mask_folder = "/".join(filter(None, [parent, pair[1], below]))
+            pair = None if holds_photos(mask_folder) else pair
         if pair:
             images, masks = pair
             siblings = _find_siblings(ordered, parent, images)
@@ -256,7 +275,11 @@ def find_mask_folders(
                 pairs=_pair_folders(siblings, images, masks, known_folders={*ordered}),
                 ends=_find_ends(images, masks, names_at),
             )
-    compared = next(_compare_files(ordered, names_in), None) or _find_deep_masks(names_at)
+    without_photos = [
+        folder for folder in ordered if not is_of_masks(folder) or not holds_photos(folder)
+    ]
+    compared = next(_compare_files(without_photos, names_in), None)
+    compared = compared or _find_deep_masks(_group_names(without_photos))
     if compared is None or not split_of_folder(compared.images):
         return compared
     beside = set[str]()
@@ -426,16 +449,21 @@ def _divide_paths(images: str, masks: str) -> MaskFolders:
 
 
 def describe_mask_folders(
-    folders: Iterable[str], names_in: NamesIn = list_nothing, *, in_archives: bool = False
+    folders: Iterable[str],
+    names_in: NamesIn = list_nothing,
+    is_photo: IsPhoto = is_unknown,
+    *,
+    in_archives: bool = False,
 ) -> str:
     """Says so if folders look like images and the masks beside them; empty if none do.
 
     Args:
         folders: paths of folders of files, below the one that all share.
         names_in: folder -> names of files in it, maybe none.
+        is_photo: path of a file -> whether it certainly is a photo.
         in_archives: whether some may be in archives, where only images are found.
     """
     all_folders = [*folders]
     known_names = functools.cache(names_in)  # which lists a folder once
-    found = find_mask_folders(all_folders, known_names)
+    found = find_mask_folders(all_folders, known_names, is_photo)
     return found.describe(all_folders, known_names, in_archives=in_archives) if found else ""
