@@ -23,6 +23,7 @@ from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.images.columns import place_columns
 from beam_tfr.inputs.read_ahead import ReadAhead
+from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import claim, shard_totals
 from beam_tfr.planning.survey import Survey
@@ -59,7 +60,8 @@ class Convert(beam.PTransform):
         update: what the history records about an update.
         removed: what was taken down from the dataset in the output, and is left out.
         guarded: whether each image is decoded in a guarded process.
-        splits_of: the dataset in whose splits images stay, with `stratify`; None to divide all.
+        splits_of: the dataset in whose splits images stay, with `stratify`; None to divide all. If
+            the source is another dataset, shares choose the splits of what is only in that.
         before: the dataset that is updated: images that get another split than there are counted.
         groups: step from the beginning of the pipeline to images that share their split, as
             `ChooseSplits.groups`.
@@ -218,9 +220,9 @@ class Convert(beam.PTransform):
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
         if self.source.renames:
             refs = references.rename_classes(refs, self.source.renames)
-        refs = self._choose_splits(begin, refs)
         if self.copies:
             refs = reject_copies(refs, begin | "Copies" >> self.copies)
+        refs = self._choose_splits(begin, refs)
         known_images = None
         if self.base:
             splits_stay = self._splits_stay(self.base)
@@ -236,21 +238,44 @@ class Convert(beam.PTransform):
 
     def _choose_splits(self, begin: PBegin, refs: PCollection[bytes]) -> PCollection[bytes]:
         """Chooses the splits of references that have none yet."""
-        is_open = self.options.stratify and not isinstance(self.source.origin, BaseDataset)
-        if not is_open and self.groups is None:
+        if not self._are_splits_open() and self.groups is None:
             return refs
         groups = begin | "Groups" >> self.groups if self.groups else None
         stays = self.splits_of if self.options.stratify else None
-        known_dataset = self.splits_of or self.base
+        known_dataset = self.base or self.splits_of
+        layout = self._find_layout_of_groups()
         choosing = ChooseSplits(
             self.options.shares if self.options.stratify else None,
             seed=self.options.seed,
-            grouped=self.source.has_groups,
+            grouped=self.source.has_groups or layout is not None,
             known_splits=dataset_reading.read_splits(begin, stays) if stays else None,
             groups=groups,
             known_images=known_dataset.read_manifest().counts["matched"] if known_dataset else 0,
+            layout=layout,
         )
         return refs | "ChooseSplits" >> choosing
+
+    def _are_splits_open(self) -> bool:
+        """Whether shares choose the splits of some images."""
+        if not self.options.stratify:
+            return False
+        return not isinstance(self.source.origin, BaseDataset) or self._adds_images()
+
+    def _adds_images(self) -> bool:
+        """Whether images of another dataset are added to one in which images stay where they are.
+
+        That does not know the groups of a column, which only the table has.
+        """
+        if not isinstance(self.source.origin, BaseDataset) or self.splits_of is None:
+            return False
+        is_other = self.source.origin.folder != self.splits_of.folder
+        return is_other and not self.options.group_column
+
+    def _find_layout_of_groups(self) -> Layout | None:
+        """The layout that reads groups which the references of a dataset do not have any more."""
+        if not self._adds_images() or "{group}" not in self.options.layout:
+            return None
+        return parse_layout(self.options.layout)
 
     def _list_refs(self, begin: PBegin) -> PCollection[bytes]:
         """Lists the input as encoded references."""
@@ -270,7 +295,7 @@ class Convert(beam.PTransform):
 
     def _splits_stay(self, base: BaseDataset) -> bool:
         """Whether images that the dataset and the input share stay in their splits."""
-        if self.groups is not None:
+        if self.groups is not None or self._adds_images():
             return False
         if self.options.stratify:
             return self.splits_of is not None

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import dividing, packing, strata
 from beam_tfr.planning.shares import Divider, fill_empty, round_shares, share_out
 from beam_tfr.schema.dataset import NO_SPLIT, name_folds, shares_of
@@ -379,6 +380,12 @@ def test_an_engine_chooses_the_same_splits_in_any_order(
     assert {ref.key: ref.split for ref in placed} == choose(refs, THREE, seed=5)
 
 
+def list_splits(packs: Iterable[bytes]) -> dict[str, str]:
+    """Key -> split of packed references."""
+    refs = [ImageRef.decode(ref) for packed in packs for ref in packing.unpack_values(packed)]
+    return {ref.key: ref.split for ref in refs}
+
+
 def test_known_splits_and_groups_are_joined_by_key() -> None:
     refs = [make_ref(f"a{number}", ["a"]) for number in range(20)]
     splits = [f"a{number}\0test".encode() for number in range(4)]
@@ -395,11 +402,76 @@ def test_known_splits_and_groups_are_joined_by_key() -> None:
         )
         return packed | choosing
 
-    chosen = dict[str, str]()
-    for packed in local_pipeline.run(build):
-        for encoded in packing.unpack_values(packed):
-            ref = ImageRef.decode(encoded)
-            chosen[ref.key] = ref.split
+    chosen = list_splits(local_pipeline.run(build))
     assert [chosen[f"a{number}"] for number in (0, 1, 2, 3, 10)] == ["test"] * 5
     assert chosen["a11"] == chosen["a12"]
     assert collections.Counter(chosen.values()) == {"train": 13, "validation": 2, "test": 5}
+
+
+def add_images(
+    refs: list[ImageRef], known: Mapping[str, str], groups: Mapping[str, str], layout: str = ""
+) -> dict[str, str]:
+    """Key -> split of images that were all placed once, when only some are known to stay."""
+
+    def pack(values: Mapping[str, str]) -> beam.Create:
+        pairs = [f"{key}\0{value}".encode() for key, value in values.items()]
+        return beam.Create([*packing.pack_batches(pairs)])
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection[bytes]:
+        packs = packing.pack_batches(ref.encode() for ref in refs)
+        choosing = ChooseSplits(
+            THREE,
+            seed=0,
+            known_splits=pipeline | "S" >> pack(known),
+            groups=pipeline | "G" >> pack(groups),
+            grouped=bool(layout),
+            layout=parse_layout(layout) if layout else None,
+        )
+        return pipeline | beam.Create([*packs]) | choosing
+
+    return list_splits(local_pipeline.run(build))
+
+
+@settings(max_examples=6)
+@given(st.integers(3, 120), st.integers(0, 40), st.integers(0, 60), st.integers(0, 12))
+def test_new_images_make_up_for_copies_of_old_ones(
+    old: int, copied: int, free: int, pairs: int
+) -> None:
+    """Copies follow; then new clusters, and then single images, fill what is short."""
+    refs = list_refs({"a": old})
+    before = choose(refs, THREE)
+    in_train = [key for key, split in before.items() if split == "train"][:copied]
+    groups = {}
+    for key in in_train:
+        refs.append(make_ref(f"copy/{key}", ["a"]))
+        groups |= {key: key, f"copy/{key}": key}
+    for number in range(pairs):
+        refs += [make_ref(f"pair/{number}/{i}", ["a"]) for i in range(2)]
+        groups |= {f"pair/{number}/{i}": f"pair/{number}/0" for i in range(2)}
+    refs += [make_ref(f"free/{number}", ["a"]) for number in range(free)]
+    placed_once = choose(refs, THREE) | before
+    refs = [ref._replace(split=placed_once[ref.key]) for ref in refs]
+    after = add_images(refs, before, groups)
+    assert before.items() <= after.items()
+    assert all(after[f"copy/{key}"] == before[key] for key in in_train)
+    assert all(after[f"pair/{n}/0"] == after[f"pair/{n}/1"] for n in range(pairs))
+    numbers = count(refs, after)["a"]
+    levels = {split: numbers.get(split, 0) / share for split, share in THREE.items()}
+    singles = collections.Counter(split for key, split in after.items() if key.startswith("free/"))
+    for split, added in singles.items():
+        lowest = min((numbers.get(other, 0) + 1) / share for other, share in THREE.items())
+        assert added <= 1 or levels[split] - 1 / THREE[split] <= lowest
+
+
+def test_groups_of_the_layout_stay_together_when_images_are_added() -> None:
+    refs = list_mixed([{"a": 3}] * 30)
+    placed_once = choose([ref._replace(split=open_split()) for ref in refs], THREE)
+    refs = [ref._replace(split=placed_once[ref.key]) for ref in refs]
+    known = {ref.key: "test" for ref in refs if ref.key in ("g0/a0", "g0/a1")}
+    groups = {f"g{n}/a{i}": "g1/a0" for n in (1, 2) for i in range(3)}
+    after = add_images(refs, known, groups, layout="{group}/*")
+    sides = [{after[f"g{number}/a{i}"] for i in range(3)} for number in range(30)]
+    assert sides[0] == {"test"}
+    assert sides[1] == sides[2]
+    assert all(len(side) == 1 for side in sides)
+    assert collections.Counter(after.values()) == {"train": 72, "validation": 9, "test": 9}

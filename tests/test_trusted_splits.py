@@ -163,6 +163,39 @@ def check_sides(folder: Path) -> None:
     assert package.duplicates(folder).counts["across_splits"] == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "settled"),
+    [({"splits": SHARES}, "group"), ({"folds": 5}, "group"), ({"splits": SHARES}, "drop")],
+)
+def test_new_images_make_up_for_copies_of_old_ones(
+    tmp_path: Path, options: dict[str, Any], settled: str
+) -> None:
+    """Copies of photos in train or in a fold go there, and others to the other splits."""
+    photos = tmp_path / "photos"
+    for number in range(52):
+        (photos / "shoes").mkdir(parents=True, exist_ok=True)
+        (photos / "shoes" / f"{number}.jpg").write_bytes(f"photo {number}".encode())
+    files = f"{photos}/**/*.jpg"
+    output = tmp_path / "d"
+    convert(output, input=files, encoding="bytes", stratify=True, duplicates=settled, **options)
+    before = splits_of(read_places(output))
+    fullest = "fold0" if "folds" in options else "train"
+    copied = [key for key, split in sorted(before.items()) if split == fullest][:10]
+    for number, key in enumerate(copied):
+        (photos / "shoes" / f"copy_{number}.jpg").write_bytes((photos / key).read_bytes())
+    for number in range(40):
+        (photos / "shoes" / f"new_{number}.jpg").write_bytes(f"new {number}".encode())
+    result = update(output, input=files)
+    after = splits_of(read_places(output))
+    assert before.items() <= after.items()
+    assert result.run["moved"] == 0
+    assert package.duplicates(output).counts["across_splits"] == 0
+    sizes = collections.Counter(after.values())
+    shares = SHARES if "splits" in options else dict.fromkeys(sizes, 0.2)
+    assert all(abs(sizes[split] - len(after) * share) <= 1 for split, share in shares.items())
+    assert not any(" off its shares" in note for note in result.notes)
+
+
 @pytest.mark.slow
 @settings(max_examples=2, phases=[Phase.generate])  # an example takes 3 s
 @given(st.integers(0, 2**32))

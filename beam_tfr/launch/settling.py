@@ -35,16 +35,20 @@ from beam_tfr.sources import Input, open_source
 from beam_tfr.transforms.copies import FindCopies
 
 
-def steps_that_settle(duplicates: str, base: BaseDataset) -> dict[str, beam.PTransform]:
+def steps_that_settle(
+    duplicates: str, base: BaseDataset, *, are_splits_open: bool = False
+) -> dict[str, beam.PTransform]:
     """The arguments of `Convert` that settle the copies in a dataset.
 
     Args:
         duplicates: the option.
         base: the dataset.
+        are_splits_open: whether the splits of some of its images are chosen again, so that copies
+            that share theirs need not stay together.
     """
     if duplicates == "drop":
         return {"copies": FindCopies(base, rejects=True)}
-    return {"groups": FindCopies(base)}
+    return {"groups": FindCopies(base, only_torn=not are_splits_open)}
 
 
 def convert_and_settle(
@@ -180,7 +184,7 @@ def _choose_second(
     base, _ = choose_base(dataset, source, UpdateOptions(codecs="keep"), lambda _: None)
     if base is None:
         raise UsageError(f"{dataset.folder} was changed by another program; remove the folder")
-    settling = steps_that_settle(options.duplicates, base)
+    settling = steps_that_settle(options.duplicates, base, are_splits_open=splits_of is not None)
     return functools.partial(
         Convert,
         options,

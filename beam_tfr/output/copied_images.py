@@ -65,13 +65,17 @@ class CopiedImages:
         clusters = cluster_pairs(images, equal, near).trusted
         return cls(dataset, images, clusters, [*_read_keys(dataset, rows)])
 
-    def list_groups(self) -> Iterator[bytes]:
-        """Yields images that have to share their split, and do not: key, NUL, name of the group.
+    def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
+        """Yields images that have to share their split: key, NUL, name of the group.
 
         The name is the smallest key in it. Groups of the layout that share a copy are one.
+
+        Args:
+            only_torn: whether groups are left out that share it already.
         """
         for members in self._list_members().values():
-            if len({member.split for member in members}) > 1:
+            is_torn = len({member.split for member in members}) > 1
+            if is_torn or not only_torn:
                 name = min(member.key for member in members)
                 yield from (member.key + b"\0" + name for member in members)
 

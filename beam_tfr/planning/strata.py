@@ -23,11 +23,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from beam_tfr.layouts.parsing import Layout
 from beam_tfr.planning.group_kinds import GroupDivider, GroupKind
 from beam_tfr.planning.shares import Divider
 from beam_tfr.planning.survey import ORDER_BYTES, Histogram, buckets_of, order_keys
 from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
-from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, split_labels
+from beam_tfr.schema.encoded_ref import (
+    EncodedRef,
+    SplitField,
+    open_split,
+    split_labels,
+    to_bytes,
+    to_text,
+)
 
 REJECTED = "\n"  # stands for the class of images that are known to be rejects; no class is named so
 BUCKET_BITS = 12
@@ -394,15 +402,25 @@ def _draft_strata(
     return StrataDraft(splits_of, cuts, are_coarse)
 
 
+def regroup(refs: Iterable[bytes], layout: Layout) -> Iterator[bytes]:
+    """Yields encoded references in splits with the groups that a layout reads from their keys."""
+    for encoded in refs:
+        ref = EncodedRef.parse(encoded)
+        group = layout.group_of(to_text(ref.key))
+        if group is not None and ref.split != _NO_SPLIT:
+            encoded = ref.encode_in(ref.split + to_bytes(open_split(group)))
+        yield encoded
+
+
 def update_splits(
-    refs: Iterable[bytes], splits: Mapping[bytes, bytes], groups: Mapping[bytes, bytes]
+    refs: Iterable[bytes], splits: Mapping[bytes, bytes] | None, groups: Mapping[bytes, bytes]
 ) -> Iterator[bytes]:
     """Yields encoded references with what is known of their splits and groups.
 
     Args:
-        refs: encoded references. Of groups, images that are in a split without being known to stay
-            there go where the others of their group are.
-        splits: key -> the split that the image is in, and stays in.
+        refs: encoded references.
+        splits: key -> the split that the image is in, and stays in; all others are in none yet.
+            None if each image is in the split of its reference.
         groups: key -> group, which replaces another.
     """
     for encoded in refs:
@@ -412,7 +430,6 @@ def update_splits(
             yield encoded
             continue
         group = groups.get(ref.key, field.group)
-        known = splits.get(ref.key, b"")
-        name = known if group and splits else field.name or known
+        name = field.name if splits is None else splits.get(ref.key, b"")
         is_final = bool(name) and not group
         yield ref.encode_in(SplitField(name, group, is_final).encode())

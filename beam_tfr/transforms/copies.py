@@ -30,6 +30,7 @@ class FindCopies(beam.PTransform):
     Attributes:
         base: the dataset.
         rejects: whether the copies to reject are asked for, instead of all.
+        only_torn: whether clusters that are in one split already are left out.
 
     Output: packed (key, NUL, name of the cluster), as `ChooseSplits.groups`; of rejects (key, NUL,
     a sentence that says of which image it is a copy), as `reject_copies` takes them.
@@ -38,6 +39,7 @@ class FindCopies(beam.PTransform):
     base: BaseDataset
     _: dataclasses.KW_ONLY
     rejects: bool = False
+    only_torn: bool = True
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         dataset = self.base.read_manifest()
@@ -46,7 +48,9 @@ class FindCopies(beam.PTransform):
         divided = read_shards(begin, self.base, "Hashes", divide, tuple[int, bytes])
         linking = beam.ParDo(FunctionDoFn(functools.partial(_link_part, parts=parts)))
         pairs = divided | "GroupByPart" >> beam.GroupByKey() | "Link" >> linking
-        find = functools.partial(_find_copies, base=self.base, rejects=self.rejects)
+        find = functools.partial(
+            _find_copies, base=self.base, rejects=self.rejects, only_torn=self.only_torn
+        )
         finding = beam.ParDo(FunctionDoFn(find), AsIter(pairs)).with_output_types(bytes)
         return begin | beam.Create([None]) | "Find" >> finding
 
@@ -72,10 +76,10 @@ def _link_part(part: tuple[int, Iterable[bytes]], *, parts: Parts) -> Iterator[P
 
 
 def _find_copies(
-    _: None, pairs: Iterable[Pairs], *, base: BaseDataset, rejects: bool
+    _: None, pairs: Iterable[Pairs], *, base: BaseDataset, rejects: bool, only_torn: bool
 ) -> Iterator[bytes]:
     copied = CopiedImages.find(base, Pairs.join(pairs))
-    values = copied.list_rejects() if rejects else copied.list_groups()
+    values = copied.list_rejects() if rejects else copied.list_groups(only_torn=only_torn)
     return packing.pack_batches(values)
 
 

@@ -15,6 +15,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr.engine import interrupt
+from beam_tfr.layouts.parsing import Layout
 from beam_tfr.planning import packing
 from beam_tfr.planning.strata import (
     Bucket,
@@ -28,6 +29,7 @@ from beam_tfr.planning.strata import (
     draft_groups,
     draft_images,
     list_single_units,
+    regroup,
     update_splits,
 )
 from beam_tfr.planning.survey import order_keys
@@ -61,11 +63,13 @@ class ChooseSplits(beam.PTransform):
         shares: split -> share of each class; None if all images are in splits already.
         seed: seed for the order in which a class is divided.
         grouped: whether the references may name groups.
-        known_splits: of images that stay where they are: packed (key, NUL, split).
+        known_splits: of images that stay where they are: packed (key, NUL, split). Shares choose
+            those of all others, whatever the references say.
         groups: of images that share their split, whatever the references say: packed (key, NUL,
             group). If all of them are in splits, shares choose one of these; without shares, or
             if some are in none, all go to that of most of them.
         known_images: about how many there are, of those in `known_splits` and `groups`.
+        layout: reads the groups of references that have lost them, since their splits were chosen.
 
     Output: references, packed as they come.
     """
@@ -77,8 +81,12 @@ class ChooseSplits(beam.PTransform):
     known_splits: PCollection[bytes] | None = None
     groups: PCollection[bytes] | None = None
     known_images: int = 0
+    layout: Layout | None = None
 
     def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        if self.layout:
+            regrouping = beam.FlatMap(_regroup, layout=self.layout).with_output_types(bytes)
+            refs = refs | "Regroup" >> regrouping
         refs = self._join_known(refs)
         if self.grouped or self.groups is not None:
             refs = self._place_groups(refs)
@@ -96,7 +104,8 @@ class ChooseSplits(beam.PTransform):
         for kind, values in present.items():
             divided.append(values | labels[kind] >> beam.ParDo(_DivideByKey(kind, parts)))
         joined = divided | beam.Flatten() | "GroupByPart" >> beam.GroupByKey()
-        joining = beam.ParDo(FunctionDoFn(_join_part))
+        join = functools.partial(_join_part, are_splits_known=_SPLITS in present)
+        joining = beam.ParDo(FunctionDoFn(join))
         return joined | "JoinKnown" >> joining.with_output_types(bytes)
 
     def _place_groups(self, refs: PCollection[bytes]) -> PCollection[bytes]:
@@ -207,12 +216,16 @@ class _DivideByKey(beam.DoFn):
         return [(part, self._kind + packing.pack_values(values)) for part, values in held.items()]
 
 
-def _join_part(part: tuple[int, Iterable[bytes]]) -> Iterator[bytes]:
+def _regroup(packed: bytes, layout: Layout) -> Iterator[bytes]:
+    return packing.pack_batches(regroup(packing.unpack_values(packed), layout))
+
+
+def _join_part(part: tuple[int, Iterable[bytes]], *, are_splits_known: bool) -> Iterator[bytes]:
     """The references of a part of the keys, with what is known of them."""
     values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS)}
     for packed in part[1]:
         values[packed[:1]] += packing.unpack_values(packed[1:])
-    splits = parse_pairs(values[_SPLITS])
+    splits = parse_pairs(values[_SPLITS]) if are_splits_known else None
     groups = parse_pairs(values[_GROUPS])
     yield from packing.pack_batches(update_splits(values[_REFS], splits, groups))
 
