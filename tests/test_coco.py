@@ -26,6 +26,8 @@ from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES
 from beam_tfr.tables import unlabelled
 from beam_tfr.tables.annotations import coco as coco_rows
 from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
+from beam_tfr.tables.base import FileClasses, Note
 from tests.fake_gcs import FakeGcs
 from tests.voc_files import write_picture
 
@@ -50,10 +52,12 @@ def rows(content: Any) -> list[dict[str, Any]]:
 
 def notes_of(content: Any) -> list[str]:
     """What is said of a file."""
-    notes = list[str]()
+    notes = list[Note]()
     data = io.BytesIO(json.dumps(content).encode())
     collections.deque(read_annotations("/none/t.json", data, notes.append), maxlen=0)
-    return notes
+    lines = [note for note in notes if isinstance(note, str)]
+    classes = [note for note in notes if isinstance(note, FileClasses)]
+    return [*lines, *describe_unused_classes(classes, 1)]
 
 
 def with_sizes(*boxes: list[float]) -> dict[str, Any]:
@@ -177,6 +181,68 @@ def test_categories_without_an_object_are_told(tmp_path: Path) -> None:
     assert "'cat'" not in note
     assert not notes_of(coco("1.png", category_id=9))  # an unknown category is a reject
     assert not notes_of({**content, "annotations": [], "categories": []})
+
+
+def test_categories_are_told_only_if_no_file_has_an_object_of_them(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_picture(tmp_path / f"{number}.png", number)
+        content = coco(f"{number}.png", category_id=number)
+        (tmp_path / f"{number}.json").write_text(json.dumps(content))
+    tables = [str(tmp_path / "1.json"), str(tmp_path / "2.json")]
+    plan = beam_tfr.plan(table=tables)
+    assert not [line for line in plan.warnings if "categories" in line]
+    content["categories"].append({"id": 3, "name": "hen"})
+    (tmp_path / "2.json").write_text(json.dumps(content))
+    (line,) = [line for line in beam_tfr.plan(table=tables).warnings if "categories" in line]
+    assert "of the 2 files has 1 of the 3 categories: 'hen'" in line
+    (tmp_path / "names.txt").write_text("cat\ndog\nhen\n")
+    plan = beam_tfr.plan(table=tables, classes=str(tmp_path / "names.txt"))
+    assert not [line for line in plan.warnings if "categories" in line]
+
+
+def test_categories_of_files_that_were_not_read_may_have_objects() -> None:
+    first = FileClasses("a.json", ("cat", "dog"), frozenset({"cat"}))
+    (line,) = describe_unused_classes([first], 3)
+    assert "of the first 1 of 3 files has 1 of the 2 categories: 'dog'" in line
+    assert "another file" in line
+    second = FileClasses("b.json", ("cat", "dog"), frozenset({"dog"}))
+    assert not [*describe_unused_classes([first, second], 3)]
+    assert not [*describe_unused_classes([FileClasses("a.json", ("cat",), frozenset())], 1)]
+
+
+def test_entries_that_are_repeated_as_they_are_count_once() -> None:
+    content = coco("1.png", "2.png")
+    once = rows(content)
+    content["images"] += [{**content["images"][0], "license": 2}]
+    content["categories"] += content["categories"]
+    assert rows(content) == once
+    (note,) = [note for note in notes_of(content) if "repeated" in note]
+    assert "1 of 3" in note
+
+
+def test_different_entries_of_one_id_reject_only_their_images() -> None:
+    content = coco("1.png", "2.png")
+    content["images"].append({"id": 1, "file_name": "3.png"})
+    content["categories"] += [{"id": 2, "name": "hen"}]
+    first, other, sound = rows(content)
+    for row in (first, other):
+        assert row["class"].problem.count(".png") == 2, row
+    assert [row["file"] for row in (first, other, sound)] == ["1.png", "3.png", "2.png"]
+    assert sound["class"] == ["cat"]
+    content["annotations"][1]["category_id"] = 2
+    *_, row = rows(content)
+    assert "'dog'; 'hen'" in row["class"][0].problem
+
+
+def test_a_box_that_is_there_twice_is_told(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png", "3.png")
+    again = [{**obj, "id": 20 + obj["id"]} for obj in content["annotations"]]
+    again[0]["category_id"] = 2
+    again[1]["bbox"] = [5, 6, 20, 14]
+    content["annotations"] += again
+    result = convert(tmp_path, content)
+    assert result.counts["adjusted"]["boxes-repeated"] == 1
+    assert all(len(record[OBJECT_TEXT]) == 2 for record in records(tmp_path / "d").values())
 
 
 def test_splits_of_images_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -520,10 +586,7 @@ def test_fields_of_annotations_that_are_not_stored_are_told(
 ) -> None:
     content = coco("1.png")
     content["annotations"][0].update(fields)
-    notes = list[str]()
-    data = json.dumps(content).encode()
-    assert [*read_annotations("t.json", io.BytesIO(data), notes.append)]
-    lines = [note for note in notes if "categories" not in note]
+    lines = [note for note in notes_of(content) if "categories" not in note]
     assert len(lines) == len(words)
     assert all(word in line for word, line in zip(words, lines, strict=True))
 

@@ -90,7 +90,14 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         *("re-encoded", "damage-kept", *SHAPE),
         *("pair-scaled", "pair-gray", "pair-missing", "margins-in-mask"),
         "duplicate",
-        *("boxes-clipped", "boxes-dropped", "bad-boxes-dropped", "no-boxes", "without-boxes"),
+        *(
+            "boxes-repeated",
+            "boxes-clipped",
+            "boxes-dropped",
+            "bad-boxes-dropped",
+            "no-boxes",
+            "without-boxes",
+        ),
     }
     by_path = {
         "layout-mismatch",

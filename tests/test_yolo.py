@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import io
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,44 @@ def test_any_lines_have_shapes_or_problems(lines: list[list[float]]) -> None:
         if isinstance(shape.box, list) and len(line) >= 4:
             assert len(shape.box) == 4
     assert choose_form([line for line in lines if len(line) == 4]) == LineForm()
+
+
+@pytest.mark.parametrize(
+    ("behind", "word"), [("0.785", "confidence"), ("45", "track id"), ("7", "track id")]
+)
+def test_a_number_behind_boxes_may_be_an_angle(behind: str, word: str) -> None:
+    form = choose_form([[0.5, 0.5, 0.2, 0.4, float(behind)]])
+    assert word in form.describe()
+    assert "angle, by which boxes are not turned" in form.describe()
+    box = read_shape(f"{BOX} -45.5".split(), form, None).box
+    assert isinstance(box, BadCell)
+    assert "angle" in box.problem
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "cure"),
+    [
+        ("minival: images/minival", "minival: images/minival", "test: images/minival"),
+        ("minival: [images/none, images/minival]", "minival: images/minival", "test:"),
+        ("extra: extra.txt", "extra: extra.txt", "`test: extra.txt`"),
+        ("all: all.txt", "", ""),
+        ("folder: images/train", "", ""),
+        ("url: https://example.com/images/minival", "", ""),
+        ("other: {a: images/minival}", "", ""),
+    ],
+)
+def test_keys_of_images_that_are_no_splits_are_told(
+    tmp_path: Path, more: str, names: str, cure: str
+) -> None:
+    table = write_set(tmp_path / "in", LABEL, LABEL)
+    shutil.copytree(tmp_path / "in/images/train", tmp_path / "in/images/val")
+    shutil.copytree(tmp_path / "in/labels/train", tmp_path / "in/labels/val")
+    write_picture(tmp_path / "in/images/minival/9.png", 9)
+    (tmp_path / "in/extra.txt").write_text("images/minival/9.png\n")
+    (tmp_path / "in/all.txt").write_text("images/train/1.png\n")
+    table.write_text(f"train: images/train\nval: images/val\n{NAMES}{more}\n")
+    notes = [note for note in read(table)[1] if "keys of splits" in note]
+    assert [names in note and cure in note for note in notes] == [True] * bool(names)
 
 
 def test_what_lines_have_behind_boxes_is_said_and_stored(tmp_path: Path) -> None:

@@ -287,6 +287,7 @@ class Boxes(ColumnKind):
         adjustments = {
             "boxes-dropped": len(kept) < len(boxes) - len(outside),
             "bad-boxes-dropped": bool(bad_boxes or outside),
+            "boxes-repeated": _has_repeated(values),
             "boxes-clipped": bool((visible[kept] < WHOLE).any()),
             "no-boxes": not kept,
         }
@@ -434,6 +435,15 @@ def _name_outside(boxes: Floats, size: tuple[int, int]) -> list[str]:
     """The names of boxes [n, 4] that are wholly outside of an image of this size."""
     numbered = enumerate(boxes.tolist(), 1)
     return [f"box {number}" for number, corners in numbered if is_outside(corners, size)]
+
+
+def _has_repeated(values: Values) -> bool:
+    """Whether a row has a box twice, with the same class."""
+    _, sides = values[BOXES]
+    number = len(sides) // 4
+    _, classes = values.get(OBJECT_TEXT, ("bytes", [b""] * number))
+    corners = [sides[begin::4] for begin in range(4)]
+    return len({*zip(*corners, classes, strict=True)}) < number
 
 
 def _encode_sides(corners: Floats) -> Values:

@@ -102,6 +102,10 @@ ADJUSTMENTS: dict[str, str] = {
     "profile-ignored": "an embedded color profile could not be used",
     "aspect-changed": "stretched by more than 1.2 in one direction",
     "cropped": "lost more than half of their area",
+    "boxes-repeated": (
+        "have a box more than once, with the same class, as if annotations were joined twice: all "
+        "are stored"
+    ),
     "boxes-clipped": "have boxes that reach out of the stored image",
     "boxes-dropped": "lost boxes of which less than --min_visible is left",
     "bad-boxes-dropped": (

@@ -70,6 +70,23 @@ class OtherColumn(BadCell):
     notice: str
 
 
+class FileClasses(NamedTuple):
+    """The classes that a file of annotations names.
+
+    Attributes:
+        path: the file.
+        names: all of them.
+        used: those that one of its objects has.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    used: frozenset[str]
+
+
+Note = str | FileClasses  # what a table leaves open, for a line about one or several tables
+
+
 class ColumnSelection(NamedTuple):
     """What is read of a table.
 
@@ -87,7 +104,7 @@ class ColumnSelection(NamedTuple):
     known_columns: Sequence[str] = ()
     images: Sequence[str] = ()
     label: str = ""
-    say: Callable[[str], object] = lambda _: None
+    say: Callable[[Note], object] = lambda _: None
     skipped: SkippedFiles = UNCOUNTED
 
 

@@ -16,6 +16,8 @@ from beam_tfr.options.implied import (
 )
 from beam_tfr.tables.base import (
     DamagedTableError,
+    FileClasses,
+    Note,
     OtherColumn,
     Row,
     RowReader,
@@ -74,7 +76,7 @@ class Sample:
 
     first: FirstRows
     joined: JoinedRows | None
-    notes: Sequence[str]
+    notes: Sequence[Note]
     unused_na_values: Sequence[str]
 
     @property
@@ -95,11 +97,15 @@ class Sample:
 
     def warn(self) -> Iterator[str]:
         """Yields lines about how tables were read, and how their rows are joined."""
-        yield from first_notes(self.notes)
+        yield from first_notes([note for note in self.notes if isinstance(note, str)])
         if self.joined:
             yield from self.joined.join.describe(self.first)
         if self.unused_na_values:
             yield describe_unused(self.unused_na_values, len(self.first.rows))
+
+    def find_classes(self) -> list[FileClasses]:
+        """The classes of the files of annotations that were read."""
+        return [note for note in self.notes if isinstance(note, FileClasses)]
 
 
 def first_notes(notes: Sequence[str]) -> Iterator[str]:
@@ -128,7 +134,7 @@ def take_sample(
         UsageError: there are no rows.
         DataError: a table is damaged, and tables are more than a row each.
     """
-    notes = list[str]()
+    notes = list[Note]()
     read = row_reader(content, images, say=notes.append)
     stand_ins = stand_in_columns(content.files[0])
     others = [stand_ins[name] for name in declarations if name in stand_ins]

@@ -26,6 +26,7 @@ from beam_tfr.tables.annotations.json_kinds import describe_begin
 from beam_tfr.tables.base import (
     HARMFUL,
     ColumnSelection,
+    Note,
     Row,
     TableFormat,
     damaged_table,
@@ -182,7 +183,7 @@ def read_rows(
     known_columns: Sequence[str] = (),
     images: Sequence[str] = (),
     label: str = "",
-    say: Callable[[str], object] = lambda _: None,
+    say: Callable[[Note], object] = lambda _: None,
 ) -> Iterator[Row]:
     """Yields the rows of one table, local or on gs://.
 

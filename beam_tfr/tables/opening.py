@@ -9,6 +9,7 @@ from beam_tfr.features.registry import parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.tables.annotations import describe_doubts
+from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.content import (
     SPLIT,
@@ -136,6 +137,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         warnings=(
             *content.warnings,
             *sample.warn(),
+            *_warn_of_unused_classes(content, sample, are_given=classes is not None),
             *_warn_of_rows_of_classes(content, sample, box_cure, has_boxes=has_boxes),
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
@@ -180,6 +182,14 @@ def _suggest_boxes(content: TableContent) -> str:
             f"if each row is a box, declare it, such as `feature_columns='{places[0]}:bbox[xywh]'`"
         )
     return ""
+
+
+def _warn_of_unused_classes(
+    content: TableContent, sample: Sample, *, are_given: bool
+) -> Iterator[str]:
+    """Yields a line about classes that no annotation has, unless an option names all."""
+    if not (are_given or content.class_names):
+        yield from describe_unused_classes(sample.find_classes(), len(content.files))
 
 
 def _warn_of_rows_of_classes(

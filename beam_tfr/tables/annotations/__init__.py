@@ -21,13 +21,14 @@ from beam_tfr.tables.annotations.yolo import read_names, read_yolo
 from beam_tfr.tables.base import (
     ColumnSelection,
     DamagedTableError,
+    Note,
     ObjectFormat,
     damaged_table,
     open_table,
 )
 
 YOLO = (".yaml", ".yml")
-_Reader = Callable[[str, IO[bytes], Callable[[str], object]], Iterator[dict[str, Any]]]
+_Reader = Callable[[str, IO[bytes], Callable[[Note], object]], Iterator[dict[str, Any]]]
 # Extension -> the name of the format, and the function that reads it.
 _FORMATS: dict[str, tuple[str, _Reader]] = {
     ".json": ("COCO or Create ML", read_json),
@@ -66,7 +67,7 @@ class Annotations(ObjectFormat):
 
 
 def read_annotations(
-    path: str, file: IO[bytes], say: Callable[[str], object] = lambda _: None
+    path: str, file: IO[bytes], say: Callable[[Note], object] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
     """Yields column -> cell for each image, in the order of the file.
 

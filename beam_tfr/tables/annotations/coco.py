@@ -17,6 +17,7 @@ from beam_tfr.features.polygons import enclose_polygons
 from beam_tfr.features.run_lengths import enclose_run_lengths
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
+from beam_tfr.tables.base import FileClasses, Note
 from beam_tfr.tables.image_names import ImageName
 
 # A part of the file, decoded when its image is read, so that it takes little memory until then.
@@ -87,12 +88,10 @@ class CocoAnnotation(msgspec.Struct, gc=False):
             return self.area
         return 0 if isinstance(box, BadCell) else math.prod(box[2:])
 
-    def class_name(self, categories: Mapping[int, "CocoCategory"]) -> str | BadCell:
+    def class_name(self, names: "CategoryNames") -> str | BadCell:
         """The name of its category, given those of the file by id."""
-        category = categories.get(self.category_id)
-        if category is None:
-            return BadCell(f"no category has the id {self.category_id}")
-        return str(category.name)
+        unknown = BadCell(f"no category has the id {self.category_id}")
+        return names.get(self.category_id, unknown)
 
 
 class BadAnnotation(CocoAnnotation, gc=False):
@@ -106,8 +105,8 @@ class BadAnnotation(CocoAnnotation, gc=False):
     def named_box(self, segment: Any, image: CocoImage) -> BadCell:
         return BadCell(self.problem)
 
-    def class_name(self, categories: Mapping[int, "CocoCategory"]) -> str | BadCell:
-        name = super().class_name(categories)
+    def class_name(self, names: "CategoryNames") -> str | BadCell:
+        name = super().class_name(names)
         return BadCell(self.problem) if isinstance(name, BadCell) else name
 
 
@@ -126,38 +125,46 @@ class CocoFile(msgspec.Struct):
     annotations: list[CocoAnnotation] | None = None
 
 
+CategoryNames = Mapping[int, str | BadCell]  # by id
 _HasId = TypeVar("_HasId", CocoImage, CocoCategory)
 
 
-def read_coco(content: CocoFile, say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+def read_coco(
+    path: str, content: CocoFile, say: Callable[[Note], object]
+) -> Iterator[dict[str, Any]]:
     """Yields the rows of a file.
 
     Args:
+        path: that of the file.
         content: what it has.
         say: called with what it leaves open.
 
     Raises:
-        ValueError: two images or categories have one id, or there are no categories.
+        ValueError: there are no categories.
     """
     objects = content.annotations or []
     if objects and content.categories is None:
         raise ValueError("Object missing required field `categories`")
-    categories = _index_by_id("categories", content.categories or [])
-    _say_repeated_names(categories, say)
-    images = _index_by_id("images", content.images)
-    _say_unused(categories, objects, say)
-    _say_corners(images, objects, say)
+    categories = _group_by_id(content.categories or [])
+    images = _group_by_id(content.images)
+    names = {number: _name_category(entries) for number, entries in categories.items()}
+    first_images = {image_id: entries[0] for image_id, entries in images.items()}
+    _say_repeated_names(path, names, say)
+    _say_repeated_images(path, content.images, images, say)
+    say(_find_classes(path, names, objects))
+    _say_corners(path, first_images, objects, say)
     has_boxes = any(obj.has_place() for obj in objects)
-    annotations = _group_by_image(objects, images)
-    for image_id, image in images.items():
+    annotations = _group_by_image(objects, first_images)
+    for image_id, entries in images.items():
         members = annotations.pop(image_id, [])
-        problem = _find_excess(members)
+        problem = _find_excess(members) or _find_other_images(entries)
         if problem:
             bad = BadCell(f"the image {image_id!r:.60} has {problem}")
-            yield {**make_row(image, [], []), "class": bad, "box": bad}
+            for image in entries:
+                yield {**make_row(image, [], []), "class": bad, "box": bad}
             continue
-        classes = [obj.class_name(categories) for obj in members]
-        row = make_row(image, members, classes)
+        classes = [obj.class_name(names) for obj in members]
+        row = make_row(entries[0], members, classes)
         if not has_boxes:
             row["box"] = [_NO_BOXES] * len(members)
         yield row
@@ -178,41 +185,68 @@ def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
     return ""
 
 
-def _say_repeated_names(
-    categories: Mapping[int, CocoCategory], say: Callable[[str], object]
-) -> None:
+def _find_other_images(entries: Sequence[CocoImage]) -> str:
+    """What the entries of one id have that differs; empty if there is one."""
+    if len(entries) == 1:
+        return ""
+    names = [f"{image.file_name!r:.100}" for image in entries]
+    return (
+        f"{len(entries)} entries that differ ({join_texts([*dict.fromkeys(names)])}), and its "
+        "objects do not say which is meant: give each image an id of its own"
+    )
+
+
+def _name_category(entries: Sequence[CocoCategory]) -> str | BadCell:
+    """The name of a category, of which entries have the id."""
+    names = [*dict.fromkeys(str(category.name) for category in entries)]
+    if len(names) == 1:
+        return names[0]
+    texts = join_texts([f"{name!r:.60}" for name in names])
+    return BadCell(f"{len(names)} categories have the id {entries[0].id}: {texts}")
+
+
+def _say_repeated_names(path: str, names: CategoryNames, say: Callable[[Note], object]) -> None:
     """Says which categories have one name."""
     ids = collections.defaultdict[str, list[int]](list)
-    for category in categories.values():
-        ids[str(category.name)].append(category.id)
+    for number, name in names.items():
+        if isinstance(name, str):
+            ids[name].append(number)
     repeated = [name for name, members in ids.items() if len(members) > 1]
     if repeated:
         texts = join_texts([f"{name!r:.60} has the ids {ids[name]}" for name in repeated])
-        say(f"categories have one name, so they are one class: {texts}")
+        say(f"{path}: categories have one name, so they are one class: {texts}")
 
 
-def _say_unused(
-    categories: Mapping[int, CocoCategory],
-    objects: Sequence[CocoAnnotation],
-    say: Callable[[str], object],
+def _say_repeated_images(
+    path: str,
+    entries: Sequence[CocoImage],
+    images: Mapping[int | str, Sequence[CocoImage]],
+    say: Callable[[Note], object],
 ) -> None:
-    """Says which categories have no annotation, if there are annotations at all."""
-    used_ids = {obj.category_id for obj in objects}
-    used_names = {str(categories[number].name) for number in used_ids & categories.keys()}
-    names = [str(category.name) for category in categories.values()]
-    unused = [f"{name!r:.60}" for name in dict.fromkeys(names) if name not in used_names]
-    if used_names and unused:
-        number = f"{len(unused)} of the {len({*names})} categories"
+    """Says how many entries of images are repeated as they are."""
+    number = len(entries) - sum(map(len, images.values()))
+    if number:
         say(
-            f"no annotation has {number}: {join_texts(unused)}; the dataset has them as classes "
-            "only if a file with all names is given as `classes=`"
+            f"{path}: entries of images are repeated as they are, as if files were joined "
+            f"({number:,} of {len(entries):,}); each image is taken once"
         )
 
 
+def _find_classes(
+    path: str, names: CategoryNames, objects: Iterable[CocoAnnotation]
+) -> FileClasses:
+    """The names of categories, and those that objects have."""
+    used_ids = {obj.category_id for obj in objects}
+    known = {number: name for number, name in names.items() if isinstance(name, str)}
+    used = frozenset(name for number, name in known.items() if number in used_ids)
+    return FileClasses(path, tuple(known.values()), used)
+
+
 def _say_corners(
+    path: str,
     images: Mapping[int | str, CocoImage],
     objects: Sequence[CocoAnnotation],
-    say: Callable[[str], object],
+    say: Callable[[Note], object],
 ) -> None:
     """Says that boxes seem to be corners: some end outside of images, and as corners none does."""
     beyond = []
@@ -232,20 +266,21 @@ def _say_corners(
             beyond.append(obj)
     if beyond:
         say(
-            f"boxes end outside of their images ({len(beyond):,}), such as {beyond[0].bbox} of "
-            f"annotation {beyond[0].id!r:.60}: COCO's bbox is x, y, width and height; if they are "
-            "corners (xmin, ymin, xmax, ymax), as which all lie inside, give "
-            "`feature_columns=box:bbox[xyxy]`"
+            f"{path}: boxes end outside of their images ({len(beyond):,}), such as "
+            f"{beyond[0].bbox} of annotation {beyond[0].id!r:.60}: COCO's bbox is x, y, width "
+            "and height; if they are corners (xmin, ymin, xmax, ymax), as which all lie inside, "
+            "give `feature_columns=box:bbox[xyxy]`"
         )
 
 
-def _index_by_id(key: str, members: Iterable[_HasId]) -> dict[Any, _HasId]:
-    by_id: dict[Any, _HasId] = {}
-    for number, member in enumerate(members):
-        if member.id in by_id:
-            raise ValueError(f"$.{key}[{number}] has the id {member.id!r}, as one before it has")
-        by_id[member.id] = member
-    return by_id
+def _group_by_id(members: Iterable[_HasId]) -> dict[Any, list[_HasId]]:
+    """The different members of each id."""
+    groups: dict[Any, list[_HasId]] = {}
+    for member in members:
+        group = groups.setdefault(member.id, [])
+        if member not in group:
+            group.append(member)
+    return groups
 
 
 def _group_by_image(

@@ -21,6 +21,7 @@ from beam_tfr.tables.annotations.coco import (
 from beam_tfr.tables.annotations.coco_fields import describe_other_fields
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
 from beam_tfr.tables.annotations.json_kinds import describe_begin, describe_kind
+from beam_tfr.tables.base import Note
 
 # Of a file with more members, each has to be an object if something in it cannot be read.
 _MOST_MEMBERS = 2_000_000
@@ -86,7 +87,7 @@ _IDENTIFIED = msgspec.json.Decoder(_Identified, strict=False)
 _PICTURES = msgspec.json.Decoder(CreateMlImage, strict=False)
 
 
-def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[_Row]:
+def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iterator[_Row]:
     """Yields the rows of a file of COCO or Create ML.
 
     What cannot be read of an image rejects it, if anything can be read of another one.
@@ -94,10 +95,6 @@ def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     Raises:
         ValueError, MsgspecError, RecursionError: it is neither.
     """
-
-    def say_of_file(note: str) -> None:
-        say(f"{path}: {note}")
-
     if isinstance(file, gzip.GzipFile):
         raise ValueError("is compressed as a whole; decompress it first")
     size = file.seek(0, os.SEEK_END)
@@ -110,15 +107,15 @@ def read_json(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     try:
         content = _decode(data)
     except msgspec.ValidationError as error:
-        return _read_loosely(data, error, say_of_file)
+        return _read_loosely(path, data, error, say)
     if isinstance(content, CocoFile):
         for note in describe_other_fields(data):
-            say_of_file(note)
-        return read_coco(content, say_of_file)
+            say(f"{path}: {note}")
+        return read_coco(path, content, say)
     missing = [picture.find_missing() for picture in content]
     if missing and all(missing):
         problem = f"Object missing required field `{missing[0]}` - at `$[0]`"
-        return _read_loosely(data, msgspec.ValidationError(problem), say_of_file)
+        return _read_loosely(path, data, msgspec.ValidationError(problem), say)
     places = (f"$[{number}]" for number in range(len(content)))
     return map(read_create_ml, content, places)
 
@@ -172,7 +169,7 @@ def _without_nan(data: bytes, *, as_text: bool = False) -> bytes:
 
 
 def _read_loosely(
-    data: bytes, error: msgspec.ValidationError, say: Callable[[str], object]
+    path: str, data: bytes, error: msgspec.ValidationError, say: Callable[[Note], object]
 ) -> Iterator[_Row]:
     """Yields the rows of a file that has an error.
 
@@ -197,12 +194,12 @@ def _read_loosely(
         if sound != data:  # numbers of boxes are read from texts, and are told as they are written
             spelled = _LOOSE_DECODER.decode(_without_nan(data, as_text=True))
             content.annotations = getattr(spelled, "annotations", None)
-        return _read_coco_loosely(content, error, say)
+        return _read_coco_loosely(path, content, error, say)
     return _read_pictures_loosely(content or [], error)
 
 
 def _read_coco_loosely(
-    loose: _LooseFile, error: msgspec.ValidationError, say: Callable[[str], object]
+    path: str, loose: _LooseFile, error: msgspec.ValidationError, say: Callable[[Note], object]
 ) -> Iterator[_Row]:
     images, bad_images = _decode_members("$.images", loose.images, _IMAGES)
     annotations, bad = _decode_members("$.annotations", loose.annotations or [], _ANNOTATIONS)
@@ -213,7 +210,7 @@ def _read_coco_loosely(
         raise error
     lost = _find_ids(bad_images)  # of images that are rejects already
     known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
-    yield from read_coco(CocoFile(images, loose.categories, known), say)
+    yield from read_coco(path, CocoFile(images, loose.categories, known), say)
     strays = [member for member, mark in zip(bad, marks, strict=True) if mark is None]
     for member in [*bad_images, *strays]:
         yield {"file": BadCell(member.problem)}

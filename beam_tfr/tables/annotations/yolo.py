@@ -6,7 +6,7 @@ reads what its lines say. See https://docs.ultralytics.com/datasets/detect.
 
 import itertools
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -25,7 +25,9 @@ from beam_tfr.tables.annotations.yolo_files import (
     require_labels,
 )
 from beam_tfr.tables.annotations.yolo_images import (
+    OtherKeys,
     YoloPlaces,
+    describe_other_keys,
     describe_unnamed,
     describe_unread_lists,
     find_images,
@@ -63,6 +65,7 @@ class _Yolo(msgspec.Struct):
     train: str | list[str] = ""
     val: str | list[str] = ""
     test: str | list[str] = ""
+    other_keys: OtherKeys = {}
 
     def class_names(self, say: Callable[[str], object]) -> ClassNames:
         """Number of a class -> its name.
@@ -165,6 +168,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
         describe_unnamed(images, base),
         describe_shared(images),
         describe_unread_lists(images, places),
+        describe_other_keys(data.other_keys, images, base),
     )
     for note in filter(None, doubts):
         say_of_file(note)
@@ -190,7 +194,7 @@ def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
 def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]:
     """Yields what the first label files leave open, and how they are read."""
     if form.describe():
-        yield f"its label files have {form.describe()}, which is left out{form.cure}"
+        yield f"its label files have {form.describe()}{form.cure}"
     missing = [file for file in files if not file.is_there]
     if missing:
         respelled = find_respelled(missing)
@@ -205,6 +209,7 @@ def _parse(text: str) -> _Yolo:
     _check_depth(text)
     fields = yaml.load(text, _LOADER)  # noqa: S506  # nosec B506
     if isinstance(fields, dict):
+        fields["other_keys"] = _find_other_keys(fields)
         for name, key in _OTHER_KEYS.items():
             if name in fields:
                 fields.setdefault(key, fields[name])
@@ -215,6 +220,17 @@ def _parse(text: str) -> _Yolo:
         if not count.isdecimal() or len(count) > _MOST_DIGITS:
             raise ValueError(f"kpt_shape: {count!r:.60} is not a number of keypoints")
     return data
+
+
+def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
+    """The keys that are not read, if their values may be places of images."""
+    places = dict[str, list[str]]()
+    for key, value in fields.items():
+        names = value if isinstance(value, list) else [value]
+        is_other = key not in _Yolo.__struct_fields__ and key not in _OTHER_KEYS
+        if is_other and isinstance(key, str) and all(isinstance(name, str) for name in names):
+            places[key] = names
+    return places
 
 
 def _check_names(fields: dict[Any, Any]) -> None:

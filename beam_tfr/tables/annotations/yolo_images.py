@@ -22,6 +22,7 @@ from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
+from beam_tfr.schema.yolo import SPLITS
 from beam_tfr.tables.annotations.yolo_files import YoloImage
 from beam_tfr.tables.shared_images import SplitList, separate_lists
 
@@ -34,7 +35,13 @@ _MOST_LISTED = 1_000  # files of such a folder
 _SPLIT_FOLDERS = ("train", "val", "valid", "validation", "test")
 _SPLIT_KEYS = ("train", "val", "test")  # each of which one of these begins with
 _TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
+_LIST = ".txt"
+_LIST_BEGIN = 4 << 10  # bytes of a list, which show whether it names images
+_MOST_OTHER_KEYS = 20
 _is_image_name = re.compile(IMAGE_NAME).fullmatch
+
+
+OtherKeys = Mapping[str, Sequence[str]]  # a key that names no split -> what it may name
 
 
 class YoloPlaces(NamedTuple):
@@ -82,7 +89,7 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
         images: those that it names.
         base: the folder that its places are relative to.
     """
-    folders = {posixpath.dirname(image.path) for image in images}
+    folders = _list_folders(images)
     candidates = set[str]()
     for folder in sorted(folders)[:_MOST_FOLDERS]:
         candidates.update(_list_other_splits(folder))
@@ -98,10 +105,56 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
     )
 
 
+def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str) -> str:
+    """The message about images that keys name which are no splits; empty without any.
+
+    Such as `minival: images/minival`.
+
+    Args:
+        keys: those that are not read.
+        images: those of the splits.
+        base: the folder that places are relative to.
+    """
+    left_out = []
+    for key, names in itertools.islice(keys.items(), _MOST_OTHER_KEYS):
+        for name in names[:_MOST_OTHER_KEYS]:
+            if any(_names_other_images(path, images) for path in _candidates(base, name)):
+                left_out.append(f"{key}: {name}")
+    if not left_out:
+        return ""
+    place = left_out[0].partition(": ")[2]
+    unused = [key for key in SPLITS if key not in {image.key for image in images}]
+    if unused:
+        cure = f"rename the key, such as `{unused[-1]}: {place}`"
+    else:
+        cure = f"name them under one of these, as a list such as `val: [PLACE, {place}]`"
+    return (
+        f"images in {', '.join(left_out)} are left out: the keys of splits are train, val and "
+        f"test; to convert them, {cure}"
+    )
+
+
+def _names_other_images(path: str, images: Sequence[YoloImage]) -> bool:
+    """Whether a path is a folder of images, or a list of images, that are others than some."""
+    if not path.endswith(_LIST):
+        return _holds_images(path) and path not in _list_folders(images)
+    with contextlib.suppress(OSError):
+        begin = storage.read_bytes(path, max_bytes=_LIST_BEGIN).decode(errors="replace")
+        line = begin.partition("\n")[0].strip().replace("\\", "/")
+        name = posixpath.basename(line)
+        names = {posixpath.basename(image.path) for image in images}
+        return _is_image_name(name) is not None and name not in names
+    return False
+
+
+def _list_folders(images: Sequence[YoloImage]) -> set[str]:
+    return {posixpath.dirname(image.path) for image in images}
+
+
 def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> str:
     """The message about lists beside the file, if it names images of one split; may be empty."""
     names = [name for names in places.places.values() for name in names]
-    has_lists = any(name.endswith(".txt") for name in names)
+    has_lists = any(name.endswith(_LIST) for name in names)
     if has_lists or len({image.key for image in images}) > 1:
         return ""
     paths = [image.path for image in images]

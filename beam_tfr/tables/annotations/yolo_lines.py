@@ -62,10 +62,15 @@ class LineForm(NamedTuple):
     def describe(self) -> str:
         """How the lines are read; empty if they have shapes only."""
         if self.has_tracks:
-            return "a confidence and the id of a track behind each shape"
+            return "a confidence and the id of a track behind each shape, which are left out"
         if self.has_scores:
-            return "a confidence behind each polygon"
-        return f"a {self.fifth} behind boxes" if self.fifth else ""
+            return "a confidence behind each polygon, which is left out"
+        if not self.fifth:
+            return ""
+        return (
+            f"a number behind boxes, which is left out: a {self.fifth}, or an angle, by which "
+            "boxes are not turned"
+        )
 
     @property
     def cure(self) -> str:
@@ -288,7 +293,8 @@ def _read_fifth(numbers: list[float], form: LineForm) -> ObjectShape:
     return ObjectShape(
         BadCell(
             f"{fifth:g} behind a box cannot be told to be a confidence (0 to 1) or a track id "
-            "(a whole number) in all lines of the set"
+            "(a whole number) in all lines of the set; an angle is not read: turned boxes are "
+            "polygons, with x and y of four corners"
         )
     )
 
