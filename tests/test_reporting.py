@@ -15,8 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.features.gray_png import encode_gray
 from beam_tfr.reporting import charts, report
 from beam_tfr.reporting.histograms import SHADES, ClassSamples, Extremes, HeatMap, Histogram
+from beam_tfr.reporting.legend import DrawnShapes
+from beam_tfr.schema.feature_names import MASK
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoiled_photos
 
@@ -182,10 +186,39 @@ def test_what_was_planted_is_found(planted: Path) -> None:
     text = "\n".join(page.findings)
     assert "class dog has no image in test" in text
     assert "2 images have another class" in text
-    assert "1 across splits" in text
-    assert "1 image is nearly flat" in text
+    assert "1 image has copies in another split" in text
+    assert "1 image is nearly black" in text
     assert "not-found" in text
     assert "cat/black.png" in page.html
+
+
+def test_sources_are_beside_what_is_extreme(planted: Path) -> None:
+    bare = parse_page(report(planted).html)
+    root = planted.parent
+    (root / "cat" / "black.png").unlink()
+    page = report(planted, sources=[root / "photos.csv", f"{root}/"])
+    with_sources = check_page(page.html)
+    extremes = page.html.partition("Darkest")[2].partition("<section")[0]
+    sources = extremes.count("<figcaption>source")
+    assert with_sources.tags.count("img") == bare.tags.count("img") + sources
+    assert sources > 10
+    assert "its source cannot be read: not-found" in extremes
+
+
+def test_a_source_that_was_changed_is_told(planted: Path) -> None:
+    root = planted.parent
+    write_image(root / "cat" / "black.png", 1)  # another image than before
+    page = report(planted, sources=[root / "photos.csv", f"{root}/"])
+    assert "its source was changed since" in page.html
+
+
+def test_classes_of_boxes_and_values_of_masks_have_a_legend() -> None:
+    shapes = DrawnShapes()
+    mask = encode_gray(np.array([[0, 1], [4, 4]], np.uint8))
+    shapes.add({"image/height": [2], "image/width": [2], MASK: [mask]})
+    (legend,) = shapes.list_legends(read_manifest(str(converted_photos())))
+    assert [entry.text for entry in legend.entries] == ["1", "4"]
+    assert len({entry.color for entry in legend.entries}) == 2
 
 
 HOSTILE = [

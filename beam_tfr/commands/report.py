@@ -7,7 +7,7 @@ examples:
   beam-tfr report /data/photos
       writes /data/photos/report.html
   beam-tfr report /data/photos --output photos.html --sources photos
-      also shows rejects that decode
+      also shows rejects that decode, and sources beside the most cropped, darkest and so on
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         help="the --input or --table that the dataset was made from, and the folder of "
-        "--image_root: also shows rejects that decode",
+        "--image_root: also shows rejects that decode, and sources beside the most cropped, "
+        "darkest and so on",
     )
     add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
 

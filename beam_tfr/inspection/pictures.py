@@ -174,10 +174,10 @@ def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
         case Dots(points, label):
             canvas = ImageDraw.Draw(image)
             for place in _scale(points, image):
-                canvas.circle(place, 2, fill=_color_of(label))
+                canvas.circle(place, 2, fill=color_of(label))
         case Outline(corners, label):
             canvas = ImageDraw.Draw(image)
-            canvas.polygon(_scale(corners, image), outline=_color_of(label))
+            canvas.polygon(_scale(corners, image), outline=color_of(label))
         case Tint():
             _draw_tint(image, shape)
 
@@ -189,14 +189,15 @@ def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[
     return [(x, y) for x, y in places.tolist()]
 
 
-def _color_of(label: int) -> str:
+def color_of(label: int) -> str:
+    """The color of a class, or of a value of a mask, wherever it is drawn."""
     return BOX_COLORS[label % len(BOX_COLORS)]
 
 
 def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     """Draws a box, and its name if there is room for it."""
     canvas = ImageDraw.Draw(image)
-    color = _color_of(rectangle.label)
+    color = color_of(rectangle.label)
     corners = np.reshape(rectangle.corners, (2, 2))
     (left, top), (right, bottom) = _scale(corners, image)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)

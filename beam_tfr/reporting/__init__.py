@@ -4,8 +4,11 @@ measuring      the contents of all shards become histograms, extremes and sample
 odd_labels     labels that differ from those of all neighbors in a folder
 findings       what deserves a look, a sentence each
 samples        records that are shown: read by their numbers, drawn with boxes and masks
+legend         what the colors of boxes and masks stand for
+beside         records beside their sources
 refused        rejects that are shown, from their sources
 charts         histograms, bars and a heat map as SVG
+facts          all of this, for the template
 page           puts them together with page.html, page.css and page.js
 """
 

@@ -1,18 +1,20 @@
 """What of a dataset deserves a look: sentences, each with the section that shows it."""
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted, printable
+from beam_tfr.copies.search import Duplicates
 from beam_tfr.copies.summary import describe_duplicates
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
-from beam_tfr.features.box_counts import describe_boxes
+from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.reporting.measuring import Measures
 from beam_tfr.reporting.odd_labels import OddLabels
 from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.encodings import noun_of
 
 _STRONG_IMBALANCE = 10  # times as many images
@@ -21,6 +23,7 @@ _LEAST_FOR_DRIFT = 20  # images that a class should have in a split
 _MUCH_CROPPED = 0.1
 _MOST_LOST_BOXES = 0.02  # share of boxes
 _MOST_SHOWN = 3
+_MOST_PICTURES = 6  # of a finding
 
 
 class Finding(NamedTuple):
@@ -29,34 +32,62 @@ class Finding(NamedTuple):
     Attributes:
         text: a sentence.
         section: id of the section of the page that shows it.
+        records: numbers of some records that show it.
     """
 
     text: str
     section: str
+    records: Sequence[int] = ()
 
 
-def list_findings(dataset: Manifest, measures: Measures, odd: OddLabels) -> list[Finding]:
+class Observations(NamedTuple):
+    """What findings are made of.
+
+    Attributes:
+        dataset: the dataset.
+        measures: of its records.
+        odd: records with other classes than those around them.
+        copies: its copies; None if they were not looked for.
+        clusters: those that are shown.
+    """
+
+    dataset: Manifest
+    measures: Measures
+    odd: OddLabels
+    copies: Duplicates | None
+    clusters: Sequence[dict[str, Any]]
+
+    @property
+    def noun(self) -> str:
+        """What a record is made of."""
+        return noun_of(self.dataset.options["encoding"])[:-1]
+
+
+def list_findings(seen: Observations) -> list[Finding]:
     """The findings, in the order of the sections of the page."""
-    encoding = dataset.options["encoding"]
-    noun = noun_of(encoding)[:-1]
-    findings = list[Finding]()
+    return [
+        *_find_classes(seen),
+        *_find_odd(seen),
+        *_find_copies(seen),
+        *_find_looks(seen),
+        *_find_crops(seen),
+        *_find_lost_boxes(seen),
+        *_find_masks(seen.dataset),
+        *_find_rejects(seen.dataset),
+    ]
 
-    def add(section: str, sentences: Iterator[str]) -> None:
-        findings.extend(Finding(sentence, section) for sentence in sentences)
 
-    add("classes", describe_classes(dataset.splits, dataset.class_names, encoding))
-    add("classes", describe_dataset_shares(dataset))
-    add("classes", describe_unlabelled(dataset))
-    add("classes", _describe_imbalance(dataset))
-    add("classes", _describe_drift(dataset))
-    add("odd-labels", _describe_odd(dataset, odd, noun))
-    add("copies", describe_duplicates(dataset))
-    add("looks", _describe_looks(measures, noun))
-    add("sizes", _describe_crops(dataset))
-    add("boxes", _describe_lost_boxes(dataset))
-    add("masks", _describe_masks(dataset))
-    add("rejects", _describe_rejects(dataset))
-    return findings
+def _find_classes(seen: Observations) -> Iterator[Finding]:
+    dataset = seen.dataset
+    sentences = [
+        *describe_classes(dataset.splits, dataset.class_names, dataset.options["encoding"]),
+        *describe_dataset_shares(dataset),
+        *describe_unlabelled(dataset),
+        *_describe_imbalance(dataset),
+        *_describe_drift(dataset),
+    ]
+    for sentence in sentences:
+        yield Finding(sentence, "classes")
 
 
 def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
@@ -117,62 +148,130 @@ def _find_drifts(dataset: Manifest) -> Iterator[_Drift]:
                 yield _Drift(times, name, split, number, expected)
 
 
-def _describe_odd(dataset: Manifest, odd: OddLabels, noun: str) -> Iterator[str]:
+def _find_odd(seen: Observations) -> Iterator[Finding]:
+    odd = seen.odd
     if not odd.number:
         return
     first = odd.shown[0]
-    names = dataset.class_names
+    names = seen.dataset.class_names
     verb = "has" if odd.number == 1 else "have"
-    yield (
-        f"{counted(odd.number, noun)} {verb} another class than nearly all others whose names "
+    yield Finding(
+        f"{counted(odd.number, seen.noun)} {verb} another class than nearly all others whose names "
         f"begin alike: {printable(names[first.label])} instead of "
-        f"{printable(names[first.usual])} in {printable(first.group) or 'the same folder'}"
+        f"{printable(names[first.usual])} in {printable(first.group) or 'the same folder'}",
+        "odd-labels",
+        [record.record for record in odd.shown[:_MOST_PICTURES]],
     )
 
 
-def _describe_looks(measures: Measures, noun: str) -> Iterator[str]:
-    for name, number in measures.looks.items():
-        if number:
-            verb = "is" if number == 1 else "are"
-            yield f"{counted(number, noun)} {verb} {name}"
-
-
-def _describe_crops(dataset: Manifest) -> Iterator[str]:
-    cropped = dataset.statistics.get("cropped", 0)
-    if cropped > _MUCH_CROPPED:
-        yield (
-            f"{cropped:.0%} of an image was cropped off on average; --resize pad keeps all of it"
+def _find_copies(seen: Observations) -> Iterator[Finding]:
+    """Yields what there is across splits, then of different classes, else how many copies."""
+    if seen.copies is None:
+        for sentence in describe_duplicates(seen.dataset):
+            yield Finding(sentence, "verdict")
+        return
+    counts = seen.copies.counts
+    if counts["across_splits"]:
+        number = counted(counts["across_splits"], f"{seen.noun}")
+        verb = "has" if counts["across_splits"] == 1 else "have"
+        yield Finding(f"{number} {verb} copies in another split", "copies", _pair_up(seen, "split"))
+    if counts["across_classes"]:
+        number = counted(counts["across_classes"], f"{seen.noun}")
+        verb = "has" if counts["across_classes"] == 1 else "have"
+        yield Finding(
+            f"{number} {verb} copies of different classes", "copies", _pair_up(seen, "class")
+        )
+    if counts["clusters"] > counts["across_splits"] + counts["across_classes"]:
+        yield Finding(
+            f"{counts['copies']:,} of {counts['images']:,} {seen.noun}s are copies of others, in "
+            f"{counted(counts['clusters'], 'cluster')}",
+            "copies",
+        )
+    if counts["too_large"]:
+        yield Finding(
+            f"{counted(counts['too_large'], 'cluster')} of very many alike {seen.noun}s: they are "
+            "hardly copies, and only equal bytes among them count",
+            "copies",
         )
 
 
-def _describe_lost_boxes(dataset: Manifest) -> Iterator[str]:
-    boxes = dataset.statistics.get("boxes")
+def _pair_up(seen: Observations, field: str) -> list[int]:
+    """Two records of each of the first clusters, of which a field differs."""
+    records = list[int]()
+    for cluster in seen.clusters:
+        first, *others = cluster["images"]
+        differing = [image for image in others if image[field] != first[field]]
+        if differing:
+            records += [first["record"], differing[0]["record"]]
+    return records[:_MOST_PICTURES]
+
+
+def _find_looks(seen: Observations) -> Iterator[Finding]:
+    for name, number in seen.measures.looks.items():
+        if number:
+            verb = "is" if number == 1 else "are"
+            records = [record for record, _ in seen.measures.extremes[name]]
+            yield Finding(
+                f"{counted(number, seen.noun)} {verb} {name}", "looks", records[:_MOST_PICTURES]
+            )
+
+
+def _find_crops(seen: Observations) -> Iterator[Finding]:
+    cropped = seen.dataset.statistics.get("cropped", 0)
+    if cropped > _MUCH_CROPPED:
+        yield Finding(
+            f"{cropped:.0%} of an image was cropped off on average; --resize pad keeps all of it",
+            "looks",
+            [record for record, _ in seen.measures.extremes["aspect"]][:_MOST_PICTURES],
+        )
+
+
+def _find_lost_boxes(seen: Observations) -> Iterator[Finding]:
+    boxes = seen.dataset.statistics.get("boxes")
     if not boxes:
         return
-    stored = boxes["small"] + boxes["medium"] + boxes["large"]
-    if boxes["dropped"] > _MOST_LOST_BOXES * (stored + boxes["dropped"]):
-        yield f"boxes were dropped: {describe_boxes(boxes)}"
+    adjusted = seen.dataset.counts["adjusted"]
+    number = adjusted.get("bad-boxes-dropped", 0)
+    if number:
+        verb = "has" if number == 1 else "have"
+        yield Finding(
+            f"{counted(number, seen.noun)} {verb} boxes outside of the image or without area, "
+            "which were dropped",
+            "boxes",
+            seen.measures.adjusted["bad-boxes-dropped"][:_MOST_PICTURES],
+        )
+    if dropped_share(boxes) > _MOST_LOST_BOXES:
+        stored = boxes["small"] + boxes["medium"] + boxes["large"]
+        yield Finding(
+            f"{boxes['dropped']:,} of {stored + boxes['dropped']:,} boxes were dropped "
+            f"({dropped_share(boxes):.1%})",
+            "boxes",
+            seen.measures.adjusted.get("boxes-dropped", [])[:_MOST_PICTURES],
+        )
 
 
-def _describe_masks(dataset: Manifest) -> Iterator[str]:
+def _find_masks(dataset: Manifest) -> Iterator[Finding]:
     masks = dataset.statistics.get("masks")
     if not masks:
         return
     _, *odd = describe_masks(masks)
-    yield from odd
+    for sentence in odd:
+        yield Finding(sentence, "masks")
     rare = [name for name, value in masks["values"].items() if value["images"] == 1]
-    if rare and dataset.counts["written"] > 1:
-        values = ", ".join(rare[:_MOST_SHOWN])
-        verb = "occurs" if len(rare) == 1 else "occur"
-        more = f" and {len(rare) - _MOST_SHOWN} more" if len(rare) > _MOST_SHOWN else ""
-        noun = "value" if len(rare) == 1 else "values"
-        yield f"{noun} {values}{more} of masks {verb} in 1 image{'' if len(rare) == 1 else ' each'}"
+    if not rare or dataset.counts["written"] == 1:
+        return
+    values = join_names(rare)
+    if len(rare) == 1:
+        yield Finding(f"value {values} of masks occurs in 1 image only", "masks")
+    else:
+        yield Finding(f"values {values} of masks occur in 1 image each", "masks")
 
 
-def _describe_rejects(dataset: Manifest) -> Iterator[str]:
+def _find_rejects(dataset: Manifest) -> Iterator[Finding]:
     rejected: Mapping[str, int] = dataset.counts["rejected"]
     number = sum(rejected.values())
     if number:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items())
         verb = "was" if number == 1 else "were"
-        yield f"{number:,} of {dataset.counts['matched']:,} {verb} rejected: {reasons}"
+        text = f"{number:,} of {dataset.counts['matched']:,} {verb} rejected: {reasons}"
+        yield Finding(text, "rejects")

@@ -39,10 +39,11 @@ class Measures:
     Attributes:
         number: of records.
         sizes: name -> histogram, of what the name says: "stored height", "source bytes", …
-        extremes: name -> the records with the lowest values; of a name with "most", the values are
-            negative.
+        extremes: name -> the records with the lowest values; those of "brightest" are negative.
+        adjusted: member of `schema.dataset.ADJUSTMENTS` -> some records to which it applies.
         samples: some records of each class.
-        looks: what images may be, such as "nearly flat" -> images.
+        looks: what images may be, such as "nearly flat" -> images; some of them are the extremes of
+            the same name.
         boxes: number of the class of boxes -> boxes, as far as the contents list them.
         centers: where the centers of boxes are.
         table: columns of the table that the dataset was made from, of some of the rows: a
@@ -53,6 +54,7 @@ class Measures:
     number: int
     sizes: dict[str, Histogram]
     extremes: dict[str, Extremes]
+    adjusted: dict[str, list[int]]
     samples: ClassSamples
     looks: dict[str, int]
     boxes: dict[int, int]
@@ -98,6 +100,7 @@ class _Meter:
         }
         self._sizes = dict[str, Histogram]()
         self._extremes = dict[str, Extremes]()
+        self._adjusted = dict[str, Extremes]()
         self._samples = ClassSamples(MOST_OF_CLASS)
         self._looks = collections.Counter[str]()
         self._boxes = np.zeros(0, np.int64)
@@ -114,6 +117,7 @@ class _Meter:
         self._samples.add(labels, records[places])
         self._add_sizes(table, records)
         self._add_looks(table, records)
+        self._add_adjusted(table, records)
         self._add_boxes(table)
         self._add_table(table, records)
 
@@ -126,6 +130,9 @@ class _Meter:
             number=self.number,
             sizes=self._sizes,
             extremes=self._extremes,
+            adjusted={
+                kind: [record for record, _ in chosen] for kind, chosen in self._adjusted.items()
+            },
             samples=self._samples,
             looks=self._looks,
             boxes={label: int(self._boxes[label]) for label in present},
@@ -177,10 +184,26 @@ class _Meter:
         self._extreme("darkest", means, records)
         self._extreme("brightest", -means, records)
         self._extreme("flattest", deviations, records)
-        is_flat = deviations < _FLAT
-        self._looks["nearly flat"] += int(np.count_nonzero(is_flat))
-        self._looks["nearly black"] += int(np.count_nonzero((means < _BLACK) & ~is_flat))
-        self._looks["nearly white"] += int(np.count_nonzero((means > _WHITE) & ~is_flat))
+        is_black = means < _BLACK
+        is_white = means > _WHITE
+        is_flat = (deviations < _FLAT) & ~is_black & ~is_white
+        looks = {"nearly black": is_black, "nearly white": is_white, "nearly flat": is_flat}
+        for name, has_look in looks.items():
+            self._looks[name] += int(np.count_nonzero(has_look))
+            self._extreme(name, deviations[has_look], records[has_look])
+
+    def _add_adjusted(self, table: Any, records: Rows) -> None:
+        """Notes some records of each adjustment, chosen as if at random."""
+        if "adjusted" not in table.column_names:
+            return
+        texts = table.column("adjusted").combine_chunks().fill_null("").dictionary_encode()
+        numbers = texts.indices.to_numpy(zero_copy_only=False)
+        order = histograms.mix(records).astype(np.float64)
+        for number, text in enumerate(texts.dictionary.to_pylist()):
+            chosen = numbers == number
+            for kind in filter(None, text.split(",")):
+                extremes = self._adjusted.setdefault(kind, Extremes(_MOST_EXTREMES))
+                extremes.add(order[chosen], records[chosen])
 
     def _add_boxes(self, table: Any) -> None:
         if not self._columns.keys() >= {*SIDES}:
@@ -206,7 +229,7 @@ class _Meter:
 
     def _add_table(self, table: Any, records: Rows) -> None:
         for column in self._table_columns:
-            self._missing[column] += table.column(column).null_count
+            self._missing[column] += _count_missing(table.column(column))
         total = max(self._dataset.counts["written"], 1)
         limit = int(min(_TABLE_ROWS / total, 1) * (2**64 - 1))
         chosen = histograms.mix(records) <= np.uint64(limit)
@@ -240,6 +263,15 @@ def _numbers(table: Any, column: str) -> Floats:
         return np.full(len(table), np.nan)
     values: Floats = table.column(column).cast(need_pyarrow().float64()).to_numpy()
     return values.copy()
+
+
+def _count_missing(values: Any) -> int:
+    """How many values of a column are null or NaN."""
+    need_pyarrow()
+    from pyarrow import compute
+
+    number: int = compute.sum(compute.is_null(values, nan_is_null=True)).as_py() or 0
+    return number
 
 
 def _flatten(lists: Any) -> Any:

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import io
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from PIL import Image as PillowImage
 
@@ -14,11 +15,14 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import InspectedRecord, label_of
 from beam_tfr.reporting.histograms import ClassSamples
+from beam_tfr.reporting.legend import DrawnShapes
 from beam_tfr.reporting.measuring import MOST_OF_CLASS, NO_CLASS
+from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.naming import parse_shard_names
 
 SIDE = 128  # pixels of a thumbnail
 SIDE_WITH_SHAPES = 192  # of one with boxes, masks or points
+_SMALL_SIDE = 96  # of one in the verdict
 MOST_TEXT = 200  # characters shown of a key or a name
 _MOST_SAMPLES = 120
 _RECORDS_AT_A_TIME = 64
@@ -41,6 +45,23 @@ class Thumbnail:
     key: str
     caption: str
     url: str = ""
+
+    def make_small(self) -> "Thumbnail":
+        """A smaller one, for the verdict."""
+        image = self.image.resize((_SMALL_SIDE, _SMALL_SIDE), PillowImage.Resampling.BOX)
+        return Thumbnail(image, self.key, self.caption)
+
+
+class SourceName(NamedTuple):
+    """The source that a record was made from.
+
+    Attributes:
+        key: its whole key.
+        sha256: of its bytes, in hex; empty if the record does not have it.
+    """
+
+    key: str
+    sha256: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,12 +107,18 @@ class RecordPictures:
 
     Args:
         dataset: the dataset.
+
+    Attributes:
+        shapes: what is drawn on them.
     """
 
     def __init__(self, dataset: Manifest) -> None:
         self._key = dataset.names.key
         self._lookup = RecordLookup.whole(dataset)
+        self._sha256 = dataset.names.sha256
         self._drawn = dict[int, Thumbnail]()
+        self._sources = dict[int, SourceName]()
+        self.shapes = DrawnShapes()
 
     def read(self, numbers: Iterable[int]) -> None:
         """Reads and draws records.
@@ -109,6 +136,10 @@ class RecordPictures:
         """The thumbnail of a record that was read."""
         return self._drawn[number]
 
+    def find_source(self, number: int) -> SourceName:
+        """The source of a record that was read."""
+        return self._sources[number]
+
     def list_drawn(self) -> list[Thumbnail]:
         """The thumbnails of all records that were read."""
         return [*self._drawn.values()]
@@ -121,12 +152,22 @@ class RecordPictures:
     def _draw(self, record: InspectedRecord) -> Thumbnail:
         side = SIDE_WITH_SHAPES if pictures.is_drawn(record) else SIDE
         image = pictures.draw_thumbnail(record, side)
-        keys = record.values.get(self._key, ())
-        key = show_text(value_text(keys[0])) if keys else ""
+        key = _first_bytes(record, self._key)
+        sha256 = value_text(_first_bytes(record, self._sha256))
+        self._sources[record.number] = SourceName(to_text(key), sha256)
+        self.shapes.add(record.values)
         caption = " · ".join(
             filter(None, [label_of(record.values), self.find_split(record.number)])
         )
-        return Thumbnail(image, key, show_text(caption))
+        return Thumbnail(image, show_text(value_text(key)), show_text(caption))
+
+
+def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
+    """The text of a feature of a record; empty without."""
+    match record.values.get(feature):
+        case [bytes(text), *_]:
+            return text
+    return b""
 
 
 def show_text(text: str) -> str:

@@ -1,0 +1,59 @@
+"""Records beside the sources that they were made from."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from beam_tfr.inspection import pictures
+from beam_tfr.reporting.samples import SIDE, RecordPictures, SourceName, Thumbnail, show_text
+from beam_tfr.reporting.source_files import SourceFiles
+from beam_tfr.schema.errors import RejectError
+
+
+class Comparison(NamedTuple):
+    """A record, and its source.
+
+    Attributes:
+        stored: the record.
+        source: its source; None if it is not at hand or does not decode.
+        note: what is wrong with the source; empty if nothing is.
+    """
+
+    stored: Thumbnail
+    source: Thumbnail | None
+    note: str
+
+
+def compare_records(
+    numbers: Iterable[int], records: RecordPictures, sources: SourceFiles | None
+) -> list[Comparison]:
+    """Draws the sources of records beside them.
+
+    Args:
+        numbers: of records that were read.
+        records: their pictures.
+        sources: of the dataset; None if they are not at hand.
+    """
+    comparisons = []
+    for number in numbers:
+        source, note = None, ""
+        if sources:
+            source, note = _draw_source(sources, records.find_source(number))
+        comparisons.append(Comparison(records.get(number), source, note))
+    return comparisons
+
+
+def _draw_source(sources: SourceFiles, name: SourceName) -> tuple[Thumbnail | None, str]:
+    """A source as a picture, and what is wrong with it."""
+    try:
+        data = sources.read(name.key)
+        image = pictures.draw_source(data, SIDE)
+    except RejectError as error:
+        return None, f"its source cannot be read: {error.reason}"
+    except OSError as error:
+        return None, f"its source cannot be read: {error.strerror or 'it is not there'}"
+    if image is None:
+        return None, "its source is no image"
+    is_same = name.sha256 in ("", hashlib.sha256(data).hexdigest())
+    note = "" if is_same else "its source was changed since"
+    return Thumbnail(image, show_text(name.key), "source"), note

@@ -1,0 +1,288 @@
+"""What the template of the page is filled with."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.console.display import Progress
+from beam_tfr.copies.images import read_images
+from beam_tfr.copies.search import Duplicates, check_distance, find_duplicates
+from beam_tfr.copies.summary import is_summarized
+from beam_tfr.dataset.history import describe_updates
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.metadata.summary import describe_dataset, given_texts
+from beam_tfr.reporting import charts
+from beam_tfr.reporting.beside import Comparison, compare_records
+from beam_tfr.reporting.findings import Finding, Observations, list_findings
+from beam_tfr.reporting.measuring import measure
+from beam_tfr.reporting.odd_labels import find_odd_labels
+from beam_tfr.reporting.refused import list_rejects
+from beam_tfr.reporting.samples import (
+    ClassRow,
+    RecordPictures,
+    Thumbnail,
+    choose_classes,
+    encode_all,
+    show_text,
+)
+from beam_tfr.reporting.source_files import SourceFiles
+from beam_tfr.reporting.table_columns import describe_columns
+from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
+from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
+from beam_tfr.schema.errors import spell_as_flags
+from beam_tfr.version import __version__
+
+_MOST_CLUSTERS = 12
+_MOST_IN_CLUSTER = 6
+_MOST_CLASS_ROWS = 5_000
+_SEARCHED_CLASSES = 20  # from so many on, there is a field to search them
+_EXTREMES = {  # name of a measure -> title
+    "darkest": "Darkest",
+    "brightest": "Brightest",
+    "flattest": "Least contrast",
+    "smallest": "Smallest sources",
+}
+_ASPECT_TITLES = {"crop": "Most cropped", "stretch": "Most stretched", "pad": "Widest margins"}
+_ADJUSTED_TITLES = {  # what was adjusted -> title
+    "bad-boxes-dropped": "Boxes outside of the image or without area were dropped",
+    "boxes-dropped": "Boxes were cropped off",
+    "nearly-black": "More than 8 bits per sample, of which few are used",
+    "margins-in-mask": "Masks have the value of their margins too",
+}
+_SIZES = {  # name of a measure -> how its numbers are shown
+    "source height": charts.format_number,
+    "source width": charts.format_number,
+    "source aspect": charts.format_number,
+    "source bytes": charts.format_bytes,
+    "stored height": charts.format_number,
+    "stored width": charts.format_number,
+    "stored bytes": charts.format_bytes,
+    "brightness": charts.format_number,
+    "contrast": charts.format_number,
+}
+
+
+class ShownFinding(NamedTuple):
+    """A finding, with small pictures of some records that show it."""
+
+    finding: Finding
+    pictures: list[Thumbnail]
+
+
+class Extreme(NamedTuple):
+    """Records that are extreme in some way, beside their sources."""
+
+    title: str
+    records: list[Comparison]
+
+
+class Facts:
+    """What the template is filled with.
+
+    Args:
+        dataset: the dataset.
+        sources: see `report`.
+        progress: see `report`.
+
+    Attributes:
+        findings: what deserves a look, a sentence each.
+    """
+
+    def __init__(
+        self,
+        dataset: Manifest,
+        sources: SourceFiles | None,
+        progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self._dataset = dataset
+        self._sources = sources
+        self._has_images = dataset.options["encoding"] in IMAGE_ENCODINGS
+        self._pictures = RecordPictures(dataset)
+        self._measures = measure(dataset, progress)
+        self._odd = find_odd_labels(dataset)
+        self._copies = self._find_copies()
+        self._clusters = self._choose_clusters()
+        self._findings = [*self._list_findings()]
+        self.findings = tuple(finding.text for finding in self._findings)
+
+    def as_variables(self) -> dict[str, Any]:
+        """The variables of the template."""
+        dataset = self._dataset
+        rejects = list_rejects(dataset, self._sources)
+        class_rows = choose_classes(dataset, self._measures.samples)
+        extremes = self._choose_extremes()
+        shown_findings = [ShownFinding(finding, []) for finding in self._findings]
+        comparisons = list[Extreme]()
+        if self._has_images:
+            self._read_pictures(class_rows, extremes)
+            shown_findings = [self._show_finding(finding) for finding in self._findings]
+            comparisons = [self._compare(title, numbers) for title, numbers in extremes]
+        shown = self._pictures.list_drawn()
+        for group in rejects:
+            shown += group.pictures
+        for shown_finding in shown_findings:
+            shown += shown_finding.pictures
+        for extreme in comparisons:
+            shown += [record.source for record in extreme.records if record.source]
+        encode_all(shown)
+        return {
+            "dataset": dataset,
+            "noun": noun_of(dataset.options["encoding"]),
+            "about": describe_dataset(dataset),
+            "has_images": self._has_images,
+            "findings": shown_findings,
+            "num_rejected": sum(dataset.counts["rejected"].values()),
+            "splits": [name for name in sort_splits(dataset.splits) if name != NO_SPLIT],
+            "classes": self._list_classes(),
+            "more_classes": max(len(dataset.class_names) - _MOST_CLASS_ROWS, 0),
+            "is_searchable": len(dataset.class_names) >= _SEARCHED_CLASSES,
+            "class_rows": class_rows,
+            "legends": self._pictures.shapes.list_legends(dataset),
+            "extremes": comparisons,
+            "odd": self._odd,
+            "pictures": self._pictures,
+            "rejects": rejects,
+            "has_sources": self._sources is not None,
+            "charts": self._draw_sizes(),
+            "boxes": self._describe_boxes(),
+            "masks": self._describe_masks(),
+            "columns": describe_columns(self._measures),
+            "copies": self._copies,
+            "clusters": self._clusters,
+            "given": given_texts(dataset),
+            "options": self._list_options(),
+            "updates": [*describe_updates(dataset.folder)],
+            "version": __version__,
+        }
+
+    def _list_findings(self) -> Iterator[Finding]:
+        seen = Observations(self._dataset, self._measures, self._odd, self._copies, self._clusters)
+        for finding in list_findings(seen):
+            yield finding._replace(text=spell_as_flags(finding.text))
+
+    def _show_finding(self, finding: Finding) -> ShownFinding:
+        pictures = [self._pictures.get(number).make_small() for number in finding.records]
+        return ShownFinding(finding, pictures)
+
+    def _compare(self, title: str, numbers: Sequence[int]) -> Extreme:
+        return Extreme(title, compare_records(numbers, self._pictures, self._sources))
+
+    def _read_pictures(
+        self, class_rows: Sequence[ClassRow], extremes: Sequence[tuple[str, list[int]]]
+    ) -> None:
+        numbers = [number for row in class_rows for number in row.records]
+        numbers += [number for _, records in extremes for number in records]
+        numbers += [image["record"] for cluster in self._clusters for image in cluster["images"]]
+        numbers += [record.record for record in self._odd.shown]
+        numbers += [number for finding in self._findings for number in finding.records]
+        self._pictures.read(numbers)
+
+    def _list_classes(self) -> list[dict[str, Any]]:
+        """A row for each class: its name, its records, and how many these are of all."""
+        dataset = self._dataset
+        totals = dataset.class_totals
+        everything = max(totals.total(), 1)
+        largest = max([1, *totals.values()])
+        rows = []
+        for name in dataset.class_names[:_MOST_CLASS_ROWS]:
+            number = totals[name]
+            row = {
+                "name": name,
+                "total": number,
+                "share": number / everything,
+                "width": number / largest,
+            }
+            rows.append(row)
+        return rows
+
+    def _choose_extremes(self) -> list[tuple[str, list[int]]]:
+        """Titles, each with the numbers of records."""
+        if not self._has_images:
+            return []
+        titles = dict(_EXTREMES)
+        resize = self._dataset.options.get("resize", "")
+        if resize in _ASPECT_TITLES:
+            titles["aspect"] = _ASPECT_TITLES[resize]
+        chosen = []
+        for name, title in titles.items():
+            records = [record for record, _ in self._measures.extremes[name]]
+            if records:
+                chosen.append((title, records))
+        for kind, title in _ADJUSTED_TITLES.items():
+            if kind in self._measures.adjusted:
+                chosen.append((title, self._measures.adjusted[kind]))
+        return chosen
+
+    def _find_copies(self) -> Duplicates | None:
+        """The copies; None if there are too many records, or nothing to compare."""
+        if not is_summarized(self._dataset):
+            return None
+        distance = check_distance(self._dataset, None)
+        return find_duplicates(self._dataset, read_images(self._dataset), distance)
+
+    def _choose_clusters(self) -> list[dict[str, Any]]:
+        if self._copies is None:
+            return []
+        clusters = itertools.islice(self._copies.clusters(), _MOST_CLUSTERS)
+        return [{**cluster, "images": _choose_images(cluster["images"])} for cluster in clusters]
+
+    def _draw_sizes(self) -> list[Any]:
+        drawn = []
+        for name, show in _SIZES.items():
+            histogram = self._measures.sizes.get(name)
+            if histogram is None or not histogram.number:
+                continue
+            title = f"{name[0].upper()}{name[1:]}"
+            if histogram.is_constant:
+                drawn.append((title, "", f"{show(histogram.least)} in all"))
+            else:
+                drawn.append((title, charts.draw_histogram(histogram, title, show), ""))
+        return drawn
+
+    def _describe_boxes(self) -> dict[str, Any] | None:
+        boxes = self._dataset.statistics.get("boxes")
+        if not boxes:
+            return None
+        sizes = self._measures.sizes
+        names = self._dataset.class_names
+        by_class = [
+            (names[label] if label < len(names) else str(label), number)
+            for label, number in self._measures.boxes.items()
+        ]
+        by_class.sort(key=lambda pair: (-pair[1], pair[0]))
+        return {
+            "statistics": boxes,
+            "by_class": by_class[:_MOST_CLASS_ROWS],
+            "per_image": charts.draw_histogram(sizes["boxes of an image"], "Boxes of an image"),
+            "sizes": charts.draw_histogram(
+                sizes["size of boxes"], "Side of a box as a share of its image"
+            ),
+            "centers": charts.draw_heat_map(self._measures.centers, "Centers of boxes"),
+        }
+
+    def _describe_masks(self) -> list[dict[str, Any]]:
+        masks = self._dataset.statistics.get("masks")
+        if not masks:
+            return []
+        total = max(sum(value["pixels"] for value in masks["values"].values()), 1)
+        return [
+            {"value": name, "images": value["images"], "share": value["pixels"] / total}
+            for name, value in masks["values"].items()
+        ]
+
+    def _list_options(self) -> list[tuple[str, str]]:
+        options = self._dataset.options
+        return [(name, show_text(json.dumps(options[name]))) for name in sorted(options)]
+
+
+def _choose_images(images: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Some images of a cluster: the first of each split and class, then others."""
+    seen = set[tuple[str, str | None]]()
+    first = list[dict[str, Any]]()
+    others = list[dict[str, Any]]()
+    for image in images:
+        place = (image["split"], image["class"])
+        (others if place in seen else first).append(image)
+        seen.add(place)
+    return [*first, *others][:_MOST_IN_CLUSTER]

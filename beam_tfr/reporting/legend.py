@@ -1,0 +1,73 @@
+"""The colors of classes and of values of masks, as far as they are drawn."""
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.features.registry import KINDS
+from beam_tfr.features.shapes import Tint
+from beam_tfr.inspection.pictures import MOST_DRAWN, color_of
+
+_MOST_ENTRIES = 40  # classes or values
+
+
+class LegendEntry(NamedTuple):
+    """What a color stands for."""
+
+    color: str
+    text: str
+
+
+class Legend(NamedTuple):
+    """What colors stand for.
+
+    Attributes:
+        title: of what they are.
+        entries: the first of them.
+        more: how many others there are.
+    """
+
+    title: str
+    entries: list[LegendEntry]
+    more: int
+
+
+class DrawnShapes:
+    """The classes and the values of masks that are drawn on pictures."""
+
+    def __init__(self) -> None:
+        self._labels = set[int]()
+        self._values = set[int]()
+
+    def add(self, stored: Mapping[str, Sequence[Any]]) -> None:
+        """Adds what is drawn of a record."""
+        for kind in KINDS:
+            # Other programs may write other values.
+            with contextlib.suppress(LookupError, TypeError, ValueError):
+                for shape in itertools.islice(kind.shapes(stored), MOST_DRAWN):
+                    if isinstance(shape, Tint) and shape.label is None:
+                        counts = np.bincount(shape.pixels.reshape(-1))
+                        self._values.update(np.flatnonzero(counts).tolist())
+                    else:
+                        self._labels.add(shape.label or 0)
+
+    def list_legends(self, dataset: Manifest) -> list[Legend]:
+        """The legends of the pictures of a dataset."""
+        names = dataset.class_names
+        classes = [(label, names[label]) for label in sorted(self._labels) if label < len(names)]
+        values = [(value, str(value)) for value in sorted(self._values - {0})]
+        legends = []
+        if classes:
+            legends.append(_make_legend("Colors of classes", classes))
+        if values:
+            legends.append(_make_legend("Colors of values of masks; 0 has none", values))
+        return legends
+
+
+def _make_legend(title: str, pairs: Sequence[tuple[int, str]]) -> Legend:
+    entries = [LegendEntry(color_of(number), text) for number, text in pairs[:_MOST_ENTRIES]]
+    return Legend(title, entries, len(pairs) - len(entries))
