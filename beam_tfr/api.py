@@ -362,7 +362,8 @@ def _listening(
     open_descriptors()
     options = options or DisplayOptions()
     quiet = options.quiet or progress is not True
-    with on_stderr(command, noun=noun, log_format=options.log_format, quiet=quiet) as display:
+    shown = on_stderr(command, noun=noun, progress_format=options.progress_format, quiet=quiet)
+    with shown as display:
         yield _Listener(progress if callable(progress) else display, display.say)
 
 

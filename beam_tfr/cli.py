@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from beam_tfr.commands import (
     bench,
@@ -24,6 +24,7 @@ from beam_tfr.commands import (
     verify,
 )
 from beam_tfr.commands.calls import refuse_arguments
+from beam_tfr.commands.parser import Parser
 from beam_tfr.console import signals
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, print_message
 from beam_tfr.options import suggest_name
@@ -67,19 +68,9 @@ exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 
 _STORE = argparse._StoreAction  # which keeps the last value alone
 
 
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(
-            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings
-        )
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = _Parser(
+    parser = Parser(
         prog="beam-tfr",
         description="Converts folders of images into sharded, verified TFRecord datasets.",
         epilog=STEPS,
@@ -90,9 +81,14 @@ def make_parser() -> argparse.ArgumentParser:
     for name, module in MODULES.items():
         description, heading, calls = str(module.__doc__).partition("examples:\n")
         command = commands.add_parser(
-            name, help=module.HELP, description=description, epilog=heading + calls
+            name,
+            help=module.HELP,
+            description=description,
+            epilog=heading + calls,
+            takes_beam_flags=name in TAKE_BEAM_FLAGS,
         )
         module.add_flags(command)
+        command.add_show_all()
         actions = command._option_string_actions
         single = [name for name, action in actions.items() if type(action) is _STORE]
         command.set_defaults(run=module.run, known=[*actions], single=single)
@@ -106,7 +102,7 @@ def run() -> NoReturn:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     try:
         code = main()
-    except SystemExit as ended:  # by --help or --version
+    except SystemExit as ended:  # by --help, --help-all or --version
         code = int(ended.code or 0)
     signals.end_at_once()
     sys.stdout.flush()

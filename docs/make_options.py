@@ -9,17 +9,23 @@ import re
 from pathlib import Path
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.groups import GROUPS, Group
 from beam_tfr.options.kinds import BOOLEAN, INTEGER, NUMBER
-from beam_tfr.options.table import GROUPS, Option, shown_default
+from beam_tfr.options.table import Option, shown_default
 
 PAGE = Path(__file__).parent / "options.md"
 METADATA = PAGE.parents[1] / "templates" / "metadata.json"
 HEAD = """# Options of convert
 
-Every option of `beam-tfr convert`. In Python, pass the same names to `beam_tfr.convert`. All but
+Every option of `beam-tfr convert`, as `convert --help-all` shows them; `--help` shows the
+essential ones. In Python, pass the same names to `beam_tfr.convert`. All but
 {others} are also parameters of the
 [Flex Template](../templates/README.md). Beam's own options (`--runner`, `--project`, …) go on the
 same command line.
+
+Your shell completes commands and options after `pip install shtab` and
+
+    shtab --shell=bash beam_tfr.cli.make_parser >>~/.bash_completion
 
 This page is generated from `beam_tfr/options/` by `python docs/make_options.py`.
 """
@@ -41,6 +47,7 @@ ON_GCS = {
     "table": "TEXT",  # a list
     "output": "GCS_WRITE_FOLDER",
 }
+TABLE = ["| option | default | meaning |", "| --- | --- | --- |"]
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")
 
 
@@ -51,9 +58,16 @@ def page() -> str:
     sections = [HEAD.format(others=f"{', '.join(others[:-1])} and {others[-1]}")]
     for group in GROUPS:
         rows = [_row(field) for field in fields if field.metadata["option"].group == group]
-        head = ["| option | default | meaning |", "| --- | --- | --- |"]
-        sections.append("\n".join([f"## {group[0].upper()}{group[1:]}", "", *head, *rows]) + "\n")
+        sections.append("\n".join([f"## {_heading(group)}", "", _when(group), *TABLE, *rows, ""]))
     return "\n".join(sections)
+
+
+def _heading(group: Group) -> str:
+    return group.title[0].upper() + group.title[1:]
+
+
+def _when(group: Group) -> str:
+    return f"{_markdown(group.when)}\n"
 
 
 def _row(field: dataclasses.Field[object]) -> str:
@@ -103,7 +117,7 @@ def _parameter(field: dataclasses.Field[object]) -> dict[str, object]:
         "label": field.name.replace("_", " ").capitalize(),
         "helpText": about.help + (". Separate several with commas" if about.kind.many else ""),
         "isOptional": not required,
-        "groupName": about.group.capitalize(),
+        "groupName": _heading(about.group),
     }
     if about.choices:
         parameter |= {

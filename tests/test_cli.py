@@ -99,7 +99,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--zzzzzz"],
-        "--zzzzzz: unknown flag; --help lists",
+        "--zzzzzz: unknown flag; --help-all lists",
     ),
     (
         ["convert", "my photos", "ds"],
@@ -113,7 +113,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--overwrit"],
-        "--overwrit: unknown flag; --help ",
+        "--overwrit: unknown flag; --help-all ",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--verbsoe"],
@@ -230,7 +230,7 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     [
         ("image_sise = 9", "--image_sise: unknown flag; did you mean --image_size?"),
         ("image-size = 9", "--image-size: unknown flag; did you mean --image_size?"),
-        ("zzz = 9", "--zzz: unknown flag; --help lists ours; Beam's own are accepted too"),
+        ("zzz = 9", "--zzz: unknown flag; --help-all lists ours; Beam's own are accepted too"),
         ("[images]\nsize = 9", "--images: unknown flag; did you mean --image_size?"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_silent_command_repeats_its_last_line(monkeypatch: pytest.MonkeyPatch)
 
 def test_json_lines(clock: Clock) -> None:
     stream = io.StringIO()
-    with Display(stream, "verify", noun="records", log_format="json") as shown:
+    with Display(stream, "verify", noun="records", progress_format="json") as shown:
         shown(converting(0))
         clock.now += 5
         shown(converting(2_500, num_bytes=10_000_000))
@@ -233,7 +233,7 @@ def paces(states: Iterable[tuple[float, Progress]]) -> Iterator[dict[str, float]
         patch.setattr(display.time, "monotonic", clock := Clock())
         patch.setattr(display, "LINE_S", 0.0)
         stream = io.StringIO()
-        shown = Display(stream, "convert", log_format="json")
+        shown = Display(stream, "convert", progress_format="json")
         for second, state in states:
             clock.now = 100.0 + second
             shown(state)

@@ -309,7 +309,8 @@ def test_flags_of_convert_and_beam_exist() -> None:
     }
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         of_others = (
-            "pip (?:install|wheel)|python -m (?:benchmarks|tests)|gcloud |gcp-storage-emulator "
+            "pip (?:install|wheel)|python -m (?:benchmarks|tests)|shtab |gcloud |"
+            "gcp-storage-emulator "
         )
         text = re.sub(f"^.*({of_others}).*$", "", page.read_text(), flags=re.MULTILINE)
         unknown = [flag for flag in re.findall(r"--([a-z][a-z0-9_]+)", text) if flag not in known]

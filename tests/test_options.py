@@ -615,7 +615,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         ("image_size = 32\nsplits = {a = 0.5, b = 0.5}\ninput = 'x'\noutput = 'o'", ""),
         ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
         ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
-        ("gzip_level = 0", "--gzip_level: unknown flag; --help"),
+        ("gzip_level = 0", "--gzip_level: unknown flag; --help-all"),
         ("image_size = ", "cannot be read: it is not TOML: "),
         ("a = " + "9" * 5000, "it is not TOML: a whole number has more than 4,300 digits"),
         ("quality = 0x" + "f" * 5000 + "\ninput = 'x'\noutput = 'o'", "`quality=<int>`: must be"),
@@ -656,7 +656,7 @@ def test_help_has_every_flag_with_its_default() -> None:
     subparsers = next(
         a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)
     )
-    text = " ".join(subparsers.choices["convert"].format_help().split())
+    text = " ".join(subparsers.choices["convert"].format_all().split())
     for name, field in FIELDS.items():
         option = field.metadata["option"]
         assert f"--{name} " in text

@@ -15,7 +15,8 @@ from beam_tfr.dataset import base
 from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
 from beam_tfr.launch import updating
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.table import LOOK, option, options_of
+from beam_tfr.options.groups import LOOK
+from beam_tfr.options.table import option, options_of
 from beam_tfr.reader import load
 from beam_tfr.schema.dataset import canonical_json, sha256_hex
 from tests.conftest import Run, files_of

@@ -57,7 +57,7 @@ def test_the_time_of_a_conversion_counts_from_the_start_of_the_command(
 
 
 @pytest.mark.parametrize(
-    "flags", [["--log_format", "plain"], ["--log_format", "json"], ["--quiet"]]
+    "flags", [["--progress_format", "plain"], ["--progress_format", "json"], ["--quiet"]]
 )
 def test_how_progress_is_shown(
     flags: list[str],

@@ -85,7 +85,7 @@ def test_metadata_json_equals_the_option_table() -> None:
 
 def test_every_option_is_a_parameter_except_those_of_a_terminal() -> None:
     left_out = {field.name for field in dataclasses.fields(ConvertOptions)} - parameters().keys()
-    assert left_out == {"json", "no_wait", "on_interrupt", "log_format", "quiet", "report"}
+    assert left_out == {"json", "no_wait", "on_interrupt", "progress_format", "quiet", "report"}
 
 
 def test_defaults_given_explicitly_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

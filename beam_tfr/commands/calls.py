@@ -36,7 +36,7 @@ OPTIONS = options_of(ConvertOptions)
 _MAX_CONFIG_BYTES = 1 << 20  # 1 MiB
 _MAX_KEY_DOTS = 100  # in a line, outside of texts
 _TOML_TEXT = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+""")
-DISPLAY_FLAGS = ("log_format", "quiet", "json")
+DISPLAY_FLAGS = ("progress_format", "quiet", "json")
 
 
 def show_progress(
@@ -50,7 +50,7 @@ def show_progress(
     return on_stderr(
         parsed.command,
         noun=noun,
-        log_format=options.log_format,
+        progress_format=options.progress_format,
         quiet=options.quiet,
         spell=spell_as_flags,
     )

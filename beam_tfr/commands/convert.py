@@ -6,14 +6,11 @@ examples:
   beam-tfr convert --input photos --output /data/photos
       photos/cat/1.jpg belongs to class cat; everything goes into the split train
   beam-tfr convert --input photos --output /data/photos --layout '{label}_*' \
-      --splits train=0.9,test=0.1
-      photos/cat_1.jpg belongs to class cat
-  beam-tfr convert --input photos --output /data/photos \
       --splits train=0.8,validation=0.1,test=0.1 --stratify
-      each class has its share in each split; --folds 5 makes splits for cross-validation
-  beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset \
-      --layout '{split}/{label}/*'
-      gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
+      photos/cat_1.jpg belongs to class cat; each class has its share in each split
+  beam-tfr convert --table photos.csv --uri_column file --label_column species \
+      --output /data/photos --image_size 299 --resize pad
+      photos.csv has a row for each photo, with its path and its class
 
 Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
 Without --runner, the conversion uses all cores of this machine.

@@ -40,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.png",
         help="draw thumbnails of the first 40 (or --records) records",
     )
-    add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
+    add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

@@ -38,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--image_root: also shows rejects that decode, and sources beside the most cropped, "
         "darkest and so on",
     )
-    add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
+    add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

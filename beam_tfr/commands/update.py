@@ -35,8 +35,8 @@ _OPTIONS = options_of(ConvertOptions).keys() - {*NOT_FOR_UPDATES}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser, UpdateOptions, switches=True)
     add_dataset(parser, *_OPTIONS)
+    add_arguments(parser, UpdateOptions, switches=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -180,7 +180,7 @@ class Display:
         stream: a terminal, a notebook's cell, or anything else.
         command: name of the command, at the start of each line.
         noun: plural noun for what is counted.
-        log_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
+        progress_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
         quiet: shows no progress; messages of `say` remain.
         spell: how the messages of `say` name options.
     """
@@ -191,7 +191,7 @@ class Display:
         command: str,
         *,
         noun: str = "images",
-        log_format: str = "auto",
+        progress_format: str = "auto",
         quiet: bool = False,
         spell: Callable[[str], str] = str,
     ) -> None:
@@ -205,9 +205,9 @@ class Display:
         self._spell = spell
         self._bars = _build_bars(console, transient=not in_cell)
         self._output: _Lines
-        if log_format == "json":
+        if progress_format == "json":
             self._output = _JsonLines(stream, command)
-        elif log_format == "auto" and not quiet and (in_cell or on_terminal):
+        elif progress_format == "auto" and not quiet and (in_cell or on_terminal):
             self._output = _Live(stream, command, self._bars)
         else:
             self._output = _Lines(stream, command)

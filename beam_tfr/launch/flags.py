@@ -99,7 +99,7 @@ def _refuse_flag(
         flags = zip(("--input", "--output"), unknown, strict=False)
         texts = [f"{name} {shlex.quote(value)}" for name, value in flags]
         hint = f"say what it is, such as {' '.join(texts)}"
-    hint = hint or "--help lists ours; Beam's own are accepted too"
+    hint = hint or "--help-all lists ours; Beam's own are accepted too"
     return UsageError(f"{flag}: unknown {kind}; {hint}")
 
 

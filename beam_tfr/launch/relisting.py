@@ -6,7 +6,8 @@ from typing import Any
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.table import FILES, RUN, options_of
+from beam_tfr.options.groups import NOT_ABOUT_RECORDS
+from beam_tfr.options.table import options_of
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.renames import find_renamed, original_names, parse_renames
@@ -29,7 +30,7 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
             value=options.seed,
         )
     options_table = options_of(ConvertOptions).items()
-    allowed = {name for name, option in options_table if option.group in (FILES, RUN)}
+    allowed = {name for name, option in options_table if option.group in NOT_ABOUT_RECORDS}
     allowed.add("rename")
     if "duplicates" in changes:
         _check_unsettled(options, dataset)

@@ -9,8 +9,9 @@ from beam_tfr.dataset.base import BaseDataset, RecordBoxes, planned_shards
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.options import ImageOptions
+from beam_tfr.options.groups import LIMITS
 from beam_tfr.options.run import UpdateOptions
-from beam_tfr.options.table import LIMITS, options_of
+from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import BOX_OPTIONS
 from beam_tfr.output import codec_versions, sidecars
 from beam_tfr.schema import differences

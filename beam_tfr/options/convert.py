@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
+from beam_tfr.options.groups import CARD, CLASSES, FILES, WHAT
 from beam_tfr.options.image import DEFAULT_RESIZE, ImageOptions
 from beam_tfr.options.implied import KNOWN, implied_options
 from beam_tfr.options.run import RunOptions
-from beam_tfr.options.table import FILES, WHAT, Option, option, options_of
+from beam_tfr.options.table import Option, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.beside import HANDLING
 from beam_tfr.schema.dataset import MOST_SHARDS, shares_of
@@ -34,7 +35,7 @@ MAX_NAME = 100  # characters: a file name has at most 255 bytes
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _files = functools.partial(_place, excludes={"table": "the table names what is read"})
 _shards = functools.partial(option, group=FILES)
-_card = functools.partial(option, "", kind=kinds.UNICODE, group=FILES, implied=True, metavar="TEXT")
+_card = functools.partial(option, "", kind=kinds.UNICODE, group=CARD, implied=True, metavar="TEXT")
 
 
 def _check_layout(value: object) -> str:
@@ -95,6 +96,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="folders, for all images in them, or quoted patterns of image files, local or gs://: "
         "* any name, ** any number of folders, ? one character, [abc], {a,b}, {000..131}; a .zip "
         "or .tar stands for the images in it",
+        brief="folders, archives (.zip, .tar) or quoted patterns such as 'photos/**/*.jpg', local "
+        "or gs://",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, check=kinds.check_path),
     )
     input_list: str | None = _files(
@@ -110,6 +113,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     output: str = _place(
         help="folder of the dataset, local or gs://",
+        brief="folder of the dataset, local or gs:// (required)",
         kind=kinds.FOLDER,
     )
     name: str = _place(
@@ -122,8 +126,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and "
         "*, which can be parts of a name: {label}_*; {label}/** takes the class from the first "
         "folder, whatever lies below; '*' alone means no labels (default: {label}/*)",
+        brief="how to read the end of each path: '{split}/{label}/*', '{label}_*'; '*' means no "
+        "labels (default: {label}/*)",
         kind=_LAYOUT,
-        group=WHAT,
+        group=CLASSES,
         excludes={"table": "columns of the table give labels and splits"},
     )
     pair: tuple[str, ...] = option(
@@ -144,11 +150,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             "such as `feature_columns=seg:mask,depth:pair`"
         },
     )
-    classes: str | None = _place(
+    classes: str | None = option(
         None,
+        group=CLASSES,
+        changes_data=False,
         help="file with one class per line, in the order of the label ids; images of other "
         "classes are rejected. Or a dataset, whose classes keep their ids, and new ones follow "
         "(default: all classes found, sorted)",
+        brief="file with one class per line, in the order of the label ids (default: all that are "
+        "found, sorted)",
         kind=kinds.Kind(metavar="FILE"),
     )  # its content changes data: see data_options
     rename: tuple[str, ...] = option(
@@ -156,7 +166,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="other names for classes, which keep the ids that they have without it; classes of "
         "one new name become one",
         kind=_RENAMES,
-        group=WHAT,
+        group=CLASSES,
         implied=True,
     )
     splits: dict[str, Fraction] | None = option(
@@ -164,8 +174,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a "
         "stable hash of the path, or of {group} if --layout has one, assigns the images: see "
         "--stratify (default: {split} of --layout, or all in train)",
+        brief="share of each split: train=0.8,validation=0.1,test=0.1 (default: {split} of "
+        "--layout, or all in train)",
         kind=kinds.SHARES,
-        group=WHAT,
+        group=CLASSES,
     )
     folds: int | None = option(
         None,
@@ -174,7 +186,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         kind=kinds.INTEGER,
         low=2,
         high=MOST_FOLDS,
-        group=WHAT,
+        group=CLASSES,
         implied=True,
         excludes={"splits": "folds are splits of equal shares"},
     )
@@ -182,7 +194,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         False,
         help="make the shares of --splits or --folds exact, in each class: within one image, or "
         "the largest {group}",
-        group=WHAT,
+        group=CLASSES,
         implied=True,
     )
     duplicates: str = option(
@@ -191,7 +203,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "report counts them, group puts copies into one split, drop keeps the one with the most "
         "pixels and rejects the others",
         choices=COPIES,
-        group=WHAT,
+        group=CLASSES,
         implied=True,
     )
     limit: int | None = option(
@@ -208,12 +220,15 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "gzip",
         help="of the shard files; gzip compresses raw pixels and stores JPEG, PNG, WebP; N is its "
         "level, 0 to 9",
+        brief="of the shard files (default: gzip)",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
     )
     num_shards: int | dict[str, int] | None = _shards(
         None,
-        help="shards per split: one number for all, or train=16,test=2 (default: depends on the "
+        help="exact number of shards per split, for a known number of hosts or readers: one "
+        "number for all splits, or train=16,test=2 (default: depends on the size)",
+        brief="shards per split: one number for all, or train=16,test=2 (default: depends on the "
         "size)",
         kind=kinds.COUNTS,
         low=1,
@@ -222,15 +237,20 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     target_shard_bytes: int | None = _shards(
         None,
-        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller "
-        "shards",
+        help="approximate size of a shard, such as 200MiB: for a dataset that grows, or storage "
+        "that likes larger files (default: 100MiB, but small datasets get more, smaller shards)",
         kind=kinds.BYTES,
         low=1 << 10,
         high=1 << 40,
         excludes={"examples_per_shard": _ONE},
     )
     examples_per_shard: int | None = _shards(
-        None, help="maximum number of records in a shard", kind=kinds.INTEGER, low=1, high=1 << 40
+        None,
+        help="maximum number of records in a shard, such as 1000: for programs that count records "
+        "and not bytes",
+        kind=kinds.INTEGER,
+        low=1,
+        high=1 << 40,
     )
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
     description: str = _card(

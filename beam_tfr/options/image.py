@@ -4,7 +4,8 @@ import dataclasses
 import functools
 
 from beam_tfr.options import kinds
-from beam_tfr.options.table import LIMITS, LOOK, Checked, option
+from beam_tfr.options.groups import LIMITS, LOOK
+from beam_tfr.options.table import Checked, option
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
@@ -25,6 +26,7 @@ class ImageOptions(Checked):
     image_size: tuple[int, int] = _look(
         (224, 224),
         help="height x width in pixels, or one number for both",
+        brief="height x width in pixels, or one number for both (default: 224x224)",
         kind=kinds.SIZE,
         low=1,
         high=MAX_SIDE,
@@ -37,6 +39,9 @@ class ImageOptions(Checked):
         "shrink to fit inside the size; shortest: scale the shorter side to the size, which must "
         "be square; none: keep all pixels (default: crop; pad with boxes, points or masks, which "
         "crop would cut off)",
+        brief="what happens to other aspect ratios: crop, pad, stretch, fit (shrink to fit inside "
+        "the size), shortest (scale the shorter side) or none (keep all pixels) (default: crop; "
+        "pad with boxes, points or masks)",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
     upscale: bool = _look(
@@ -82,6 +87,9 @@ class ImageOptions(Checked):
         "its size is right and TensorFlow can decode it, else re-encoded; bytes: files of any "
         "kind, unchanged; array: .npy files as serialized tensors; row: table rows without files "
         "(default: jpeg, or row for --table without --uri_column)",
+        brief="how to store images: jpeg, png, webp, raw pixels, or keep (the bytes of the file "
+        "where its size is right); or other files: bytes, array (.npy), row (of a table) "
+        "(default: jpeg)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
     )
@@ -94,13 +102,15 @@ class ImageOptions(Checked):
     )
     chroma: str = _look(
         "420",
-        help="chroma of JPEG: halved in both directions (4:2:0), or full (4:4:4)",
+        help="color detail of JPEG. 420: half in both directions, which suits photos; 444: all "
+        "of it, for drawings, text and small colored marks, in files that are a fifth larger",
         choices=("420", "444"),
         only_with={"encoding": ("jpeg", "keep"), "color": ("rgb", "keep")},
     )
     max_file_bytes: int = option(
         64 << 20,
-        help="reject larger files",
+        help="reject files with more bytes, before they are read whole: for the time and memory "
+        "that reading takes",
         kind=kinds.BYTES,
         low=1,
         high=1 << 31,
@@ -108,11 +118,17 @@ class ImageOptions(Checked):
         group=LIMITS,
     )
     max_pixels: int = _limit(
-        100_000_000, help="reject images with more pixels, according to their headers", high=1 << 30
+        100_000_000,
+        help="reject images with more pixels (width x height), according to their headers, before "
+        "they are decoded; raise it together with --max_decode_bytes for scans and maps",
+        high=1 << 30,
     )
     max_decode_bytes: int = _limit(
         400_000_000,
-        help="reject images that take more memory to decode, according to their headers",
+        help="reject images whose decoding takes more memory, according to their headers: besides "
+        "the pixels, that counts transparency, 16 bits a sample and the decoder's copies, so an "
+        "image within --max_pixels may exceed it. Also the memory for all images that are decoded "
+        "at once",
         kind=kinds.BYTES,
         high=1 << 36,
         show="400MB",

@@ -41,7 +41,7 @@ class Kind:
         expected: what errors about other texts say: "must be" and this.
         pattern: regular expression of the texts that are allowed, so that a form shows at once what
             is wrong.
-        metavar: placeholder for the value in --help.
+        metavar: placeholder for the value in help.
         many: takes several values, as a tuple; the rest is about each of them.
     """
 

@@ -6,31 +6,34 @@ import functools
 from beam_tfr import storage
 from beam_tfr.console.display import FORMATS
 from beam_tfr.options import kinds
-from beam_tfr.options.table import RUN, Checked, option
+from beam_tfr.options.groups import CLASSES, DATAFLOW, PROGRESS, REJECTS, RUN
+from beam_tfr.options.table import Checked, option
 
 MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
 _run = functools.partial(option, group=RUN, changes_data=False)
+_rejects = functools.partial(option, group=REJECTS, changes_data=False)
+_progress = functools.partial(option, group=PROGRESS, changes_data=False, template=False)
+_dataflow = functools.partial(option, group=DATAFLOW, changes_data=False, template=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DisplayOptions(Checked):
     """How a command shows its progress and result."""
 
-    log_format: str = _run(
+    quiet: bool = _progress(
+        False, help="show no progress; warnings, errors and the result are still printed"
+    )
+    progress_format: str = _progress(
         "auto",
-        help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); "
-        "always lines (plain); or one JSON object per line (json); warnings, errors and the "
-        "summary stay text, see --json",
+        help="how progress looks on stderr. auto: live on a terminal, else a line every 10 s; "
+        "plain: always such lines; json: one JSON object per line, for a program that follows the "
+        "run. Warnings, errors and the result stay text: --json is about the result",
         choices=FORMATS,
-        template=False,
     )
-    quiet: bool = _run(
-        False, help="hide progress; still print warnings, errors and the summary", template=False
-    )
-    json: bool = _run(
+    json: bool = _progress(
         False,
-        help="print the summary as one JSON object on stdout, and nothing else",
-        template=False,
+        help="print the result as one JSON object on stdout, for scripts; progress on stderr is "
+        "as before: add --quiet to hide it",
     )
 
 
@@ -40,45 +43,50 @@ class RunOptions(DisplayOptions):
 
     read_ahead: int = _run(
         storage.READ_AHEAD,
-        help="images per shard to fetch while others are decoded; increase it for distant storage",
+        help="how many images of a shard are fetched at once, ahead of the decoder: raise it if "
+        "cores wait for distant storage, lower it if a slow server refuses so many requests. At "
+        "most 32 MiB are held, whatever the number",
         low=1,
         high=MAX_READ_AHEAD,
     )
     gcs_project: str = _run(
         "", help="project to bill for requests to requester-pays buckets", metavar="PROJECT"
     )
-    max_rejects: int | float | None = _run(
+    max_rejects: int | float | None = _rejects(
         None,
         help="how many images may be rejected before the run fails: a share, with a decimal point "
         "(0.01 is 1 % of any number), or a count (25) (default: 1 %, or 10 images if that is more, "
         "but never more than 10 %)",
+        brief="how many images may be rejected before the run fails: a share (0.01) or a count "
+        "(25) (default: 1 %, at least 10 images)",
         kind=kinds.SHARE_OR_COUNT,
     )
-    allow_empty: tuple[str, ...] = _run(
+    allow_empty: tuple[str, ...] = _rejects(
         (),
-        help="splits and classes whose images may all be rejected",
+        help="splits and classes that may end without images: a run fails if all images of one "
+        "are rejected, however many --max_rejects allows, unless it is named here",
         kind=kinds.Kind(metavar="NAME", many=True),
     )
-    accept_unreadable: bool = _run(
+    accept_unreadable: bool = _rejects(
         False,
         help="reject images that cannot be read now but may be later: no permission, a failing "
         "disk or service; without it, the run fails and the next one tries them again",
     )
-    overwrite: bool = _run(False, help="replace another dataset in the output folder")
-    report: bool = _run(
+    overwrite: bool = _run(
+        False,
+        help="replace another dataset in the output folder",
+        brief="replace another dataset in the output folder",
+    )
+    report: bool = _progress(
         False,
         help="also write report.html into the output folder: what deserves a look, samples, "
         "classes, sizes, copies and rejects",
-        template=False,
     )
-    no_wait: bool = _run(
-        False, help="on Dataflow: return as soon as the job is created", template=False
-    )
-    on_interrupt: str = _run(
+    no_wait: bool = _dataflow(False, help="return as soon as the job is created")
+    on_interrupt: str = _dataflow(
         "ask",
-        help="on Dataflow: what Ctrl-C does with the job",
+        help="what Ctrl-C does with the job: cancel it, leave it running, or ask",
         choices=("ask", "cancel", "leave"),
-        template=False,
     )
 
     @property
@@ -104,10 +112,14 @@ class UpdateOptions(Checked):
         help="how to see whether an image has changed. auto: by size and time on a disk, by "
         "checksum on gs://, both as listed; checksum: read and hash all images; names: an image "
         "of the same name is the same",
+        brief="how to see whether an image has changed: auto (size and time, or checksum on "
+        "gs://), checksum or names (default: auto)",
         choices=("auto", "checksum", "names"),
     )
-    resplit: bool = _run(
+    resplit: bool = option(
         False,
+        group=CLASSES,
+        changes_data=False,
         help="with --stratify: divide all images anew; without it, those that are in the dataset "
         "stay in their splits, and new ones go where shares are short",
     )

@@ -9,18 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from beam_tfr.options import kinds
+from beam_tfr.options.groups import GROUPS, Group
 from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.encodings import OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 
 DESTRUCTIVE = "overwrite"  # never suggested for a flag that is misspelled
-WHAT = "input and output"
-TABLES = "tables"
-LOOK = "images"
-LIMITS = "limits"
-FILES = "files"
-RUN = "the run"
-GROUPS = (WHAT, TABLES, LOOK, LIMITS, FILES, RUN)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,26 +22,28 @@ class Option:
     """All about one option, beside its field of an options object.
 
     Attributes:
-        help: help text, for --help and the template.
+        help: help text, for --help-all, docs/options.md and the template.
+        brief: help text of an essential option, for --help, which shows no others.
         kind: kind of its values.
-        metavar: placeholder for the value in --help; by default that of its kind.
+        metavar: placeholder for the value in help; by default that of its kind.
         low, high: range of a number, including both.
         choices: the allowed values; empty for any.
         only_with: other option -> its values beside which this one has an effect; no values stand
             for any but none.
         excludes: other option -> why both cannot be given.
         images_only: has no effect on other files than images.
-        group: heading in --help, one of `GROUPS`.
+        group: the options that it is shown with, one of `GROUPS`.
         changes_data: can change a record, a shard or a reject, and is therefore part of the options
             digest.
         implied: `options` of plans and manifests leave it out while it has its default, which can
             never change then. So must every option that is added after 0.1, or else all datasets
             and plans made before would differ from it.
-        show: the default as --help shows it, where it differs from the default itself.
+        show: the default as help shows it, where it differs from the default itself.
         template: is also a parameter of the Flex Template.
     """
 
     help: str
+    brief: str = ""
     kind: Kind
     metavar: str = ""
     low: float | None = None
@@ -56,7 +52,7 @@ class Option:
     only_with: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     excludes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     images_only: bool = False
-    group: str
+    group: Group
     changes_data: bool = True
     implied: bool = False
     show: str = ""
@@ -266,7 +262,7 @@ def add_arguments(
 
     With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
-    headings = {group: parser.add_argument_group(group) for group in GROUPS}
+    headings = {heading.title: heading for heading in parser._action_groups}
     fields = sorted(
         dataclasses.fields(kind), key=lambda field: GROUPS.index(option_of(field).group)
     )
@@ -278,7 +274,10 @@ def add_arguments(
         if about.kind is kinds.BOOLEAN and switches:
             settings = {"action": "store_true"}
         text = _help_of(field).replace("%", "%%")
-        headings[about.group].add_argument(f"--{field.name}", help=text, **settings)
+        group = about.group
+        if group.title not in headings:
+            headings[group.title] = parser.add_argument_group(group.title, group.when)
+        headings[group.title].add_argument(f"--{field.name}", help=text, **settings)
 
 
 def _help_of(field: dataclasses.Field[Any]) -> str:

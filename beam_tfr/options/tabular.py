@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr.options import kinds
-from beam_tfr.options.table import TABLES, Checked, option
+from beam_tfr.options.groups import BOXES, TABLES
+from beam_tfr.options.table import Checked, option
 
 if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to start
     from beam_tfr.features.boxes import BoxPolicy
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
-_of_boxes = functools.partial(option, group=TABLES, only_with={"table": ()}, implied=True)
+_of_boxes = functools.partial(option, group=BOXES, only_with={"table": ()}, implied=True)
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # but those in the brackets of a type
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
@@ -79,6 +80,8 @@ class TableOptions(Checked):
         help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), "
         "Parquet; annotations of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); "
         "TFRecords, WebDataset's tars; datasets: manifest.json, or dataset_info.json of TFDS",
+        brief="table to read instead of --input: CSV, TSV, JSON Lines, Parquet, annotations of "
+        "COCO, VOC or YOLO, TFRecords, tars, another dataset",
         kind=kinds.Kind(metavar="FILE", many=True, check=kinds.check_path),
     )
     uri_column: str = _column(
@@ -102,7 +105,10 @@ class TableOptions(Checked):
         excludes={"uri_column": "the path of a file is its key"},
     )
     label_column: str = _column(
-        "", help="column with the class, or with a list of classes", metavar="NAME"
+        "",
+        help="column with the class, or with a list of classes",
+        brief="column of the table with the class, or with a list of classes",
+        metavar="NAME",
     )
     label_separator: str = _column(
         "",
@@ -139,8 +145,8 @@ class TableOptions(Checked):
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="share of its area that a box must keep: others are dropped with their labels and "
-        "values",
+        help="for good boxes that resizing cuts off: the share of its area that a box must keep. "
+        "Others are dropped with their labels and values, and their image stays",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
@@ -148,14 +154,16 @@ class TableOptions(Checked):
     )
     bad_boxes: str = _of_boxes(
         "reject",
-        help="boxes without area, outside of their image, or not of four finite numbers: reject "
-        "their images, or drop these boxes with their labels and values",
+        help="for boxes that are wrong in the table: without area, outside of their image, or not "
+        "of four finite numbers. reject: reject their images; drop: drop these boxes with their "
+        "labels and values, and keep the images",
         choices=("reject", "drop"),
     )
     no_boxes: str = _of_boxes(
         "keep",
-        help="images of which no box is stored, such as background: keep or reject them; such "
-        "rejects do not count towards --max_rejects",
+        help="for images without a box in the end, as the table has none for them or all were "
+        "dropped: keep them as background, or reject them; such rejects do not count towards "
+        "--max_rejects",
         choices=("keep", "reject"),
     )
 
