@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -36,6 +36,7 @@ from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.pair_paths import to_glob
 from beam_tfr.sources import Input, refuse_records
@@ -130,7 +131,7 @@ def early_warnings(
         describe_missed(skipped.kinds, source.root),
         source.layout.describe_ambiguity(keys),
         *describe_labels(look, skipped.annotations),
-        masks.describe(in_archives=source.has_archives),
+        masks.describe(in_archives=source.has_archives, given_pairs=source.pairs),
         describe_ranges(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
@@ -254,7 +255,7 @@ def describe_strays(look: FirstLook) -> Iterator[str]:
     for companion in companions:
         files = {file_of(ref, root=source.root, companion=companion).path for ref in refs}
         listed = set(_list_companions(source, companion))
-        strays = sorted(listed - files)
+        strays = _find_strays(listed, files, look.files.paths)
         if not strays:
             continue
         cure = _cure_strays(strays, keys) if files.isdisjoint(listed) else ""
@@ -265,6 +266,19 @@ def describe_strays(look: FirstLook) -> Iterator[str]:
         )
 
 
+def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> list[str]:
+    """The files that no image has, but those that differ by their extension from one's.
+
+    Args:
+        listed: all of them, with any extension.
+        files: those that images have, if they are there.
+        images: the images themselves.
+    """
+    stems = {os.path.splitext(path)[0] for path in listed & files}
+    rest = listed - files - {*images}
+    return sorted(path for path in rest if os.path.splitext(path)[0] not in stems)
+
+
 def _cure_strays(strays: Sequence[str], keys: Sequence[str]) -> str:
     """The path that names files by their images; empty if there is none."""
     images = [*map(os.path.basename, keys)]
@@ -273,10 +287,11 @@ def _cure_strays(strays: Sequence[str], keys: Sequence[str]) -> str:
 
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
-    """Yields the paths of the first files that may be beside an image."""
+    """Yields the paths of the first files that may be beside an image, of any extension."""
     path = to_glob(companion.path, escape_pattern)
-    pattern = resolve_path(path, escape_pattern(source.root))
+    pattern = resolve_path(os.path.splitext(path)[0] + ".*", escape_pattern(source.root))
     with contextlib.suppress(UsageError):  # of none, which reading them tells
         listed = match_files([(pattern, ())], option="pair")
         for entry in itertools.islice(listed, MOST_LOOKED_AT):
-            yield entry.path
+            if has_image_name(entry.name):
+                yield entry.path

@@ -107,6 +107,12 @@ class Input:
         return any(map(ARCHIVE.search, self.input))
 
     @property
+    def pairs(self) -> list[str]:
+        """What readers call the images that lie beside each image."""
+        features = FeaturesDict.from_options(self.plan.options)
+        return [companion.key for companion in features.companions]
+
+    @property
     def missing(self) -> str:
         """The message about the first images of tables if none is there; else empty."""
         return self.origin.missing if isinstance(self.origin, Tables) else ""

@@ -944,6 +944,25 @@ def test_files_named_like_masks_of_those_beside_them(
     assert (f"`pair={pair}`" in masks.describe(in_archives=False)) == bool(pair)
 
 
+def test_masks_of_images_that_have_one_are_told() -> None:
+    """As of BUSI: following the line for the second ones, all others would lose their masks."""
+    images = [f"b ({number}).png" for number in range(1, 6)]
+    second = ["b (1)_mask_1.png", "b (2)_mask_1.png", "b (2)_mask_2.png"]
+    left_out = "exclude='**/*_mask_1.png' '**/*_mask_2.png'"
+    masks = MaskNames()
+    masks.look_at([*images, *(image.replace(".png", "_mask.png") for image in images), *second])
+    text = masks.describe(in_archives=False)
+    assert "`pair=mask='{path}_mask.png'`" in text
+    assert "; 3 files more than one of an image: " in text
+    assert left_out in text
+    rest = MaskNames()
+    rest.look_at([*images, *second])
+    text = rest.describe(in_archives=False, given_pairs=["mask"])
+    assert "pair=mask" not in text
+    assert left_out in text
+    assert "pair=mask" in rest.describe(in_archives=False, given_pairs=["depth"])
+
+
 def test_patterns_to_exclude_that_match_nothing_are_told(tmp_path: Path) -> None:
     for name in ("1.png", "1_mask.png", "thumbs/2.png"):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)

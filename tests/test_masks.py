@@ -27,6 +27,7 @@ from beam_tfr import Records, cli
 from beam_tfr.features import handling, mask_counts
 from beam_tfr.features.companions import Companion, PlacedCompanion
 from beam_tfr.features.handling import Handling
+from beam_tfr.features.mask_colors import describe_all_colors
 from beam_tfr.features.mask_counts import describe_masks, mask_statistics
 from beam_tfr.features.registry import parse_column
 from beam_tfr.images import convert_image
@@ -212,6 +213,27 @@ def test_equal_channels_are_read_as_gray(channels: int, alpha: bool) -> None:
         assert placed.adjusted == ("pair-gray",) * (len(planes) > 1)
     replaced = place(png(np.dstack(planes).squeeze()), image, "mask[2=9]")
     np.testing.assert_array_equal(pixels(replaced.encoded), np.where(values == 2, 9, values))
+
+
+def test_colors_of_all_rejected_masks_get_values() -> None:
+    """The brackets of one reject would make the next one a reject, and so on."""
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+
+    def refuse(declared: str, *classes: int) -> str:
+        values = np.resize(classes, (30, 40))
+        with pytest.raises(RejectError) as caught:
+            place(png(COLORS[values]), image, declared)
+        return caught.value.detail
+
+    details = [refuse("mask", 0, 1), refuse("mask", 0, 2), refuse("mask", 0, 3), "is a GIF"]
+    (text,) = describe_all_colors(details)
+    assert text.endswith("[#000000=0,#0000ff=1,#00ff00=2,#ff0000=3]")
+    given = "mask[#000000=0,#ff0000=1]"
+    details = [refuse(given, 0, 1, 2), refuse(given, 0, 3)]
+    assert details[1].endswith("give all, for this one: [#000000=0,#ff0000=1,#0000ff=2]")
+    (text,) = describe_all_colors(details)
+    assert text.endswith("[#000000=0,#ff0000=1,#0000ff=2,#00ff00=3]")
+    assert [*describe_all_colors(["is a GIF"])] == []
 
 
 def test_values_and_colors_are_replaced() -> None:

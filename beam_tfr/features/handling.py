@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.features.base import PixelMap
+from beam_tfr.features.mask_colors import describe_colors, describe_unvalued
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
 from beam_tfr.schema.palettes import Palette
 
@@ -17,7 +18,6 @@ _BYTES_A_PIXEL = 8  # at most, to decode it
 _MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
 _BLOCK_PIXELS = 1 << 18  # that are read at a time
 _MOST_COLORS = 1_000  # of a file, which are told apart
-_NAMED_COLORS = 8  # of them, in messages
 _MUST = "it must be a PNG"
 _CURE = "`mogrify -format png FILES` converts it without loss"
 _ONE_CHANNEL = "it must have one gray channel"
@@ -164,14 +164,17 @@ class Handling:
         _check_opaque(image)
         highest = max(self.colors.values())
         values = np.zeros((image.height, image.width), np.uint8 if highest <= 0xFF else np.uint16)
+        unvalued = set[int]()
         for top, colors in _color_blocks(image):
             present, places = np.unique(colors, return_inverse=True)
-            unknown = [color for color in present.tolist() if color not in self.colors]
-            if unknown:
-                named = _name_colors(unknown)
-                raise ValueError(f"has colors without a value: {named}; give all, as [#ff0000=1]")
-            targets = np.array([self.colors[color] for color in present.tolist()], values.dtype)
-            values[top : top + len(colors)] = targets[places].reshape(colors.shape)
+            unvalued.update(color for color in present.tolist() if color not in self.colors)
+            if len(unvalued) > _MOST_COLORS:
+                break
+            targets = [self.colors.get(color, 0) for color in present.tolist()]
+            rows = np.array(targets, values.dtype)[places]
+            values[top : top + len(colors)] = rows.reshape(colors.shape)
+        if unvalued:
+            raise ValueError(describe_unvalued(unvalued, self.colors))
         return values
 
     def _check_size(self, size: tuple[int, int], pixels: PixelMap) -> bool:
@@ -311,16 +314,4 @@ def _describe_colors(image: Any) -> str:
         present.update(np.unique(block).tolist())
         if len(present) > _MOST_COLORS:
             return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"
-    colors = sorted(present)
-    noun = "color" if len(colors) == 1 else "colors"
-    example = ",".join(f"#{color:06x}={value}" for value, color in enumerate(colors[:3]))
-    return (
-        f"has {len(colors)} {noun} ({_name_colors(colors)}); {_ONE_CHANNEL}: give "
-        f"colors values in its brackets, such as [{example}]"
-    )
-
-
-def _name_colors(colors: list[int]) -> str:
-    names = [f"#{color:06x}" for color in colors[:_NAMED_COLORS]]
-    more = ", …" if len(colors) > _NAMED_COLORS else ""
-    return ", ".join(names) + more
+    return describe_colors(present, _ONE_CHANNEL)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.inputs.parquet import is_in_parquet, size_in_parquet
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.reading import MAX_FILE_BYTES, read_embedded, read_image
+from beam_tfr.inputs.reading import MAX_FILE_BYTES, MisnamedError, read_embedded, read_image
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Accompanied, ImageRef
 
@@ -232,7 +232,8 @@ def read_refs(
         files = list(map(file_of, read))
         is_optional = key in ahead.optional
         accompany = functools.partial(_accompany, key=key, root=root, is_optional=is_optional)
-        contents = map(accompany, contents, ahead.read(files), files)
+        keys = [ref.key for ref in read]
+        contents = map(accompany, contents, ahead.read(files), files, keys)
     return _merge(refs, {*positions}, contents)
 
 
@@ -248,6 +249,7 @@ def _accompany(
     image: _Read | Accompanied,
     beside: _Read,
     file: storage.Entry,
+    image_key: str,
     *,
     key: str,
     root: str,
@@ -258,6 +260,7 @@ def _accompany(
     Args:
         image: the content of the image, which may have others beside it.
         beside, file: the content of the other, and its file.
+        image_key: the path of the image.
         key: what readers and messages call the other.
         root: folder that keys are relative to.
         is_optional: whether the image may lack the other.
@@ -270,11 +273,19 @@ def _accompany(
     if isinstance(beside, RejectError):
         detail = f"its {key} {_relative_path(file.path, root)}: {beside.detail}"
         if beside.reason == "not-found":
-            detail += "; [optional] behind its name keeps images without one"
+            is_misnamed = isinstance(beside, MisnamedError)
+            if is_misnamed and _stem(file.path) != _stem(root + image_key):  # not the image itself
+                detail += f", which is not read: if it is this {key}, rename it, or convert it"
+            else:
+                detail += "; [optional] behind its name keeps images without one"
         return RejectError(beside.reason, detail, may_pass=beside.may_pass)
     if isinstance(image, bytes):
         return Accompanied(image, {key: beside})
     return Accompanied(image.image, {**image.companions, key: beside})
+
+
+def _stem(path: str) -> str:
+    return posixpath.splitext(path)[0]
 
 
 def _relative_path(path: str, root: str) -> str:

@@ -16,6 +16,10 @@ from beam_tfr.schema.errors import RejectError
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 
 
+class MisnamedError(RejectError):
+    """A file is not there, but one of nearly its name is."""
+
+
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     """Reads an image in an archive or a Parquet file.
 
@@ -97,8 +101,10 @@ def _reject_missing(path: str, detail: str, root: str) -> RejectError:
     folder = path.rpartition("/")[0]
     if not storage.is_remote(path) and not storage.is_folder(folder):
         detail += f"; there is no folder {folder}"
-    hints = [detail, describe_near_names(path), describe_oddities(path)]
-    return RejectError("not-found", "; ".join(filter(None, hints)))
+    near_names = describe_near_names(path)
+    hints = [detail, near_names, describe_oddities(path)]
+    kind = MisnamedError if near_names else RejectError
+    return kind("not-found", "; ".join(filter(None, hints)))
 
 
 def _unreachable(detail: str) -> RejectError:

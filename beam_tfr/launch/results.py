@@ -92,8 +92,8 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "{folders} without images beside those of images: `beam-tfr plan` names them"
     ),
     "mask_names": (
-        "{files} named like masks of those beside them converted as images: `pair=` puts each "
-        "into the record of its image, see `beam-tfr plan`"
+        "{files} named like the mask of another: converted as images; `pair=` puts each into the "
+        "record of its image, see `beam-tfr plan`"
     ),
     "mask_folders": (
         "images are in folders that look like images and the masks beside them: `pair=` puts a "

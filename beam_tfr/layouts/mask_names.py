@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
@@ -27,6 +27,8 @@ _PARTS = (
 )  # one of which all have
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
+_MOST_GROUPS = 100  # ways in which masks are named
+_MOST_PATTERNS = 3  # that a message names
 _JPEGS = EXTENSIONS["jpeg"]
 # What an image may have where its mask has a mark: 1_sat.jpg beside 1_mask.png.
 _IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
@@ -41,12 +43,14 @@ class _Marked(NamedTuple):
         stem: the path of the other, without its extension.
         name: of the option's pair.
         mask: the path that the option names, in which {} stands for the image.
+        files: the pattern of the names of such files.
     """
 
     path: str
     stem: str
     name: str
     mask: str
+    files: str
 
     def name_pair(self, image: str) -> str:
         """The option that makes it the mask of an image."""
@@ -56,6 +60,31 @@ class _Marked(NamedTuple):
         return f"{self.name}='{self.mask.replace('{}', f'{{{field}{removed}}}')}'"
 
 
+class _MaskGroup:
+    """Masks whose names follow from those of their images in one way.
+
+    Attributes:
+        number: how many.
+        mask, image: the paths of the first one, and of its image.
+        pair: the option that puts each into the record of its image.
+        files: the pattern of their names.
+    """
+
+    def __init__(self, files: str) -> None:
+        self.number = 0
+        self.mask = ""
+        self.image = ""
+        self.pair = ""
+        self.files = files
+
+    def add(self, mask: str, image: str, pair: str) -> None:
+        self.number += 1
+        if not self.mask or (mask, image) < (self.mask, self.image):
+            self.mask = mask
+            self.image = image
+            self.pair = pair
+
+
 class MaskNames:
     """Counts files that are named like masks of those beside them.
 
@@ -63,23 +92,27 @@ class MaskNames:
 
     Attributes:
         number: how many.
+        num_further: how many are of an image that has another one.
     """
 
     def __init__(self) -> None:
         self.number = 0
-        self._example = ("", "")  # the first mask, and its image
-        self._pair = ""
+        self.num_further = 0
+        self._group_of = dict[str, _MaskGroup]()  # pattern of names -> masks
 
     def look_at(self, keys: Sequence[str]) -> None:
         """Looks at some files; a mask counts if its image is among them."""
         text = "\n".join(keys).lower()
+        images = list[str]()
         if any(part in text for part in (*_PARTS, *_OTHER_PARTS)):  # as of few files
-            self._look_at_marks(keys)
+            images += self._look_at_marks(keys)
         if ".png" in text and ".jp" in text:
-            self._look_at_extensions(keys)
+            images += self._look_at_extensions(keys)
+        self.number += len(images)
+        self.num_further += len(images) - len({*images})
 
-    def _look_at_marks(self, keys: Sequence[str]) -> None:
-        """Looks for names such as 1_mask.png."""
+    def _look_at_marks(self, keys: Sequence[str]) -> Iterator[str]:
+        """Yields the images of masks with names such as 1_mask.png."""
         marked = [*filter(None, map(_read_mark, keys))]
         if not marked:
             return
@@ -89,10 +122,11 @@ class MaskNames:
         for mask in marked:
             image = image_of.get(mask.stem)
             if image is not None:
-                self._add(mask.path, image, mask.name_pair(image))
+                self._add(mask.files, mask.path, image, mask.name_pair(image))
+                yield image
 
-    def _look_at_extensions(self, keys: Sequence[str]) -> None:
-        """Looks for PNGs of the same names as JPEGs."""
+    def _look_at_extensions(self, keys: Sequence[str]) -> Iterator[str]:
+        """Yields the JPEGs beside which PNGs have their names."""
         image_of = dict[str, str]()
         for key in keys:
             stem, _, extension = key.rpartition(".")
@@ -101,35 +135,48 @@ class MaskNames:
         for key in keys:
             stem, _, extension = key.rpartition(".")
             if extension.lower() == "png" and stem in image_of:
-                self._add(key, image_of[stem], f"mask='{{path}}.{extension}'")
+                self._add(f"*.{extension}", key, image_of[stem], f"mask='{{path}}.{extension}'")
+                yield image_of[stem]
 
-    def _add(self, mask: str, image: str, pair: str) -> None:
-        """Counts a mask.
+    def _add(self, files: str, mask: str, image: str, pair: str) -> None:
+        """Adds a mask to its group; see `_MaskGroup`."""
+        group = self._group_of.get(files)
+        if group is None:
+            if len(self._group_of) >= _MOST_GROUPS:
+                return
+            group = self._group_of[files] = _MaskGroup(files)
+        group.add(mask, image, pair)
 
-        Args:
-            mask, image: their paths.
-            pair: the option that puts the mask into the record of the image.
-        """
-        self.number += 1
-        if not self._pair or (mask, image) < self._example:
-            self._example = (mask, image)
-            self._pair = pair
-
-    def describe(self, *, in_archives: bool) -> str:
+    def describe(self, *, in_archives: bool, given_pairs: Collection[str] = ()) -> str:
         """A message about them; empty if there are none.
 
         Args:
             in_archives: whether some may be in archives, where only images are found.
+            given_pairs: the names of pairs that images have already.
         """
         if not self.number:
             return ""
-        mask, image = self._example
-        files = counted(self.number, "file")
-        return (
-            f"{files} named like masks of those beside them, such as {mask} beside {image}, are "
-            f"converted as images: `pair={self._pair}` puts each into the record of its image"
-            f"{', once archives are unpacked' if in_archives else ''}"
+        groups = sorted(self._group_of.values(), key=lambda group: (-group.number, group.mask))
+        first = groups[0]
+        start = (
+            f"{counted(self.number, 'file')} named like the mask of another, such as {first.mask} "
+            f"of {first.image}: converted as images; "
         )
+        name = first.pair.partition("=")[0]
+        if name in given_pairs:
+            return f"{start}`pair=` takes one {name} of each image: {_cure_further(groups)}"
+        unpacked = ", once archives are unpacked" if in_archives else ""
+        text = f"{start}`pair={first.pair}` puts each into the record of its image{unpacked}"
+        if not self.num_further:
+            return text
+        further = counted(self.num_further, "file")
+        return f"{text}; {further} more than one of an image: {_cure_further(groups[1:])}"
+
+
+def _cure_further(groups: Sequence[_MaskGroup]) -> str:
+    """What becomes of masks of images that have another one."""
+    patterns = " ".join(f"'**/{group.files}'" for group in groups[:_MOST_PATTERNS])
+    return f"merge those of an image into one file, or leave out others with `exclude={patterns}`"
 
 
 def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
@@ -149,12 +196,15 @@ def _read_mark(key: str) -> _Marked | None:
     behind = _BEHIND.fullmatch(path)
     if behind:
         name = _name_pair(behind["other"])
-        return _Marked(key, behind["stem"], name, f"{{}}{behind['mark']}.{extension}")
+        end = f"{behind['mark']}.{extension}"
+        return _Marked(key, behind["stem"], name, f"{{}}{end}", f"*{end}")
     before = _BEFORE.fullmatch(path)
     if before:
         name = _name_pair(before["other"])
         stem = f"{before['folder']}{before['name']}"
-        return _Marked(key, stem, name, f"{before['folder']}{before['mark']}{{}}.{extension}")
+        start = before["mark"]
+        mask = f"{before['folder']}{start}{{}}.{extension}"
+        return _Marked(key, stem, name, mask, f"{start}*.{extension}")
     return None
 
 

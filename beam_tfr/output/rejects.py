@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import heapq
+import itertools
 import json
 import math
 import tempfile
@@ -12,6 +13,7 @@ from fractions import Fraction
 
 from beam_tfr import storage
 from beam_tfr.features.features_dict import FeaturesDict
+from beam_tfr.features.mask_colors import describe_all_colors
 from beam_tfr.output import sidecars
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
@@ -34,6 +36,7 @@ _DROP_BOXES = (
     "give `bad_boxes=drop` if boxes have no area or are outside of their image, which leaves out "
     "only these"
 )
+_MOST_LOOKED_AT = 100_000  # rejects, for colors of masks
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
@@ -288,6 +291,10 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"  {reason}: {number:,}"
         for reject in examples[reason]:
             yield f"    {reject.key}: {reject.detail}"
+    if "bad-value" in counts:
+        details = (reject.detail for reject in read_rejects(path))
+        for text in describe_all_colors(itertools.islice(details, _MOST_LOOKED_AT)):
+            yield f"  {text}"
     yield f"  all of them, with reasons: {path}"
 
 

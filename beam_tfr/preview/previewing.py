@@ -390,7 +390,7 @@ def _find_warnings(
         ranges,
         describe_palettes(sample.palettes),
         listing.empty.describe(),
-        listing.masks.describe(in_archives=source.has_archives),
+        listing.masks.describe(in_archives=source.has_archives, given_pairs=source.pairs),
         *describe_folders(source, survey.folders),
         *describe_strays(look),
         *describe_lists(look),

@@ -8,6 +8,7 @@ from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
+from beam_tfr.features.mask_colors import describe_all_colors
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.skipped import describe_skipped
 from beam_tfr.preview.sampling import ConvertedSample, Listing
@@ -103,6 +104,8 @@ class Preview(Printable):
         for reason, number in self.rejects.items():
             meaning = REJECT_REASONS[reason]
             yield "rejects", f"{number:,.0f} {reason}: {meaning}, such as {details[reason]}"
+        for text in describe_all_colors(self.sample.bad_values):
+            yield "rejects", text
         if not self.rejects:
             yield "rejects", "none in the sample"
 

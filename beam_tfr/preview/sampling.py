@@ -221,6 +221,7 @@ class ConvertedSample:
         read_s: seconds to read one file.
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
+        bad_values: what is wrong with all that have a bad value.
         adjusted: name of an adjustment -> images.
         boxes, masks: their statistics, as in a manifest; empty if there are none.
         written_refs: the references of the records.
@@ -237,6 +238,7 @@ class ConvertedSample:
     read_s: float = 0.0
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
+    bad_values: list[str] = dataclasses.field(default_factory=list, repr=False)
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     boxes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     masks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -249,6 +251,8 @@ class ConvertedSample:
         """Counts a file that was rejected."""
         self.reasons[error.reason] += 1
         self.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
+        if error.reason == "bad-value":
+            self.bad_values.append(error.detail)
         if not error.may_pass:
             self.sizes[ref.key] = None
 
