@@ -162,7 +162,8 @@ def remove(
         runner, beam_flags, progress: see `convert`.
 
     Returns:
-        The dataset; `changed["removed"]` is the number of removed records.
+        The dataset; `changed["removed"]` is the number of removed records, and `copies_that_stay`
+        has the keys of images that are copies of these with other bytes, and were not removed.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.

@@ -17,8 +17,9 @@ import pytest
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.inputs import key_lists, patterns
 from beam_tfr.inputs.key_lists import KeyList, read_keys
-from beam_tfr.output import removed
+from beam_tfr.output import copy_details, removed
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.items import Reject
 from tests.conftest import Run
 from tests.converted import once
 from tests.living_photos import files_of
@@ -467,3 +468,15 @@ def test_a_dataset_whose_sidecars_are_gone(finished: Path, beam_tfr: Command) ->
         assert "--input" in done.err
         assert "Traceback" not in done.err
         assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("key", ["a/b.jpg", "a, which has another class: b there, c here.jpg"])
+@pytest.mark.parametrize(
+    "classes", [("", ""), ("hat", "shoes"), ("x, which has another class: y", "")]
+)
+def test_the_image_that_a_copy_is_of_is_found_whatever_its_name(
+    key: str, classes: tuple[str, str]
+) -> None:
+    detail = copy_details.describe_copy(key, *classes)
+    assert key in copy_details.list_kept(Reject("k", "Read", "duplicate", detail))
+    assert copy_details.list_kept(Reject("k", "Read", "bad-value", detail)) == []

@@ -55,6 +55,12 @@ def copies(tmp_path: Path) -> Path:
     return tmp_path / "copies"
 
 
+def kept_of(folder: Path) -> set[str]:
+    """The keys of images that stay, of those that have copies."""
+    details = [reject["detail"] for reject in rejects_of(folder).values()]
+    return {detail.removeprefix("a copy of ").split(", which")[0] for detail in details}
+
+
 def clusters_of(folder: Path) -> list[dict[str, Any]]:
     return [*package.duplicates(folder).clusters()]
 
@@ -279,6 +285,80 @@ def test_what_was_settled_needs_the_images_to_be_undone(
     run = beam_tfr("convert", "--input", copies, "--output", tmp_path / "d", "--duplicates", "drop")
     assert run.code == 2
     assert "beam-tfr update" in run.err
+
+
+def test_what_the_first_run_saw_of_the_input_is_told(copies: Path, tmp_path: Path) -> None:
+    """As without the option: files that are skipped, and options that have no effect."""
+    (copies / "hat" / "notes.doc").write_text("x")
+    archive = copies / "more.rar"
+    archive.write_bytes(b"Rar!")
+    options = {"input": copies, "exclude": ["none/**"], "rename": ["cap=hood"], **SPLITS}
+    plain = convert(tmp_path / "plain", **options)
+    settled = convert(tmp_path / "d", duplicates="group", **options)
+    assert plain.unused
+    assert plain.run["skipped"] == 2
+    assert settled.unused == plain.unused
+    assert {**settled.run, "moved": 0} == plain.run
+    updated = update(tmp_path / "d", input=copies, exclude=["none/**"])
+    assert updated.unused == plain.unused
+
+
+def test_dropped_copies_of_what_is_taken_down_are_kept_out(
+    beam_tfr: Command, copies: Path, tmp_path: Path
+) -> None:
+    """And a dropped copy alone may go, of which the image that stays is told."""
+    output = tmp_path / "d"
+    convert(output, input=copies, duplicates="drop", **SPLITS)
+    cluster = next(
+        [image["key"] for image in rejects_of(output).values() if kept in image["detail"]] + [kept]
+        for kept in sorted(kept_of(output))
+    )
+    *dropped, kept = cluster
+    listed = tmp_path / "keys.txt"
+    listed.write_text(f"{kept}\n")
+    found = beam_tfr("verify", output, "--absent", listed)
+    assert found.code == 1
+    assert found.err.count(f"rejects.jsonl: {kept}, which {dropped[0]}") == 1
+    run = beam_tfr("remove", output, "--keys", listed)
+    assert run.code == 0, run.err
+    assert all(key in run.err for key in dropped)
+    for path in output.rglob("*"):
+        assert path.is_dir() or kept.encode() not in path.read_bytes()
+    assert beam_tfr("verify", output, "--absent", listed).code == 0
+    before = files_of(output)
+    result = update(output, input=copies)
+    assert files_of(output) == before
+    assert result.run["left_out"] == 1 + len(dropped)
+
+    (other, *_), kept = next(
+        ([reject["key"]], reject["detail"].removeprefix("a copy of ").split(", which")[0])
+        for reject in rejects_of(output).values()
+    )
+    listed.write_text(f"{other}\n")
+    done = beam_tfr("remove", output, "--keys", listed, "--json")
+    assert done.json["copies_that_stay"] == [kept], done.err
+
+
+@pytest.mark.parametrize("settled", ["report", "group"])
+def test_copies_that_stay_are_told_when_images_are_taken_down(
+    beam_tfr: Command, copies: Path, tmp_path: Path, settled: str
+) -> None:
+    output = tmp_path / "d"
+    convert(output, input=copies, duplicates=settled, **SPLITS)
+    cluster = next(
+        [image["key"] for image in cluster["images"]]
+        for cluster in clusters_of(output)
+        if any("small_" in image["key"] for image in cluster["images"])
+    )
+    listed = tmp_path / "keys.txt"
+    listed.write_text(f"{cluster[0]}\nhat/none.jpg\n")
+    run = beam_tfr("remove", output, "--keys", listed, "--allow_missing")
+    assert run.code == 0, run.err
+    lines = run.out.splitlines()
+    assert f"  {cluster[1]}" in lines
+    listed.write_text(f"{cluster[1]}\n")
+    run = beam_tfr("remove", output, "--keys", listed)
+    assert "still there" not in run.out
 
 
 def test_broken_shards_are_not_repaired_but_written_again(

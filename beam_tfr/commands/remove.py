@@ -19,11 +19,11 @@ folder leave them out. Source files are not touched.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import add_dataset, add_where, print_json, print_lines, show_run
-from beam_tfr.console.terminal import counted
+from beam_tfr.console.terminal import counted, printable
 from beam_tfr.inputs.key_lists import read_hashes, read_keys
 from beam_tfr.schema.dataset import REMOVED_FILE
 
@@ -88,6 +88,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
                 "dataset_digest": result.digest,
                 "removed": removed,
                 "new_ids": result.new_ids,
+                "copies_that_stay": [*result.copies_that_stay],
             }
         )
         return 0
@@ -95,9 +96,21 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         f"removed: {counted(removed, 'record')}; {REMOVED_FILE} keeps them out",
         f"dataset: {result.folder}   digest {result.digest[:16]}",
     ]
+    lines += _describe_copies(result.copies_that_stay)
     if result.new_ids:
         lines.append(f"note:    {result.describe_new_ids()}")
     if storage.is_gcs(result.folder):
         lines.append(_ON_GCS.format(result.folder.rstrip("/")))
     print_lines(lines)
     return 0
+
+
+def _describe_copies(keys: Sequence[str]) -> Iterator[str]:
+    """Yields lines about images that stay, and are copies of some that were removed."""
+    if keys:
+        yield (
+            f"note:    copies of what was removed are still there ({counted(len(keys), 'image')}); "
+            "the same command with their keys takes them down too:"
+        )
+    for key in keys:
+        yield f"  {printable(key)}".replace("\n", "\\n")

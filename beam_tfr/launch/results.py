@@ -157,6 +157,8 @@ class Result(Printable):
             that are installed now.
         unused: sentences about options that changed nothing.
         class_numbers: a sentence about classes that are numbers, but not their ids; may be empty.
+        copies_that_stay: keys of images that are copies of some that `remove` took down, and were
+            not taken down.
     """
 
     manifest: Manifest
@@ -169,6 +171,7 @@ class Result(Printable):
     new_codecs: Sequence[str] = ()
     unused: Sequence[str] = ()
     class_numbers: str = ""
+    copies_that_stay: Sequence[str] = ()
 
     @property
     def folder(self) -> str:

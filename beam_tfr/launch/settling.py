@@ -7,6 +7,7 @@ then. A run that was killed in either step resumes in it.
 """
 
 import copy
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -88,12 +89,12 @@ def convert_and_settle(
     choose_first = functools.partial(_choose_first, choose_step=choose_step, output=options.output)
     run_first = functools.partial(run, first, open_input=open_input, choose_step=choose_first)
     try:
-        run_first()
+        first_result = run_first()
     except UsageError:
         if not storage.is_folder(first.output):
             raise
         remove_first(options.output)  # it may be of other images or options
-        run_first()
+        first_result = run_first()
     dataset = read_manifest(first.output)
     if update:
         update = _add_changes(update, first.output)
@@ -107,7 +108,24 @@ def convert_and_settle(
     second.set_option("allow_empty", (*dataset.class_names, *dataset.splits))
     result = run(second, open_input=open_first, choose_step=choose_second)
     remove_first(options.output)
-    return cast(Result, result)
+    return _join_results(cast(Result, first_result), cast(Result, result))
+
+
+def _join_results(first: Result, second: Result) -> Result:
+    """The result of both steps: only the first one knows the input."""
+    run = first.run.copy()
+    for name, number in second.run.items():
+        run[name] = max(run[name], number)
+    run["moved"] = second.run["moved"]
+    if second.changed:
+        run["resumed"] = second.run["resumed"]
+    return dataclasses.replace(
+        second,
+        seconds=first.seconds + second.seconds,
+        run=run,
+        unused=first.unused,
+        class_numbers=first.class_numbers,
+    )
 
 
 def _check_waits(options: ConvertOptions, beam_flags: Sequence[str]) -> None:

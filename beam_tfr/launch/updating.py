@@ -10,6 +10,8 @@ from typing import Any, cast
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import counted
+from beam_tfr.copies.summary import is_summarized
 from beam_tfr.dataset.base import INPUTS, BaseDataset, restore_options
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest
@@ -194,8 +196,24 @@ def remove(
             storage.write_bytes(path, total.to_bytes(), scratch=scratch)
     if not images.number:
         return Result(manifest=dataset, seconds=0.0, fresh=False)
+    if images.dropped_copies:
+        say(_describe_dropped(images.dropped_copies))
+    if not is_summarized(dataset):
+        say(
+            f"{dataset.folder} has too many images to look for copies of these among them; "
+            "`beam-tfr duplicates` lists all copies"
+        )
     keep = UpdateOptions(codecs="keep")
-    return update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
+    result = update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
+    return dataclasses.replace(result, copies_that_stay=images.copies_that_stay)
+
+
+def _describe_dropped(keys: Sequence[str]) -> str:
+    named = join_texts(keys, most=_MOST_NAMED, separator=", ")
+    return (
+        f"{counted(len(keys), 'image')} rejected as copies of these by `duplicates=drop`, and kept "
+        f"out too: {named}"
+    )
 
 
 def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:

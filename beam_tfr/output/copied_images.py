@@ -16,6 +16,7 @@ from beam_tfr.copies.parts import Pairs
 from beam_tfr.dataset.base import BaseDataset, PlannedShard, planned_shards
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.layouts.parsing import Layout, parse_layout
+from beam_tfr.output.copy_details import describe_copy
 from beam_tfr.output.known import require_sources
 from beam_tfr.schema.encoded_ref import key_of, to_text
 
@@ -63,7 +64,7 @@ class CopiedImages:
         equal = np.searchsorted(rows, pairs.equal)
         near = np.searchsorted(rows, pairs.near)
         clusters = cluster_pairs(images, equal, near).trusted
-        return cls(dataset, images, clusters, [*_read_keys(dataset, rows)])
+        return cls(dataset, images, clusters, [*read_keys(dataset, rows)])
 
     def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
         """Yields images that have to share their split: key, NUL, name of the group.
@@ -134,19 +135,20 @@ class CopiedImages:
         for cluster in self.clusters:
             kept, *others = cluster.images.tolist()
             for row in others:
-                detail = f"a copy of {to_text(self.keys[kept])}{self._describe_classes(row, kept)}"
+                detail = self._describe_copy(row, kept)
                 yield self.keys[row] + b"\0" + detail.encode("utf-8", "surrogateescape")
 
-    def _describe_classes(self, row: int, kept: int) -> str:
-        """A note about a copy of another class than the image that is kept."""
+    def _describe_copy(self, row: int, kept: int) -> str:
+        """A sentence about a copy of an image that is kept, and about their classes."""
         labels = self.images.labels
-        if NO_LABEL in (labels[row], labels[kept]) or labels[row] == labels[kept]:
-            return ""
+        key = to_text(self.keys[kept])
+        if NO_LABEL in (labels[row], labels[kept]):
+            return describe_copy(key, "", "")
         names = self.images.label_names
-        return f", which has another class: {names[labels[kept]]} there, {names[labels[row]]} here"
+        return describe_copy(key, names[labels[kept]], names[labels[row]])
 
 
-def _read_keys(dataset: Manifest, rows: Rows) -> Iterator[bytes]:
+def read_keys(dataset: Manifest, rows: Rows) -> Iterator[bytes]:
     """Yields the keys of some records, by their sorted numbers."""
     for shard, rows_in_shard in divide_rows(dataset, rows):
         keys = [*_read_keys_of_shard(dataset, shard)]

@@ -13,7 +13,9 @@ from beam_tfr.dataset.lookup import RecordLookup, read_shard_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.dataset.taken_down import Removed, read_removed
+from beam_tfr.output.copy_details import list_kept
 from beam_tfr.output.known import read_sources, require_sources
+from beam_tfr.output.removed_copies import find_copies_that_stay, find_dropped_copies
 from beam_tfr.schema.dataset import (
     FIRST_FOLDER,
     REJECTS_FILE,
@@ -23,6 +25,7 @@ from beam_tfr.schema.dataset import (
 )
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.items import Reject
 from beam_tfr.schema.untrusted import parse_json, quote
 
 _HASH_LENGTH = 64  # of a SHA-256 in hex
@@ -88,12 +91,17 @@ class FoundImages(NamedTuple):
         number: of these images.
         missing: keys and hashes of the selection that the dataset does not have.
         some_key: of any image in the dataset.
+        dropped_copies: keys of those of the images that are copies of the others, and were dropped
+            before.
+        copies_that_stay: keys of other images that are copies of these.
     """
 
     hashes: Removed
     number: int
     missing: list[str]
     some_key: str
+    dropped_copies: list[str]
+    copies_that_stay: list[str]
 
 
 def find_images(
@@ -101,7 +109,8 @@ def find_images(
 ) -> FoundImages:
     """Finds images of a dataset by its contents and sidecars.
 
-    Also finds those of the same bytes under other keys. What was removed before is not missing.
+    Also finds those of the same bytes under other keys, and copies that were dropped because one of
+    them is there. What was removed before is not missing.
 
     Raises:
         DataError: contents or sidecars are missing.
@@ -114,6 +123,8 @@ def find_images(
         found_keys, found_sources = _search_shards(
             dataset, found_keys, found_sources, ImageSelection(), progress
         )
+    dropped_copies = find_dropped_copies(dataset, found_keys) - found_keys
+    found_keys |= dropped_copies
     before = read_removed(dataset.folder)
     missing = list[str]()
     for key in sorted(keys - found_keys):
@@ -126,6 +137,8 @@ def find_images(
         number=len(found_keys),
         missing=missing,
         some_key=_find_some_key(dataset),
+        dropped_copies=[*map(to_text, sorted(dropped_copies))],
+        copies_that_stay=[*map(to_text, find_copies_that_stay(dataset, found_keys))],
     )
 
 
@@ -221,8 +234,11 @@ def _find_in_sidecar(
     for image in read_sources(dataset.folder, shard) or ():
         key = to_text(key_of(image.ref))
         selection.check_line_breaks(key)
+        file = f"{SOURCES_FOLDER}/{shard.name}.json"
         if key in selection.keys:
-            yield f"{SOURCES_FOLDER}/{shard.name}.json: {key}"
+            yield f"{file}: {key}"
+        if image.reject:
+            yield from _find_in_detail(file, image.reject, selection)
 
 
 def _find_in_contents(
@@ -239,21 +255,30 @@ def _find_in_contents(
 def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
         while line := file.readline(_MOST_LINE_BYTES):
-            key = _read_key(line)
-            if key is None:
+            reject = _read_reject(line)
+            if reject is None:
                 yield f"{REJECTS_FILE}: it is damaged, so nobody knows what it lists"
                 return
-            selection.check_line_breaks(key)
-            if key in selection.keys:
-                yield f"{REJECTS_FILE}: {key}"
+            selection.check_line_breaks(reject.key)
+            if reject.key in selection.keys:
+                yield f"{REJECTS_FILE}: {reject.key}"
+            yield from _find_in_detail(REJECTS_FILE, reject, selection)
 
 
-def _read_key(line: bytes) -> str | None:
-    """The key of a reject, given its line in rejects.jsonl; None if that is damaged."""
+def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Iterator[str]:
+    """Yields where a reject in a file names an image that it is a copy of."""
+    for key in list_kept(reject):
+        if key in selection.keys:
+            yield f"{file}: {key}, which {reject.key} is a copy of"
+
+
+def _read_reject(line: bytes) -> Reject | None:
+    """The reject of a line of rejects.jsonl; None if that is damaged."""
     with contextlib.suppress(ValueError):
         fields = parse_json(line)
         if isinstance(fields, dict) and isinstance(fields.get("key"), str):
-            return str(fields["key"])
+            texts = [str(fields.get(name, "")) for name in Reject._fields]
+            return Reject(*texts)
     return None
 
 

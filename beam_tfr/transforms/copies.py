@@ -13,12 +13,13 @@ from beam_tfr.copies.parts import Pairs, Parts
 from beam_tfr.copies.search import check_distance
 from beam_tfr.dataset.base import BaseDataset, PlannedShard
 from beam_tfr.output.copied_images import CopiedImages
+from beam_tfr.output.copy_details import DROPPED
 from beam_tfr.planning import packing
 from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.dataset_reading import read_shards
 
-_REASON = b"duplicate"
+_REASON = DROPPED.encode()
 
 
 @dataclasses.dataclass(eq=False, repr=False)
