@@ -455,6 +455,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "renamed": {},
         "moved": 0,
         "unhashed": 0,
+        "crowded": 0,
         "notes": [],
         "skipped": 0,
         "written": 18,

@@ -56,6 +56,7 @@ def test_copies_are_told_in_json_in_python_and_as_pictures(
         "across_splits": 1,
         "across_classes": 1,
         "too_large": 0,
+        "crowded": 0,
         "flat": 0,
         "unhashed": 0,
     }

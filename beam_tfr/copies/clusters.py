@@ -1,7 +1,7 @@
 """Finds clusters: images that are copies of each other."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from beam_tfr.copies.components import Components
 from beam_tfr.copies.hashes import Hashes, Rows
 from beam_tfr.copies.images import NO_LABEL, ComparedImages, take_keys
-from beam_tfr.copies.near import link_near
+from beam_tfr.copies.near import Linked, link_near
 
 MOST_IN_CLUSTER = 100  # images; more that are only near copies are hardly copies
 
@@ -36,10 +36,13 @@ class Clusters(NamedTuple):
             classes, then by size.
         too_large: those of more than `MOST_IN_CLUSTER` images: only what has equal bytes among
             them is trusted.
+        crowded: the images that may have more copies, as too many others look like them, but for
+            those in clusters that are too large.
     """
 
     trusted: list[Cluster]
     too_large: list[Cluster]
+    crowded: Sequence[int] = ()
 
 
 def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
@@ -54,41 +57,54 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
     with_source = np.flatnonzero(hashed.has_source)
     equal.link_equal(number_equal(hashed.sources[with_source]), with_source)
     near = equal.copy()
+    is_crowded = np.zeros(images.number, bool)
     if distance is not None:
         compared = np.flatnonzero(hashed.is_compared)
         link = functools.partial(link_near, distance=distance)
-        near.link(compared, compared[link_different(hashed.hashes[compared], link)])
-    return _cluster_linked(images, equal, near)
+        linked = link_different(hashed.hashes[compared], link)
+        near.link(compared, compared[linked.first])
+        is_crowded[compared] = linked.is_crowded
+    return _cluster_linked(images, equal, near, np.flatnonzero(is_crowded))
 
 
-def cluster_pairs(images: ComparedImages, equal_pairs: Rows, near_pairs: Rows) -> Clusters:
+def cluster_pairs(
+    images: ComparedImages, equal_pairs: Rows, near_pairs: Rows, crowded: Rows
+) -> Clusters:
     """Makes the clusters of pairs: int64 [pairs, 2], of rows of `images`.
 
     Args:
         images: those of all pairs, in the order of their records.
         equal_pairs: of equal bytes.
         near_pairs: whose hashes are near.
+        crowded: the rows of those that may have more copies.
     """
     equal = Components(images.number)
     equal.link(equal_pairs[:, 0], equal_pairs[:, 1])
     near = equal.copy()
     near.link(near_pairs[:, 0], near_pairs[:, 1])
-    return _cluster_linked(images, equal, near)
+    return _cluster_linked(images, equal, near, crowded)
 
 
-def _cluster_linked(images: ComparedImages, equal: Components, near: Components) -> Clusters:
+def _cluster_linked(
+    images: ComparedImages, equal: Components, near: Components, crowded: Rows
+) -> Clusters:
     """Makes the clusters of images that are linked.
 
     Args:
         images: of the dataset.
         equal: links those of equal bytes.
         near: links these too, and those whose hashes are near.
+        crowded: those that may have more copies.
     """
     sizes = np.bincount(near.first, minlength=images.number)
     is_too_large = sizes[near.first] > MOST_IN_CLUSTER
     trusted = np.where(is_too_large, equal.first, near.first)
     too_large = np.where(is_too_large, near.first, np.arange(images.number))
-    return Clusters(_make_clusters(images, trusted), _make_clusters(images, too_large))
+    return Clusters(
+        _make_clusters(images, trusted),
+        _make_clusters(images, too_large),
+        tuple(crowded[~is_too_large[crowded]].tolist()),
+    )
 
 
 def number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
@@ -102,15 +118,14 @@ def number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
     return numbers
 
 
-def link_different(hashes: "np.typing.NDArray[np.uint8]", link: Callable[[Hashes], Rows]) -> Rows:
+def link_different(
+    hashes: "np.typing.NDArray[np.uint8]", link: Callable[[Hashes], Linked]
+) -> Linked:
     """Links images of which some may have equal hashes.
 
     Args:
         hashes: of the images: uint8 [images, 32].
         link: links images of different hashes, as `link_near`.
-
-    Returns:
-        The smallest of the images that each belongs to: int64 [images].
     """
     numbers = number_equal(hashes)
     components = Components(len(hashes))
@@ -119,8 +134,8 @@ def link_different(hashes: "np.typing.NDArray[np.uint8]", link: Callable[[Hashes
     different = np.zeros(numbers.max(initial=-1) + 1, np.int64)
     different[numbers[::-1]] = np.arange(len(numbers))[::-1]
     linked = link(Hashes.from_bytes(hashes[different]))
-    components.link(different, different[linked])
-    return components.first
+    components.link(different, different[linked.first])
+    return Linked(components.first, linked.is_crowded[numbers])
 
 
 def _make_clusters(images: ComparedImages, first: Rows) -> list[Cluster]:

@@ -5,6 +5,10 @@ bands, so many that two hashes at that distance differ by at most two bits in on
 et al., "GPH: Similarity Search in Hamming Space", 2018). Each image is put into the bucket of each
 of its bands, and into those of the bands with one bit inverted. Two bands that differ by two bits
 then share a bucket, and only images that share one are compared. So no pair is missed.
+
+If thousands of images share a bucket, comparing all pairs of them would take hours. Each is then
+compared with some others there, and all of them once more by other bands, whose bits are spread
+otherwise. Where images are crowded in both, pairs may be missed: such images are told.
 """
 
 import concurrent.futures
@@ -24,7 +28,12 @@ _FEWEST_BANDS = 8  # so that a band has 32 bits at most
 _STEP = 37  # between bits of a band, whose neighbors are alike
 _TASK_KEYS = 1 << 23  # buckets that a thread sorts at once: 64 MiB
 _COMPARED_PAIRS = 1 << 18  # at once, so that they stay in the processor's cache
+# Images of a bucket, of which all pairs are compared; of 100 million random hashes, 600 share one.
+MOST_IN_BUCKET = 1024
 _THREADS = 2
+
+
+_NO_IMAGES: Rows = np.zeros(0, np.int64)
 
 
 class _Bit(NamedTuple):
@@ -35,30 +44,92 @@ class _Bit(NamedTuple):
     number: int
 
 
-def link_near(hashes: Hashes, distance: int) -> Rows:
+class Linked(NamedTuple):
+    """Which images are near copies, directly or through others.
+
+    Attributes:
+        first: the smallest of the images that each belongs to: int64 [images].
+        is_crowded: whether it may have more copies, for too many images look like it: bool
+            [images].
+    """
+
+    first: Rows
+    is_crowded: npt.NDArray[np.bool_]
+
+
+class _Comparison(NamedTuple):
+    """Compares images, and links those that are near.
+
+    Attributes:
+        hashes: of the images.
+        components: of the images.
+        distance: bits that two near hashes may differ by.
+    """
+
+    hashes: Hashes
+    components: Components
+    distance: int
+
+    def link(self, images: Rows, left: Rows, right: Rows) -> None:
+        """Links the images of each pair of places if they are near and not linked yet."""
+        for begin in range(0, len(left), _COMPARED_PAIRS):
+            pairs = slice(begin, begin + _COMPARED_PAIRS)
+            one = images[left[pairs]]
+            other = images[right[pairs]]
+            are_apart = self.components.first[one] != self.components.first[other]
+            one = one[are_apart]
+            other = other[are_apart]
+            near = self.hashes.are_near(one, other, self.distance)
+            if near.any():
+                self.components.link(one[near], other[near])
+
+
+def link_near(hashes: Hashes, distance: int) -> Linked:
     """Finds which images are near copies, directly or through others.
 
     Args:
         hashes: of the images.
         distance: bits that two near hashes may differ by.
-
-    Returns:
-        The smallest of the images that each belongs to: int64 [images].
     """
-    components = Components(len(hashes))
-    number_of_parts = count_parts(len(hashes), distance)
+    comparison = _Comparison(hashes, Components(len(hashes)), distance)
+    crowded = _link_by_bands(comparison, choose_bands(distance))
+    return _link_crowded(comparison, crowded)
+
+
+def _link_by_bands(comparison: _Comparison, bands: Sequence[Sequence[_Bit]]) -> Rows:
+    """Links near images that share a bucket of a band; returns those that are crowded in one."""
+    crowded = [_NO_IMAGES]
+    number_of_parts = count_parts(len(comparison.hashes), comparison.distance)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        for band in choose_bands(distance):
-            values = _Band(hashes, band)
-            link = functools.partial(
-                _link_part, hashes, values, components, distance, number_of_parts
-            )
-            for _ in pool.map(link, range(number_of_parts)):
-                pass
-    return components.first
+        for band in bands:
+            values = _Band(comparison.hashes, band)
+            link = functools.partial(_link_part, comparison, values, number_of_parts)
+            crowded += pool.map(link, range(number_of_parts))
+    return np.unique(np.concatenate(crowded))
 
 
-def link_in_part(hashes: Hashes, distance: int, band: int, number_of_parts: int, part: int) -> Rows:
+def _link_crowded(comparison: _Comparison, crowded: Rows) -> Linked:
+    """Links images that are crowded in a bucket by other bands.
+
+    Args:
+        comparison: of the images, of which those that share a bucket are linked.
+        crowded: those that are crowded in one.
+    """
+    components = comparison.components
+    distance = comparison.distance
+    is_crowded = np.zeros(len(comparison.hashes), bool)
+    if len(crowded):
+        some = comparison.hashes.select(crowded)
+        among_them = _Comparison(some, Components(len(crowded)), distance)
+        still_crowded = _link_by_bands(among_them, _choose_other_bands(distance))
+        components.link(crowded, crowded[among_them.components.first])
+        is_crowded[crowded[still_crowded]] = True
+    return Linked(components.first, is_crowded)
+
+
+def link_in_part(
+    hashes: Hashes, distance: int, band: int, number_of_parts: int, part: int
+) -> Linked:
     """Finds which images are near copies, of those that share a bucket in one part of a band.
 
     Args:
@@ -67,14 +138,11 @@ def link_in_part(hashes: Hashes, distance: int, band: int, number_of_parts: int,
         band: number of the band.
         number_of_parts: into which the buckets of a band are divided, a power of two.
         part: number of the part.
-
-    Returns:
-        As `link_near`.
     """
-    components = Components(len(hashes))
+    comparison = _Comparison(hashes, Components(len(hashes)), distance)
     values = _Band(hashes, choose_bands(distance)[band])
-    _link_part(hashes, values, components, distance, number_of_parts, part)
-    return components.first
+    crowded = _link_part(comparison, values, number_of_parts, part)
+    return _link_crowded(comparison, crowded)
 
 
 def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -> tuple[Rows, Rows]:
@@ -105,14 +173,27 @@ def choose_bands(distance: int) -> list[Sequence[_Bit]]:
     If each of n bands of two hashes differed by three bits or more, they would be 3n bits apart.
     """
     number = count_bands(distance)
+    bits = _list_bits()
+    ends = [len(bits) * (band + 1) // number for band in range(number)]
+    begins = [0, *ends[:-1]]
+    return [bits[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+
+def _choose_other_bands(distance: int) -> list[Sequence[_Bit]]:
+    """Divides the bits into as many bands, each with some bits of all bands of `choose_bands`."""
+    number = count_bands(distance)
+    bits = _list_bits()
+    return [bits[band::number] for band in range(number)]
+
+
+def _list_bits() -> list[_Bit]:
+    """The bits of a hash, in an order in which neighbors are not alike."""
     bits = list[_Bit]()
     for turns in (False, True):
         for index in range(HALF_BITS):
             word, bit = divmod(index * _STEP % HALF_BITS, 64)
             bits.append(_Bit(turns, word, bit))
-    ends = [len(bits) * (band + 1) // number for band in range(number)]
-    begins = [0, *ends[:-1]]
-    return [bits[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    return bits
 
 
 def count_parts(images: int, distance: int) -> int:
@@ -131,6 +212,10 @@ class _Band:
     Args:
         hashes: of the images.
         bits: of the band.
+
+    Attributes:
+        size: number of its bits.
+        own: the bucket of each image, which it shares with its mirrored one: uint64 [images].
     """
 
     def __init__(self, hashes: Hashes, bits: Sequence[_Bit]) -> None:
@@ -143,66 +228,36 @@ class _Band:
             self._values |= isolated << np.uint64(place)
             if bit.turns:
                 self._mirror |= np.uint64(1 << place)
+        self.own: UInt64 = np.minimum(self._values, self._values ^ self._mirror)
 
     def buckets(self) -> Iterator[UInt64]:
-        """Yields the bucket of each image, then those with one bit inverted.
-
-        An image and its mirrored one share a bucket.
-        """
-        for flipped in (0, *(1 << place for place in range(self.size))):
-            values = self._values ^ np.uint64(flipped)
+        """Yields the bucket of each image, then those with one bit inverted."""
+        yield self.own
+        for place in range(self.size):
+            values = self._values ^ np.uint64(1 << place)
             yield np.minimum(values, values ^ self._mirror)
 
 
-def _link_part(
-    hashes: Hashes,
-    band: _Band,
-    components: Components,
-    distance: int,
-    number_of_parts: int,
-    part: int,
-) -> None:
-    """Links near images that share a bucket, of one part of the buckets."""
-    image_bits = max(1, len(hashes) - 1).bit_length()
+def _link_part(comparison: _Comparison, band: _Band, number_of_parts: int, part: int) -> Rows:
+    """Links near images that share a bucket, of one part of the buckets.
+
+    Returns:
+        The images in buckets of too many to compare all pairs.
+    """
+    image_bits = max(1, len(comparison.hashes) - 1).bit_length()
     keys = _sort_part(band, image_bits, number_of_parts, part)
     images = (keys & np.uint64((1 << image_bits) - 1)).astype(np.int64)
     keys >>= np.uint64(image_bits)
-    comparison = _Comparison(hashes, components, distance)
-    places = np.flatnonzero(keys[1:] == keys[:-1])
+    places = _leave_out_alike(keys, images, band.own)
+    crowded = images[_find_crowded(keys, places)]
     comparison.link(images, places, places + 1)
-    single, mixed = _sort_out_buckets(keys, images, places, components)
+    single, mixed = _sort_out_buckets(keys, images, places, comparison.components)
     _link_each(comparison, keys, images, single)
     is_mixed = np.zeros(len(keys), bool)
     is_mixed[mixed] = True
     is_mixed[mixed + 1] = True
     _link_blocks(comparison, keys[is_mixed], images[is_mixed])
-
-
-class _Comparison(NamedTuple):
-    """Compares images, and links those that are near.
-
-    Attributes:
-        hashes: of the images.
-        components: of the images.
-        distance: bits that two near hashes may differ by.
-    """
-
-    hashes: Hashes
-    components: Components
-    distance: int
-
-    def link(self, images: Rows, left: Rows, right: Rows) -> None:
-        """Links the images of each pair of places if they are near and not linked yet."""
-        for begin in range(0, len(left), _COMPARED_PAIRS):
-            pairs = slice(begin, begin + _COMPARED_PAIRS)
-            one = images[left[pairs]]
-            other = images[right[pairs]]
-            are_apart = self.components.first[one] != self.components.first[other]
-            one = one[are_apart]
-            other = other[are_apart]
-            near = self.hashes.are_near(one, other, self.distance)
-            if near.any():
-                self.components.link(one[near], other[near])
+    return crowded
 
 
 def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) -> UInt64:
@@ -219,6 +274,49 @@ def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) ->
     joined = np.concatenate(chosen)
     joined.sort()
     return joined
+
+
+def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
+    """The places at which a bucket goes on, but for those whose images share another one.
+
+    Images whose bands are equal share all of their buckets. They are compared in their own.
+
+    Args:
+        keys: the bucket at each place, sorted.
+        images: the image at each place.
+        own: the own bucket of each image.
+    """
+    places = np.flatnonzero(keys[1:] == keys[:-1])
+    if not len(places):
+        return places
+    own_of_places = own[images[places]]
+    is_own = own_of_places == keys[places]
+    differ = own_of_places != own[images[places + 1]]
+    begins, lengths = _divide_places(keys, places)
+    is_compared: npt.NDArray[np.bool_] = np.logical_or.reduceat(is_own | differ, begins)
+    compared: Rows = places[np.repeat(is_compared, lengths)]
+    return compared
+
+
+def _find_crowded(keys: UInt64, places: Rows) -> Rows:
+    """The places in buckets of more than `MOST_IN_BUCKET` images.
+
+    Args:
+        keys: the bucket at each place, sorted.
+        places: those at which a bucket goes on.
+    """
+    if not len(places):
+        return places
+    _, lengths = _divide_places(keys, places)
+    crowded = places[np.repeat(lengths >= MOST_IN_BUCKET, lengths)]
+    return np.unique(np.concatenate([crowded, crowded + 1]))
+
+
+def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
+    """Where each bucket begins among some places, and how many of them it has."""
+    begins = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
+    begins = np.insert(begins, 0, 0)
+    return begins, np.diff(begins, append=len(places))
 
 
 def _sort_out_buckets(
@@ -239,16 +337,14 @@ def _sort_out_buckets(
         return places, places
     first = components.first
     is_linked = first[images[places]] == first[images[places + 1]]
-    ends = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
-    begins = np.concatenate([[0], ends])
-    lengths = np.diff(np.concatenate([begins, [len(places)]]))
+    begins, lengths = _divide_places(keys, places)
     are_all_linked = np.repeat(np.logical_and.reduceat(is_linked, begins), lengths)
     are_any_linked = np.repeat(np.logical_or.reduceat(is_linked, begins), lengths)
     return places[~are_any_linked], places[are_any_linked & ~are_all_linked]
 
 
 def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows) -> None:
-    """Compares each image of a bucket with all others but its neighbors, in several steps.
+    """Compares each image of a bucket with the others but its neighbors, in several steps.
 
     Args:
         comparison: of the images.
@@ -256,16 +352,16 @@ def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows
         images: the image at each place.
         places: those to compare with what follows.
     """
-    step = 1
-    while len(places):
-        step += 1
+    for step in range(2, MOST_IN_BUCKET):
+        if not len(places):
+            return
         places = places[places + step < len(keys)]
         places = places[keys[places] == keys[places + step]]
         comparison.link(images, places, places + step)
 
 
 def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
-    """Compares each image of a bucket with all that are not linked to it yet, in several steps.
+    """Compares each image of a bucket with those that are not linked to it yet, in several steps.
 
     Linked images are put beside each other, so that hundreds of copies in a bucket are not compared
     among themselves.
@@ -286,7 +382,9 @@ def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
     places = np.flatnonzero(following < bucket_ends)
     following = following[places]
     bucket_ends = bucket_ends[places]
-    while len(places):
+    for _ in range(MOST_IN_BUCKET):
+        if not len(places):
+            return
         comparison.link(images, places, following)
         following = following + 1
         goes_on = following < bucket_ends

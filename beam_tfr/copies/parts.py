@@ -77,7 +77,7 @@ class Parts(NamedTuple):
         if band == self._bands or distance is None:
             components = Components(len(rows))
             components.link_equal(number_equal(hashes), np.arange(len(rows)))
-            return Pairs(_list_pairs(rows, components.first), _NO_PAIRS)
+            return Pairs(_list_pairs(rows, components.first), _NO_PAIRS, _NO_ROWS)
 
         link = functools.partial(
             near.link_in_part,
@@ -86,7 +86,8 @@ class Parts(NamedTuple):
             number_of_parts=self.in_band,
             part=place,
         )
-        return Pairs(_NO_PAIRS, _list_pairs(rows, link_different(hashes, link)))
+        linked = link_different(hashes, link)
+        return Pairs(_NO_PAIRS, _list_pairs(rows, linked.first), rows[linked.is_crowded])
 
 
 class Pairs(NamedTuple):
@@ -95,10 +96,12 @@ class Pairs(NamedTuple):
     Attributes:
         equal: of equal bytes.
         near: whose hashes are near, or linked by such.
+        crowded: images that may have more copies, as too many others look like them: int64 [n].
     """
 
     equal: Rows
     near: Rows
+    crowded: Rows
 
     @classmethod
     def join(cls, parts: Iterable["Pairs"]) -> Self:
@@ -106,13 +109,17 @@ class Pairs(NamedTuple):
         parts = [*parts]
         equal = [_NO_PAIRS, *(part.equal for part in parts)]
         nearby = [_NO_PAIRS, *(part.near for part in parts)]
-        return cls(np.concatenate(equal), np.concatenate(nearby))
+        crowded = [_NO_ROWS, *(part.crowded for part in parts)]
+        return cls(
+            np.concatenate(equal), np.concatenate(nearby), np.unique(np.concatenate(crowded))
+        )
 
     def list_rows(self) -> Rows:
-        """The numbers of all images in pairs, sorted."""
-        return np.unique(np.concatenate([self.equal.ravel(), self.near.ravel()]))
+        """The numbers of all images in pairs, and of those that are crowded, sorted."""
+        return np.unique(np.concatenate([self.equal.ravel(), self.near.ravel(), self.crowded]))
 
 
+_NO_ROWS: Rows = np.zeros(0, np.int64)
 _NO_PAIRS: Rows = np.zeros((0, 2), np.int64)
 
 

@@ -48,7 +48,8 @@ class Duplicates(Printable):
         """Numbers of images and clusters.
 
         "images" are all; "copies", those in clusters; "clusters", of which some are
-        "across_splits" or "across_classes"; "too_large", clusters that are not trusted; "flat",
+        "across_splits" or "across_classes"; "too_large", clusters that are not trusted; "crowded",
+        images that look like thousands of others, of which some copies may be missed; "flat",
         nearly flat or tiny images, of which only bytes were compared; "unhashed", images without a
         hash in the contents.
         """
@@ -63,6 +64,7 @@ class Duplicates(Printable):
             "across_splits": sum(cluster.crosses_splits for cluster in trusted),
             "across_classes": sum(cluster.crosses_classes for cluster in trusted),
             "too_large": len(self._clusters.too_large),
+            "crowded": len(self._clusters.crowded),
             "flat": int(np.count_nonzero(hashed.has_hash & hashed.is_flat)) * is_compared,
             "unhashed": int(np.count_nonzero(~hashed.has_hash)) * is_compared,
         }
@@ -158,6 +160,7 @@ class Duplicates(Printable):
                 f"more than {MOST_IN_CLUSTER} are hardly copies, so only equal bytes among them "
                 "count"
             )
+        yield from describe_crowded(counts["crowded"], noun)
 
     def _describe_cluster(self, number: int, cluster: Cluster) -> Iterator[str]:
         """Yields the lines of a cluster."""
@@ -174,6 +177,15 @@ class Duplicates(Printable):
         more = len(shown["images"]) - _SHOWN_IMAGES
         if more > 0:
             yield f"  and {more:,} more"
+
+
+def describe_crowded(number: int, noun: str) -> Iterator[str]:
+    """Yields a sentence about crowded images; `noun` is what a record is made of."""
+    if number:
+        yield (
+            f"{counted(number, noun)} {'looks' if number == 1 else 'look'} like thousands of "
+            "others: not all pairs of them were compared, so some near copies may be missed"
+        )
 
 
 @public

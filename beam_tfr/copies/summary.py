@@ -8,7 +8,7 @@ import numpy as np
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.copies.clusters import MOST_IN_CLUSTER, Cluster, Clusters, find_clusters
 from beam_tfr.copies.images import ComparedImages, SampledImage, join_sample, read_images, take_keys
-from beam_tfr.copies.search import DISTANCE, check_distance
+from beam_tfr.copies.search import DISTANCE, check_distance, describe_crowded
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.encodings import noun_of
 
@@ -33,14 +33,16 @@ def summarize_images(dataset: Manifest, images: ComparedImages) -> dict[str, Any
 def summarize_clusters(images: ComparedImages, clusters: Clusters) -> dict[str, Any]:
     """What a manifest tells of clusters; empty if there are none."""
     trusted = clusters.trusted
-    if not trusted and not clusters.too_large:
+    if clusters == Clusters([], []):
         return {}
+    crowded = {"crowded": len(clusters.crowded)} if clusters.crowded else {}
     return {
         "images": sum(len(cluster.images) for cluster in trusted),
         "clusters": len(trusted),
         "across_splits": sum(cluster.crosses_splits for cluster in trusted),
         "across_classes": sum(cluster.crosses_classes for cluster in trusted),
         "too_large": len(clusters.too_large),
+        **crowded,
         "examples": [_choose_pair(images, cluster) for cluster in trusted[:_EXAMPLES]],
     }
 
@@ -122,6 +124,7 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
             f"{counted(summary['too_large'], 'cluster')} of more than {MOST_IN_CLUSTER} alike "
             f"{noun}s: they are hardly copies, and only equal bytes among them count"
         )
+    yield from describe_crowded(summary.get("crowded", 0), noun)
 
 
 def _in_brackets(texts: list[str]) -> str:

@@ -60,6 +60,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "left_out": "left-out",
     "moved": "moved-images",
     "unhashed": "unhashed-images",
+    "crowded": "crowded-images",
     "rewritten_shards": "rewritten-shards",
 }
 _COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _NOTES
@@ -69,6 +70,10 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "{images} without a perceptual hash, because the contents were made again: of these, only "
         "copies of equal bytes are known; `beam-tfr update` with `codecs=convert` and the input "
         "makes their contents anew"
+    ),
+    "crowded": (
+        "{images} look like thousands of others: not all pairs of them were compared, so some near "
+        "copies may be missed"
     ),
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
@@ -148,7 +153,8 @@ class Result(Printable):
             those beside them; "mask_folders", all if they are in folders of images and of masks;
             "left_out", images that removed.txt keeps out; "moved", images that an update put into
             another split than before; "unhashed", images whose copies were looked for by their
-            bytes alone.
+            bytes alone; "crowded", images of which some near copies may be missed, as too many
+            others look like them.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         renamed: class of the dataset that was replaced -> its new name; no id changes by that.

@@ -37,19 +37,21 @@ class _Member(NamedTuple):
 class CopiedImages:
     """The copies in a dataset.
 
-    Only images that have copies are in memory.
+    Only images that have copies, or may have, are in memory.
 
     Attributes:
         dataset: its manifest.
         images: those that have copies.
         clusters: of them.
         keys: of them.
+        crowded: number of images that may have more copies, as too many others look like them.
     """
 
     dataset: Manifest
     images: ComparedImages
     clusters: Sequence[Cluster]
     keys: Sequence[bytes]
+    crowded: int
 
     @classmethod
     def find(cls, base: BaseDataset, pairs: Pairs) -> "CopiedImages":
@@ -63,8 +65,10 @@ class CopiedImages:
         images = read_some_images(dataset, rows)
         equal = np.searchsorted(rows, pairs.equal)
         near = np.searchsorted(rows, pairs.near)
-        clusters = cluster_pairs(images, equal, near).trusted
-        return cls(dataset, images, clusters, [*read_keys(dataset, rows)])
+        crowded = np.searchsorted(rows, pairs.crowded)
+        clusters = cluster_pairs(images, equal, near, crowded)
+        keys = [*read_keys(dataset, rows)]
+        return cls(dataset, images, clusters.trusted, keys, len(clusters.crowded))
 
     def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
         """Yields images that have to share their split: key, NUL, name of the group.

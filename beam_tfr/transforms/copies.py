@@ -80,6 +80,7 @@ def _find_copies(
     _: None, pairs: Iterable[Pairs], *, base: BaseDataset, rejects: bool, only_torn: bool
 ) -> Iterator[bytes]:
     copied = CopiedImages.find(base, Pairs.join(pairs))
+    count("crowded-images", copied.crowded)
     values = copied.list_rejects() if rejects else copied.list_groups(only_torn=only_torn)
     return packing.pack_batches(values)
 
