@@ -10,18 +10,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
 from beam_tfr.options.groups import CARD, CLASSES, FILES, WHAT
 from beam_tfr.options.image import DEFAULT_RESIZE, ImageOptions
-from beam_tfr.options.implied import KNOWN, implied_options
+from beam_tfr.options.implied import implied_options
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import Option, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.beside import HANDLING
-from beam_tfr.schema.dataset import MOST_SHARDS, shares_of
+from beam_tfr.schema.dataset import MANIFEST_FILE, MOST_SHARDS, shares_of
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME, SUFFIXES
@@ -290,8 +290,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if not self.table:
             return
         for name, value in implied_options(self.table[0], vars(self)).items():
-            replaces_splits = name == "split_column" and value == KNOWN and self.shares
-            if not self.is_given(name) and not replaces_splits:
+            if not self.is_given(name) and not (name == "split_column" and self.shares):
                 self.set_option(name, value)
 
     @property
@@ -423,6 +422,20 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             other = f"`split_column={self.split_column}`"
         if other:
             self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
+
+    def refuse_other_splits(self, given: str) -> NoReturn:
+        """Raises the UsageError for shares of splits where tables say the splits.
+
+        Args:
+            given: what says them, and which they are.
+        """
+        name = self.shares_option
+        self.refuse(
+            name,
+            f"{given}: leave `{name}=` out to keep these splits, or give `splits=train=1` for one "
+            f"split of all; to divide all anew, convert them without `{name}=`, and then the "
+            f"dataset with it: `table=FOLDER/{MANIFEST_FILE}`",
+        )
 
     def data_options(
         self,

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.features.registry import parse_columns
@@ -44,6 +44,7 @@ from beam_tfr.tables.foreign_paths import spread
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
 from beam_tfr.tables.label_numbers import warn_of_other_ids
 from beam_tfr.tables.names import NameColumn, describe_spaces
+from beam_tfr.tables.places import describe_image_places
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.several_classes import (
@@ -52,13 +53,14 @@ from beam_tfr.tables.several_classes import (
     warn_of_several_classes,
 )
 from beam_tfr.tables.split_columns import (
+    describe_other_columns,
     describe_split_feature,
+    find_other_columns,
     find_split_column,
     imply_split_column,
-    warn_of_other_columns,
     warn_of_splits,
 )
-from beam_tfr.tables.split_sources import SplitSource, choose_split_source
+from beam_tfr.tables.split_sources import SplitSource, choose_split_source, describe_splits
 from beam_tfr.tables.unused.beside_boxes import warn_beside_boxes
 from beam_tfr.tables.unused.columns import warn_of_unused_columns
 from beam_tfr.tables.unused.later_tables import warn_of_later_tables
@@ -110,7 +112,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
     roots = find_image_roots(content, numbered_uris, read)
     image_paths = paths_below_root(spread(uris, _MOST_IMAGES), roots)
-    splits = _find_split_source(content, roots, image_paths)
+    split_columns = find_other_columns(content)
+    splits = _find_split_source(content, roots, image_paths, split_columns)
     return Tables(
         files=content.files,
         options=options.restricted_to(TableOptions),
@@ -142,7 +145,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
             *_warn_of_spaces(options, cells),
-            *warn_of_other_columns(content),
+            *describe_other_columns(content, split_columns),
             *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
             *warn_of_coordinates(options, features),
@@ -204,7 +207,10 @@ def _warn_of_rows_of_classes(
 
 
 def _find_split_source(
-    content: TableContent, roots: ImageRoots, images: Sequence[str]
+    content: TableContent,
+    roots: ImageRoots,
+    images: Sequence[str],
+    split_columns: Collection[str],
 ) -> SplitSource:
     """Where splits come from if no option says it.
 
@@ -212,13 +218,40 @@ def _find_split_source(
         content: what the tables say.
         roots: the folders of tables and images.
         images: paths of the first images, below the folder of all images.
+        split_columns: those that may say the split of each row, which nothing takes.
     """
-    if content.options.shares or content.options.split_column:
+    if content.options.split_column:
         return SplitSource()
+    if content.options.shares:
+        return _check_shares(content, roots.folder, images)
     if content.read_rows:
         warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"
         return SplitSource(OneSplit(is_told=True), (warning,))
-    return choose_split_source(content.files, roots.folder, images, roots.root)
+    is_of_all = len(content.files) == 1 and bool(split_columns)
+    return choose_split_source(content.files, roots.folder, images, roots.root, is_of_all=is_of_all)
+
+
+def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> SplitSource:
+    """The default source, as an option divides the rows; with a line about folders of splits.
+
+    Nothing is said if all go to one split, nor of a dataset, which is divided anew.
+
+    Args:
+        content: what the tables say.
+        folder: that of the tables.
+        images: paths of the first images, below the folder of all images.
+
+    Raises:
+        UsageError: the tables say several splits.
+    """
+    options = content.options
+    if len(options.shares) == 1 or content.read_rows:
+        return SplitSource()
+    given = describe_splits(content.files, folder)
+    if given:
+        options.refuse_other_splits(given)
+    text = describe_image_places(images, options.shares_option)
+    return SplitSource(warnings=(*filter(None, [text]),))
 
 
 def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> list[str]:

@@ -96,13 +96,25 @@ def name_splits(
     Raises:
         UsageError: some places name a split, and some do not.
     """
+    tables_of = group_by_split(tables, folder, export_splits)
+    unnamed = tables_of.pop("", [])
+    if tables_of and unnamed:
+        raise _refuse_mixture(folder, tables_of, unnamed[0])
+    return tables_of
+
+
+def group_by_split(
+    tables: Sequence[str], folder: str, export_splits: frozenset[str]
+) -> dict[str, list[str]]:
+    """Split that the places of tables name -> these tables; those that name none are under "".
+
+    Args:
+        tables, folder, export_splits: see `name_splits`.
+    """
     tables_of = collections.defaultdict[str, list[str]](list)
     for path in tables:
         table = path[len(folder) :]
         tables_of[split_of_place(table, export_splits)].append(table)
-    unnamed = tables_of.pop("", [])
-    if tables_of and unnamed:
-        raise _refuse_mixture(folder, tables_of, unnamed[0])
     return tables_of
 
 
@@ -127,11 +139,16 @@ def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
     """
     if tables_of.keys() == {DEFAULT_SPLIT}:
         return ""
+    return f"{describe_tables(tables_of)}; {OTHER_WAYS}"
+
+
+def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
+    """Which splits the places of tables name, and how many tables each has."""
     parts = []
-    for split in sort_splits(tables_of):
+    for split in sort_splits({*tables_of} - {""}):
         tables = tables_of[split]
         parts.append(f"{split} ({counted(len(tables), 'table')}, such as {tables[0]})")
-    return f"folders or names of tables give the splits: {', '.join(parts)}; {OTHER_WAYS}"
+    return f"folders or names of tables give the splits: {', '.join(parts)}"
 
 
 def describe_unused_places(tables: Sequence[str], folder: str) -> str:
@@ -180,7 +197,7 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
     return f"{start}: rename {cure}; {OTHER_WAYS}"
 
 
-def describe_image_places(images: Iterable[str]) -> str:
+def describe_image_places(images: Iterable[str], shares_option: str = "") -> str:
     """The message about images in folders that are named like splits.
 
     Empty if there are none but those of the default split, or if only some images are in such a
@@ -188,6 +205,7 @@ def describe_image_places(images: Iterable[str]) -> str:
 
     Args:
         images: paths of the first rows, below the folder of all.
+        shares_option: the option that divides the rows; empty if none does.
     """
     image_of = dict[str, str]()  # folder -> its first image
     for image in images:
@@ -200,10 +218,13 @@ def describe_image_places(images: Iterable[str]) -> str:
         return ""
     names = ", ".join(sort_splits(splits))
     example = example_of[sort_splits(splits)[-1]]
-    return (
-        f"images lie in folders that are named like splits, {names}, such as {example}, but all "
-        f"rows go to {DEFAULT_SPLIT}: {_CURES}"
-    )
+    start = f"images lie in folders that are named like splits, {names}, such as {example}, but"
+    if shares_option:
+        return (
+            f"{start} `{shares_option}=` divides all rows: to keep these splits, give "
+            "`split_column=` in its place, with a column of them, or a table for each split"
+        )
+    return f"{start} all rows go to {DEFAULT_SPLIT}: {_CURES}"
 
 
 def describe_image_names(images: Iterable[str]) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.features.cells import is_missing
-from beam_tfr.layouts.parsing import is_split_name
-from beam_tfr.layouts.split_names import is_split_word
+from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
+from beam_tfr.layouts.split_names import are_different, is_split_word
 from beam_tfr.options.implied import is_annotated
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
@@ -22,6 +22,7 @@ from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
 from beam_tfr.tables.our_exports import read_export_splits
 from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.paths import folder_of
+from beam_tfr.tables.split_values import are_flags, suggest_names
 from beam_tfr.tables.text_rows import JsonLines
 
 _SPLIT = "split"
@@ -31,9 +32,18 @@ _NO_SPLIT = "unassigned"  # of Vertex AI
 _MOST_SHOWN = 5  # splits
 _FIRST_ROWS = 1_000  # in which other columns are looked at
 _MOST_COLUMNS = 100  # that are looked at
+_MOST_VALUES = 20  # of a column that says splits
 # Names of columns that may say splits, whatever they hold, and of those that are worth a look.
 _LIKE_SPLITS = re.compile(r"(?:is)?(?:train|test|val|valid|validation)|k?folds?")
-_NEAR_SPLITS = re.compile("split|set|part|phase|usage|mode|stage|purpose|train|test|val|fold")
+_NEAR_SPLITS = re.compile(
+    "split|set|part|phase|usage|mode|stage|purpose|train|test|val|fold|hold|held|dev"
+)
+# Of those that do if they hold truth values or small numbers, such as holdout and train_test.
+_WORDS = "train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|dev|eval(?:uation)?|held?out|holdout"
+_OF_FLAGS = re.compile(
+    rf"(?:is|in|for|use)*(?:{_WORDS})+(?:set|data|flag|status|id|index|split|only)?"
+    rf"|{'|'.join(_OTHER_NAMES)}"
+)
 # Such as PublicTest of FER2013.
 _LIKE_WORD = re.compile(
     r"(?i).{0,20}(?:train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|dev|eval)(?:[-_ ]?set)?"
@@ -43,12 +53,12 @@ _LIKE_WORD = re.compile(
 def find_split_column(content: TableContent) -> str:
     """The column of tables, or field of the objects in one, that may say the split of each row.
 
-    Empty if none is named so, if options say where splits come from, or if it is named as a feature
-    or has another role. Columns come before fields, such as `labels.example.com/ml_use`, and whole
+    Empty if none is named so, if an option names another, or if it is named as a feature or has
+    another role. Columns come before fields, such as `labels.example.com/ml_use`, and whole
     names before those with something before them, such as `image/split`.
     """
     options = content.options
-    if options.shares or options.split_column:
+    if options.split_column:
         return ""
     named = {*options.roles, *(options.feature_columns or ())}
     columns = [column for column in _list_with_fields(content) if column not in named]
@@ -89,52 +99,102 @@ def imply_split_column(content: TableContent, column: str, cells: Sequence[Any])
     present = [cell for cell in cells if cell is not None]
     if not present and is_annotated(content.files[0]):
         return content  # whose files may have it, and mostly do not
+    options = content.options
     splits = {_read_split(cell) for cell in list_distinct(cells)}
-    if _are_splits(splits, column, folder_of(content.files[0])):
-        names = join_texts(sort_splits(splits), most=_MOST_SHOWN, separator=", ")
-        warning = (
-            f"column {column!a} gives the splits: {names}; `splits=train=1` puts all rows into "
-            "one split"
-        )
-        options = dataclasses.replace(content.options, split_column=column)
-        return content._replace(options=options, warnings=(*content.warnings, warning))
-    if _last_name(column) != _SPLIT:
+    if not _are_splits(splits, column, folder_of(content.files[0])):
+        if _last_name(column) != _SPLIT or len(options.shares) == 1:
+            return content
+        return _add_warning(content, _describe_other_values(content, column, cells))
+    names = join_texts(sort_splits(splits), most=_MOST_SHOWN, separator=", ")
+    given = f"column {column!a} gives the splits: {names}"
+    if options.shares:
+        if len(options.shares) > 1 and are_different(splits):
+            options.refuse_other_splits(given)
         return content
-    num_empty = sum(map(is_missing, cells))
-    if num_empty and _are_splits(splits - {""}, column, folder_of(content.files[0])):
-        warning = (
-            f"column {column!a} is not taken for the split of each row, as it is empty in "
-            f"{num_empty:,} of the first {len(cells):,} rows; `split_column={column}` takes it, "
-            "and rejects such rows"
-        )
-        return content._replace(warnings=(*content.warnings, warning))
-    warning = (
-        f"column {column!a} is not taken for the split of each row, as it holds other values in "
-        f"the first rows; `split_column={column}` takes it"
-    )
+    options = dataclasses.replace(options, split_column=column)
+    warning = f"{given}; `splits=train=1` puts all rows into one split"
+    return _add_warning(content._replace(options=options), warning)
+
+
+def _add_warning(content: TableContent, warning: str) -> TableContent:
     return content._replace(warnings=(*content.warnings, warning))
 
 
-def warn_of_other_columns(content: TableContent) -> Iterator[str]:
-    """Yields a line about columns that may say the split of each row, which nothing takes.
+def _describe_other_values(content: TableContent, column: str, cells: Sequence[Any]) -> str:
+    """The message about a column called `split` whose cells are not certainly splits.
+
+    Args:
+        content: what is known otherwise.
+        column: its name.
+        cells: its cells in the first rows.
+    """
+    start = f"column {column!a} is not taken for the split of each row, as it"
+    cure = f"`split_column={column}`{_without_shares(content)} takes it"
+    distinct = list_distinct(cells)
+    splits = {_read_split(cell) for cell in distinct}
+    texts = [str(cell) for cell in distinct if not is_missing(cell)]
+    num_empty = sum(map(is_missing, cells))
+    if num_empty and _are_splits(splits - {""}, column, folder_of(content.files[0])):
+        return (
+            f"{start} is empty in {num_empty:,} of the first {len(cells):,} rows; {cure}, and "
+            "rejects such rows"
+        )
+    others = sorted(text for text in texts if not is_split_name(text))
+    if others:
+        return (
+            f"{start} has values that cannot be splits, such as {others[0]!r:.60} ({SPLIT_RULE})"
+            f"{_suggest_names(column, texts)}"
+        )
+    return f"{start} holds other values in the first rows; {cure}{_suggest_names(column, texts)}"
+
+
+def _without_shares(content: TableContent) -> str:
+    """What is to be left out if a column is to give the splits; mostly empty."""
+    option = content.options.shares_option
+    return f" without `{option}=`" if option else ""
+
+
+def _suggest_names(column: str, values: Iterable[str]) -> str:
+    """The line of pandas that makes names of splits from the values of a column; may be empty."""
+    line = suggest_names(column, values)
+    return f"; with pandas, if they mean this: {line}" if line else ""
+
+
+def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
+    """Columns that may say the split of each row, which nothing takes -> their values.
 
     Other names than those of `find_split_column` are common, too, such as dataset and is_train.
     """
     options = content.options
     table = content.files[0]
-    if options.shares or options.split_column or content.read_rows:
-        return
+    if len(options.shares) == 1 or options.split_column or content.read_rows:
+        return {}
     if not format_of(table).may_have_box_rows:  # which have rows of many images
+        return {}
+    return _find_columns_of_splits(table, _list_candidates(content))
+
+
+def describe_other_columns(
+    content: TableContent, values_of: Mapping[str, Collection[str]]
+) -> Iterator[str]:
+    """Yields a line about columns that may say the split of each row, if there are any.
+
+    Args:
+        content: what the tables say.
+        values_of: result of `find_other_columns`.
+    """
+    if not values_of:
         return
-    columns = _list_candidates(content)
-    named = [column for column in columns if _LIKE_SPLITS.fullmatch(_last_name(column))]
-    doubtful = [*dict.fromkeys([*named, *_find_columns_of_splits(table, columns)])]
-    if doubtful:
-        shown = join_texts([ascii(column) for column in doubtful], _MOST_SHOWN, ", ")
-        yield (
-            f"columns that may say the split of each row are not taken for it: {shown}; "
-            f"`split_column={doubtful[0]}` takes it"
-        )
+    first, values = next(iter(values_of.items()))
+    shown = join_texts([ascii(column) for column in values_of], _MOST_SHOWN, ", ")
+    start = f"columns that may say the split of each row are not taken for it: {shown}"
+    if not all(map(is_split_name, values)):
+        yield f"{start}{_suggest_names(first, values)}"
+        return
+    cure = f"`split_column={first}`{_without_shares(content)} takes it"
+    if are_flags(values):
+        cure += f", as the splits {join_texts(sorted(values), separator=', ')}"
+    yield f"{start}; {cure}{_suggest_names(first, values)}"
 
 
 def _list_candidates(content: TableContent) -> list[str]:
@@ -155,25 +215,52 @@ def _list_candidates(content: TableContent) -> list[str]:
     return others[:_MOST_COLUMNS]
 
 
-def _find_columns_of_splits(table: str, columns: Sequence[str]) -> list[str]:
-    """The columns that hold nothing but names of splits in the first rows of a table."""
-    texts_of = {column: set[str]() for column in columns}
+def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set[str]]:
+    """The columns that may say splits, by their names and the first rows of a table.
+
+    Either their names say so, or they hold nothing but names of splits, or what may stand for these
+    in a column that is named after splits.
+
+    Args:
+        table: the first one.
+        columns: those to look at.
+
+    Returns:
+        Column -> its values, those whose names say so first.
+    """
+    values_of = {column: set[str]() for column in columns}
     if not columns:
-        return []
+        return {}
     with contextlib.suppress(DataError):  # of a column that nothing else reads
         for _, cells in itertools.islice(read_rows(table, columns), _FIRST_ROWS):
-            _collect_splits(texts_of, dict(zip(columns, cells, strict=True)))
-    return [column for column, texts in texts_of.items() if any(map(is_split_word, texts))]
+            _collect_values(values_of, dict(zip(columns, cells, strict=True)))
+    named = {
+        column: values_of.get(column, set())
+        for column in columns
+        if _LIKE_SPLITS.fullmatch(_last_name(column))
+    }
+    return named | {
+        column: values for column, values in values_of.items() if _may_be_splits(column, values)
+    }
 
 
-def _collect_splits(texts_of: dict[str, set[str]], row: Mapping[str, Any]) -> None:
-    """Adds the splits in a row to those of their columns, and drops columns with other cells."""
-    for column in [*texts_of]:
+def _may_be_splits(column: str, values: Collection[str]) -> bool:
+    """Whether the few values of a column may say splits."""
+    if _OF_FLAGS.fullmatch(_last_name(column)) and are_flags(values):
+        return True
+    words = [re.split("[-_ ]", value)[0] for value in values if _LIKE_WORD.fullmatch(value)]
+    return len(words) == len(values) and any(map(is_split_word, words))
+
+
+def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> None:
+    """Adds the values in a row to those of their columns, and drops columns with too many."""
+    for column in [*values_of]:
         cell = row[column]
-        if isinstance(cell, str) and _LIKE_WORD.fullmatch(cell.strip()):
-            texts_of[column].add(cell.strip())
-        elif not is_missing(cell):
-            del texts_of[column]
+        if is_missing(cell):
+            continue
+        values_of[column].add(str(cell).strip())
+        if isinstance(cell, list | dict) or len(values_of[column]) > _MOST_VALUES:
+            del values_of[column]
 
 
 def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:

@@ -4,6 +4,7 @@ Either lists of images beside the annotations of Pascal VOC, or the places of th
 """
 
 import collections
+import contextlib
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables import places, roles
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.formats import format_of
@@ -31,14 +33,37 @@ class SplitSource(NamedTuple):
     Attributes:
         role: the step that gives each row its split.
         warnings: what is said about it.
+        given: what says the splits, and which they are; empty if nothing says several.
     """
 
     role: roles.Role = roles.OneSplit()
     warnings: tuple[str, ...] = ()
+    given: str = ""
+
+
+def describe_splits(tables: Sequence[str], folder: str) -> str:
+    """What says the splits of rows, and which they are; empty if nothing says several.
+
+    Args:
+        tables: all tables.
+        folder: the folder of all of them, with a trailing slash.
+    """
+    if all(format_of(table).of_one_image for table in tables):
+        with contextlib.suppress(UsageError):  # of lists that nothing takes then
+            image_sets = _choose_image_sets(tables)
+            if image_sets.given:
+                return image_sets.given
+    tables_of = places.group_by_split(tables, folder, read_export_splits(folder))
+    return places.describe_tables(tables_of) if len(tables_of.keys() - {""}) > 1 else ""
 
 
 def choose_split_source(
-    tables: Sequence[str], folder: str, images: Sequence[str] = (), root: str = ""
+    tables: Sequence[str],
+    folder: str,
+    images: Sequence[str] = (),
+    root: str = "",
+    *,
+    is_of_all: bool = False,
 ) -> SplitSource:
     """Chooses where splits come from.
 
@@ -47,6 +72,7 @@ def choose_split_source(
         folder: the folder of all of them, with a trailing slash.
         images: paths of the images of the first rows, below the folder of all images.
         root: that folder, with a trailing slash.
+        is_of_all: whether the only table has rows of all splits, whatever its name says.
 
     Raises:
         UsageError: some tables name a split, and some do not, or an image is in two lists.
@@ -57,7 +83,7 @@ def choose_split_source(
         if isinstance(image_sets.role, roles.ImageSetRole):
             return image_sets
     export_splits = read_export_splits(folder)
-    tables_of = places.name_splits(tables, folder, export_splits)
+    tables_of = {} if is_of_all else places.name_splits(tables, folder, export_splits)
     if tables_of:
         warnings = filter(None, [*image_sets.warnings, places.describe_splits(tables_of)])
         return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
@@ -116,7 +142,12 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
     with_files = {*itertools.chain.from_iterable(images_of.values())}
     listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
     lists = _describe_lists(first_list, counts, len(listed - with_files))
-    return SplitSource(roles.ImageSetRole(), (lists, *_collect_notes(image_sets.values())))
+    warning = f"{lists}; `splits=train=1` puts all images into one split"
+    return SplitSource(
+        roles.ImageSetRole(),
+        (warning, *_collect_notes(image_sets.values())),
+        given=lists if len(counts) > 1 else "",
+    )
 
 
 def _count_images(
@@ -162,4 +193,4 @@ def _describe_lists(first_list: str, counts: Mapping[str, int], num_missing: int
         )
     if num_missing:
         message += f"; {counted(num_missing, 'name')} in the lists: no XML file of the tables"
-    return f"{message}; `splits=train=1` puts all images into one split"
+    return message
