@@ -14,6 +14,7 @@ from benchmarks import measuring
 
 NAMES = (
     "convert",
+    "others",
     "keep",
     "masks",
     "png",

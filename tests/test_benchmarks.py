@@ -16,6 +16,7 @@ from benchmarks.__main__ import NAMES, main
 ROOT = Path(__file__).parents[1]
 FIRST_COLUMNS = {
     "convert": ["beam_tfr", "tutorial Lanczos", "floor", "planned shards", "Pillow loop"],
+    "others": ["beam_tfr", "Beam tutorial"],
     "keep": ["copy", "beam_tfr keep"],
     "masks": ["without masks", "with masks"],
     "png": ["beam_tfr", "Pillow loop"],
