@@ -9,6 +9,8 @@ import pytest
 
 import beam_tfr
 from beam_tfr.first_look import early_warnings
+from beam_tfr.inputs.beside_files import list_beside
+from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.sources import open_source
 from tests.fake_gcs import FakeGcs
@@ -148,3 +150,24 @@ def test_no_listing_on_gs_is_made_twice(fake: FakeGcs, tmp_path: Path) -> None:
     ]
     assert listed
     assert len(listed) == len({*listed})
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_of_labels"),
+    [
+        ("labels", True),
+        ("labelsTr", True),
+        ("annotations_v1", True),
+        ("xmls2", True),
+        ("labelstudio", False),
+        ("annotator", False),
+    ],
+)
+def test_files_of_other_sets_beside_a_folder_are_not_its_labels(
+    tmp_path: Path, folder: str, *, is_of_labels: bool
+) -> None:
+    (tmp_path / "photos").mkdir()
+    path = tmp_path / folder / "local.csv"
+    path.parent.mkdir()
+    path.write_text("image,label\nimages/a.jpg,cat\n")
+    assert (str(path) in list_beside(f"{tmp_path}/photos", FirstNames())) == is_of_labels

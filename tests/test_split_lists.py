@@ -78,6 +78,22 @@ TREES: dict[str, Tree] = {
         "",
         ["test.csv", "train.csv"],
     ),
+    "DAVIS": (
+        ["JPEGImages/480p/bear/00000.jpg", "JPEGImages/480p/dog/00000.jpg"],
+        {"ImageSets/2017/train.txt": "bear\n", "ImageSets/2017/val.txt": "dog\n"},
+        "JPEGImages",
+        ["ImageSets/2017/train.txt", "ImageSets/2017/val.txt"],
+    ),
+    "other sets beside it": (
+        ["faces/1.jpg", "faces/2.jpg"],
+        {
+            "birds/train.txt": "1.jpg\n",
+            "splits/train.txt": "1.jpg\n8.jpg\n9.jpg\n",
+            "labelstudio/local.csv": "image,label\nimages/1.jpg,a\n",
+        },
+        "faces",
+        [],
+    ),
     "one table": (["a/1.jpg", "b/2.jpg"], {"train.csv": "path,label\na/1.jpg,a\n"}, "", []),
     "Stanford Dogs": (
         ["Images/n02085620-Chihuahua/n02085620_10074.jpg"],

@@ -13,7 +13,8 @@ from beam_tfr.inputs.first_names import FirstNames
 _MOST_LISTED = 1_000  # files and folders
 _LABEL_FOLDER = re.compile(
     r"(?i)(?:(?P<prefix>.*)[-_ ])?(?:labels?|annot(?:ation)?s?|anno?|ann|xmls?|txts?|jsons?|boxes"
-    r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)(?:[-_]?[0-9a-z]{1,5})?"
+    r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)"
+    r"(?:[-_][0-9a-z]{1,5}|v?[0-9]{1,4}|(?-i:[A-Z][a-z]{1,4}))?"  # labels_v1, but not labelstudio
 )
 _GCS_FOLDERS = ("labels", "annotations", "Annotations")
 

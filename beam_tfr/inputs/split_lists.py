@@ -9,7 +9,8 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.first_names import FirstNames
@@ -32,6 +33,7 @@ _UNREAD = ".mat"  # of MATLAB, which nothing here reads
 _TABLES = (".csv", ".tsv")
 _EXTENSIONS = (".txt", ".lst", ".list", ".json", _UNREAD, *_TABLES)
 _MOST_READ = 10  # of a folder, that are named like lists
+_MOST_PARTS = 3  # of the path of a folder that lists name
 _MOST_LISTS = 4  # that a message names
 _BEGIN_BYTES = 64 << 10  # of a list that are looked at
 _MOST_LINES = 20  # whose images are looked for
@@ -39,7 +41,10 @@ _MOST_REMOTE_LINES = 2
 _DIVISION = re.compile("split|partition", re.IGNORECASE)
 _OTHER_NAMES = ("setid.mat",)  # of Flowers-102
 # Folders within that of a set, which are no sets of their own.
-_OWN_FOLDER = re.compile("(?i)lists?|meta|splits?|labels|annotations?|devkit|data")
+_OWN_FOLDER = re.compile(
+    "(?i)(?:meta(?:data)?|eval|devkit|data|(?:.*[-_ ]|images?)?"
+    "(?:lists?|splits?|sets|partitions?|protocols?|labels?|annotations?))"
+)
 _TOKENS = re.compile(r"""[\s,;"']+""")
 _JSON_ITEMS = re.compile(r"[\n,\[\]{}]+")
 _ANNOTATIONS = re.compile(r'"(?:images|annotations|shapes)"\s*:')  # which are told otherwise
@@ -73,10 +78,15 @@ def describe_split_lists(
     own_folders = [folder.rstrip("/") for folder in (*folders, *image_folders)]
     all_folders = dict.fromkeys([*own_folders, *map(os.path.dirname, own_folders)])
     bases = [folder for folder in all_folders if folder.removeprefix("gs:")]
-    candidates = dict.fromkeys(path for base in bases for path in _list_candidates(base, listing))
+    candidates = dict[str, None]()
+    for base in bases:
+        # Folders beside that of the images may be other sets.
+        paths = _list_candidates(base, listing, only_own=base not in own_folders)
+        candidates.update(dict.fromkeys(paths))
     extensions = ["", *{os.path.splitext(path)[1] for path in images}]
     unread = _choose_unread(candidates, tables)
-    lists = [path for path in unread if _lists_images(path, bases, extensions)]
+    images_of = _ImagePlaces(bases, extensions, _name_folders(images))
+    lists = [path for path in unread if _lists_images(path, images_of)]
     if not lists:
         return ""
     shown = join_texts(sorted(lists), most=_MOST_LISTS, separator=", ")
@@ -110,8 +120,14 @@ def _divides(path: str) -> bool:
     return _DIVISION.search(os.path.basename(path)) is not None
 
 
-def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
-    """Yields the paths in and below a folder that are named like lists of splits."""
+def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) -> Iterator[str]:
+    """Yields the paths in and below a folder that are named like lists of splits.
+
+    Args:
+        folder: where they are.
+        first_names: lists folders.
+        only_own: whether only folders below are looked into that are no sets of their own.
+    """
     names = first_names.list_folders(folder, _MOST_FILES)
     inner = [folder]
     if _VOC_LISTS in names:
@@ -119,6 +135,8 @@ def _list_candidates(folder: str, first_names: FirstNames) -> Iterator[str]:
         inner += _join_first(lists_folder, first_names.list_folders(lists_folder, _MOST_FILES))
     if storage.is_remote(folder):
         names = [name for name in names if name in _REMOTE_FOLDERS]
+    elif only_own:
+        names = [name for name in names if _OWN_FOLDER.fullmatch(name)]
     inner += _join_first(folder, names)
     for path in inner:
         most = _MOST_FILES if path == folder else _MOST_BELOW
@@ -143,27 +161,65 @@ def _is_named_so(name: str) -> bool:
     return not is_certain_only and bool(seeming_split(stem))
 
 
-def _lists_images(path: str, bases: Sequence[str], extensions: Sequence[str]) -> bool:
-    """Whether a file that is named like a list of splits names images.
+class _ImagePlaces(NamedTuple):
+    """Where the images are that lists may name.
 
-    Args:
-        path: of the file.
-        bases: folders that its paths may start from.
+    Attributes:
+        bases: folders that paths may start from.
         extensions: of images, and none.
+        folders: the ends of paths of their folders, such as bear and 480p/bear.
     """
+
+    bases: Sequence[str]
+    extensions: Sequence[str]
+    folders: Set[str]
+
+    def hold(self, text: str) -> bool:
+        """Whether an image, or a folder of images, has this path."""
+        if text.rstrip("/") in self.folders:
+            return True
+        return any(_is_file(f"{base}/{text}", self.extensions) for base in self.bases)
+
+
+def _name_folders(images: Iterable[str]) -> set[str]:
+    """The ends of the paths of folders of some images, of several parts."""
+    ends = set[str]()
+    for folder in {*map(os.path.dirname, images)}:
+        parts = folder.split("/")
+        ends.update("/".join(parts[-number:]) for number in range(1, _MOST_PARTS + 1))
+    return ends - {""}
+
+
+def _lists_images(path: str, images: _ImagePlaces) -> bool:
+    """Whether a file that is named like a list of splits names images, or folders of them."""
     folder, _, name = path.rpartition("/")
-    is_near = folder in bases
+    is_near = folder in images.bases
     if name.lower().endswith(_UNREAD):
         return is_near or _OWN_FOLDER.fullmatch(os.path.basename(folder)) is not None
     lines = _read_lines(path)
     if is_near and _divides(name) and all(map(_SPLIT_OF_LINE.fullmatch, lines)):
         return bool(lines)
-    for text in _list_texts(path, lines):
-        if not is_near and _is_file(f"{folder}/{text}", extensions):
+    return _are_there(path, lines, images, is_near=is_near)
+
+
+def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near: bool) -> bool:
+    """Whether images that a file names are there; half of them, if it is in a folder elsewhere.
+
+    Args:
+        path, lines: of the file.
+        images: where they may be.
+        is_near: whether the file lies where they are.
+    """
+    folder = os.path.dirname(path)
+    numbers = collections.Counter[bool]()
+    for texts in _list_texts(path, lines):
+        if not is_near and any(_is_file(f"{folder}/{text}", images.extensions) for text in texts):
             return False  # of a set of its own
-        if any(_is_file(f"{base}/{text}", extensions) for base in bases):
+        is_there = any(map(images.hold, texts))
+        if is_there and is_near:
             return True
-    return False
+        numbers[is_there] += 1
+    return numbers[True] >= max(1, numbers[False])
 
 
 def _read_lines(path: str) -> list[str]:
@@ -180,12 +236,12 @@ def _read_lines(path: str) -> list[str]:
     return []
 
 
-def _list_texts(path: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yields what may be paths of images in the first lines of a file."""
+def _list_texts(path: str, lines: Sequence[str]) -> Iterator[list[str]]:
+    """Yields what may be paths of images in each of the first lines of a file."""
     most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
     list_words = _list_cells if _is_table(path) else _list_paths
     for line in lines[:most]:
-        yield from list_words(line)
+        yield list_words(line)
 
 
 def _list_paths(line: str) -> list[str]:
