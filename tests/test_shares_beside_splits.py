@@ -77,10 +77,17 @@ def test_shares_are_refused_where_tables_say_splits(
     (name,) = shares
     with pytest.raises(UsageError, match=rf"^`{name}=.*train.*leave `{name}=` out") as error:
         open_input(**options, **shares)
-    assert "`table=FOLDER/manifest.json`" in str(error.value)
+    cure = "feature_columns='split'`" if write is write_column else "`table=FOLDER/manifest.json`"
+    assert cure in str(error.value)
     assert len({ref.split for ref in references(open_input(**options))}) == 2
     joined = open_input(**options, splits={"all": 1})
     assert {ref.split for ref in references(joined)} == {"all"}
+
+
+def test_a_column_of_splits_that_is_a_feature_says_none(tmp_path: Path) -> None:
+    options = write_column(tmp_path)
+    tables = open_input(**options, feature_columns="split", splits={"a": 0.5, "b": 0.5})
+    assert {ref.split for ref in references(tables)} <= {"a", "b"}
 
 
 def test_shares_divide_what_is_in_one_split(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
 import pytest
 
 from beam_tfr.dataset.manifest import read_manifest
@@ -158,3 +160,39 @@ def test_numbers_with_signs_that_stay_text_are_told(
     path.write_text("id,n\n" + "".join(f"k{i},{cell}\n" for i, cell in enumerate(cells)))
     warnings = opened(path, encoding="row", key_column="id").warnings
     assert any("numbers with signs" in line for line in warnings) == is_told
+
+
+LISTS: dict[str, list[Any]] = {
+    "texts": [["a", "b"], ["it's"], []],
+    "numbers": [[1, 2], [3], [4, 5, 6]],
+    "shares": [[0.5, 1.0], [2.5], [3.0, 4.5]],
+    "flags": [[True, False], [True], [False]],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("kind", ["list", "array"])
+def test_lists_of_pandas_are_the_same_in_all_formats(tmp_path: Path, name: str, kind: str) -> None:
+    cells = LISTS[name]
+    if kind == "array":
+        cells = [np.array(cell) for cell in cells if cell]
+    frame = pandas.DataFrame({name: cells})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "t.parquet")
+    expected = opened(tmp_path / "t.parquet")
+    for path in (tmp_path / "t.csv", tmp_path / "t.jsonl"):
+        assert types_of(opened(path)) == types_of(expected)
+        assert values_of(opened(path)) == values_of(expected)
+
+
+@pytest.mark.parametrize("cell", ["[1 2 ... 9]", "{'x': 1}", "[cat, dog]", '{"a": 1}'])
+def test_texts_that_look_like_lists_or_objects_are_told(tmp_path: Path, cell: str) -> None:
+    table = tmp_path / "t.jsonl"
+    table.write_text(json.dumps({"a": "x", "s": cell}))
+    pandas.read_json(table, lines=True).to_csv(tmp_path / "t.csv", index=False)
+    tables = opened(tmp_path / "t.csv")
+    assert types_of(tables)["s"] == "bytes"
+    assert any(f"'s' has lists or objects as text, such as {cell}" in w for w in tables.warnings)
+    (tmp_path / "t.csv").write_text(f's\n"[draft] see {{me}}"\n{cell[1:4]!r}\n')
+    assert not opened(tmp_path / "t.csv").warnings

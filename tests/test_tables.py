@@ -317,10 +317,9 @@ def test_groups_fall_into_one_split(photos: Path) -> None:
     rows = [{**row, "person": i // 3} for i, row in enumerate(rows_of(photos))]
     (photos / "t.jsonl").write_bytes(as_jsonl(rows))
     splits = {"train": Fraction(3, 5), "test": Fraction(2, 5)}
-    by_key = references(photos / "t.jsonl", uri_column="path", splits=splits)
-    by_group = references(
-        photos / "t.jsonl", uri_column="path", splits=splits, group_column="person"
-    )
+    options: dict[str, Any] = {"uri_column": "path", "splits": splits, "feature_columns": "split"}
+    by_key = references(photos / "t.jsonl", **options)
+    by_group = references(photos / "t.jsonl", **options, group_column="person")
     assert {ref.split for ref in by_group.values()} == {"train", "test"}
     assert [ref.split for ref in by_key.values()] != [ref.split for ref in by_group.values()]
     assert len({(row["person"], by_group[row["path"]].split) for row in rows}) == 6

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from beam_tfr.features.cells import NUMBER, BadCell, is_missing, parse_json_list
+from beam_tfr.features.cells import NUMBER, BadCell, is_missing, parse_list
 
 # Others, such as 00501, are names: a number would lose the zeros.
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -32,8 +32,8 @@ _DECLARATIONS = (
 def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
     """The narrowest declaration that all cells of a column fit, such as `int64[]`.
 
-    Cells without a value are ignored. In CSV, a JSON list is a list, unless other cells of the
-    column are text.
+    Cells without a value are ignored. In CSV, a list as JSON, Python or NumPy write it is a list,
+    unless other cells of the column are text.
 
     Args:
         cells: cells of one column.
@@ -91,7 +91,7 @@ def _read_text(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     try:
-        members = parse_json_list(cell)
+        members = parse_list(cell)
     except ValueError as error:
         return BadCell(str(error))
     if members is not None:

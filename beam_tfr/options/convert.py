@@ -423,18 +423,24 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if other:
             self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
 
-    def refuse_other_splits(self, given: str) -> NoReturn:
+    def refuse_other_splits(self, given: str, *, column: str = "") -> NoReturn:
         """Raises the UsageError for shares of splits where tables say the splits.
 
         Args:
             given: what says them, and which they are.
+            column: the one that does; empty if names or lists do.
         """
         name = self.shares_option
+        cure = (
+            f"convert them without `{name}=`, and then the dataset with it: "
+            f"`table=FOLDER/{MANIFEST_FILE}`"
+        )
+        if column:
+            cure = f"make the column a feature: `feature_columns='{column}'`"
         self.refuse(
             name,
             f"{given}: leave `{name}=` out to keep these splits, or give `splits=train=1` for one "
-            f"split of all; to divide all anew, convert them without `{name}=`, and then the "
-            f"dataset with it: `table=FOLDER/{MANIFEST_FILE}`",
+            f"split of all; to divide all anew, {cure}",
         )
 
     def data_options(

@@ -28,6 +28,8 @@ _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
 _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
+# Lists and objects in brackets that are none as JSON, Python or NumPy write them.
+_LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,.*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
 _MOST_FOLDERS = 20  # beside a table, in which images are looked for
@@ -141,12 +143,27 @@ def warn_of_texts(
     features: Sequence[ColumnKind],
     declarations: Mapping[str, str],
     sample: Mapping[str, Sequence[Any]],
+    *,
+    typed: bool,
 ) -> Iterator[str]:
-    """Yields a warning about columns that are stored as texts though most cells have numbers."""
+    """Yields warnings about columns of texts, most of which are numbers, or look like lists.
+
+    Args:
+        features: those that the columns become.
+        declarations: column -> declaration; empty where its cells show it.
+        sample: column -> its cells in the first rows.
+        typed: whether text is text, and lists are lists.
+    """
     for feature in features:
         if declarations[feature.name] or not feature.text.startswith("bytes"):
             continue
         texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
+        if texts and not typed and all(map(_LIKE_LIST.fullmatch, texts)):
+            yield (
+                f"column {feature.name!r} has lists or objects as text, such as {min(texts):.60}, "
+                'and is stored as text; write lists as JSON, such as ["a", "b"] or [1, 2]'
+            )
+            continue
         problem = _describe_numbers(feature.name, texts)
         if problem:
             yield f"column {feature.name!r} has numbers{problem}"

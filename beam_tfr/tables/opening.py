@@ -97,6 +97,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     stand_ins = [*find_stand_ins(options, declarations, cells)]
     declarations = replace_columns(declarations, stand_ins)
     features = open_columns(content, declarations, cells, sample.per_box)
+    typed = content.table_format.has_types
     has_boxes = any(feature.per_box for feature in features)
     labels = cells.get(options.label_column, ())
     if not has_boxes:
@@ -160,7 +161,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
             *warn_of_several_classes(options, class_texts),
-            *first_notes([*warn_of_texts(features, declarations, cells)]),
+            *first_notes([*warn_of_texts(features, declarations, cells, typed=typed)]),
         ),
     )
 
