@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import IO
 
 from beam_tfr.schema.errors import RunError
@@ -21,6 +22,20 @@ _BEGIN = "import sys; sys.path[:] = sys.argv[2:]; descriptors = map(int, sys.arg
 # So that glibc does not give the memory of each image back to the system, which takes a fifth of
 # the time.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
+
+_PACKAGE_PARENT = str(Path(__file__).parents[1])
+
+
+def import_paths() -> list[str]:
+    """`sys.path` for a process of this Python, with the folder of this package.
+
+    `python -c` has "" in it, the current folder: the package may have been imported from there, and
+    the program may have gone elsewhere since.
+    """
+    paths = [*sys.path]
+    if "" in paths and _PACKAGE_PARENT not in paths:
+        paths.insert(paths.index(""), _PACKAGE_PARENT)
+    return paths
 
 
 class GuardedProcess:
@@ -48,7 +63,7 @@ class GuardedProcess:
             inherited = (child_end.fileno(), *descriptors)
             numbers = ",".join(map(str, inherited))
             self.process = subprocess.Popen(  # noqa: S603  # nosec B603  # none of it is input
-                [sys.executable, "-c", _BEGIN + program, numbers, *sys.path],
+                [sys.executable, "-c", _BEGIN + program, numbers, *import_paths()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=inherited,

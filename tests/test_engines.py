@@ -22,6 +22,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import data_plane
 
+from beam_tfr import guarded
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, translate_error
 from beam_tfr.engine.processes import ForkServer, StartedWorker
@@ -350,6 +351,30 @@ def test_worker_processes_import_from_where_the_run_does(
     monkeypatch.syspath_prepend(str(tmp_path))
     for worker in (StartedWorker(os.environ), ForkServer().fork(os.environ)):
         assert (worker.wait(), worker.last_message()) == (1, "this one")
+
+
+def test_processes_import_the_package_when_the_program_has_left_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -c` in a checkout has the current folder, "", in `sys.path`."""
+    root = str(Path(guarded.__file__).parents[1])
+    others = [path for path in sys.path if path != root]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *others])
+    assert guarded.import_paths() == [root, "", *others]
+    program = "from beam_tfr import guarded; print(guarded.__file__)"
+    environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
+    start = "import sys; sys.path[:] = sys.argv[1:]; "
+    there = subprocess.run(
+        [sys.executable, "-c", start + program, *guarded.import_paths()],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert there.stdout.strip() == guarded.__file__
+    monkeypatch.setattr(sys, "path", others)
+    assert guarded.import_paths() == others
 
 
 def test_a_worker_process_that_does_not_start_ends_the_run_with_its_last_line(

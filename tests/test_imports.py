@@ -154,7 +154,7 @@ ALLOWED = {
     "guarded": {"schema"},
     "layouts": {"console", "schema"},
     "storage": {"schema"},
-    "engine": {"console", "schema", "storage"},
+    "engine": {"console", "guarded", "schema", "storage"},
     "inputs": {"guarded", "layouts", "records", "schema", "storage"},
     "planning": {"layouts", "schema"},
     "records": {"features", "schema", "storage"},

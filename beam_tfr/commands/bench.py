@@ -3,7 +3,9 @@
 Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, with PyTorch's
 `ImageDataset` if it is installed, and from memory (decoding alone, which no reader can beat). With
 --input, the files that it was made from too: one by one, in parallel, and from a cache in memory
-and in a file. The ways take turns; a minute or two.
+and in a file. The ways take turns: a minute or two, and some 1.4 GB, half of it TensorFlow's
+own. --trace takes some seconds more. From gs://, TensorFlow reads by itself, with Google's default
+credentials: what it cannot read is not measured.
 
 For the speed of a conversion, see beam-tfr plan.
 
@@ -18,26 +20,28 @@ examples:
 import argparse
 import itertools
 import os
+import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import DISPLAY_FLAGS, print_json, show_progress
-from beam_tfr.console.display import Progress
+from beam_tfr.commands.calls import DISPLAY_FLAGS, print_json, print_lines, show_progress
+from beam_tfr.console.display import Display, Progress
 from beam_tfr.console.terminal import counted, silent_stderr
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from beam_tfr.dataset.manifest import Manifest
-    from beam_tfr.speed.turns import Speed
+    from beam_tfr.speed.turns import Speed, Unmeasured
     from beam_tfr.speed.ways import Way
 
 HELP = "compare ways to read images for training"
 DECODED = (".jpg", ".jpeg", ".png", ".gif", ".bmp")  # by TensorFlow
 MOST_FILES = 1000  # that are read; a cache holds their pixels
+FEWEST_EXAMPLES = 2000  # of a split that takes long enough to read
 BAR = 24  # characters of the fastest way
 
 
@@ -52,7 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace",
         metavar="FOLDER",
-        help="local folder for a trace of each way, for TensorBoard and Perfetto",
+        help="local folder for a trace of 256 images in each way, for TensorBoard and Perfetto",
     )
     add_arguments(parser, ConvertOptions, DISPLAY_FLAGS, switches=True)
 
@@ -79,19 +83,27 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
 
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         with silent_stderr():
-            from beam_tfr.speed.traces import trace
-            from beam_tfr.speed.turns import measure_in_turns, named_errors
-        with named_errors():
-            ways = _list_ways(dataset, split, paths, cache)
-            measured = dict(measure_in_turns(ways, report))
-            if parsed.trace:
-                display(Progress("tracing", 0))
-                display.say(f"trace: {trace(ways, parsed.trace)}")
+            from beam_tfr.speed.turns import measure_in_turns
+        ways = _list_ways(dataset, split, paths, cache)
+        measured = Measured(dataset, split, measure_in_turns(ways, report))
+        measured.check()
+        if parsed.trace:
+            measured.trace = _trace(measured, ways, parsed.trace, display)
     if parsed.json:
-        print_json(_as_json(dataset, split, measured))
+        print_json(measured.as_json())
     else:
-        _print_table(dataset, split, measured)
+        print_lines(measured.lines())
     return 0
+
+
+def _trace(measured: "Measured", ways: Sequence["Way"], folder: str, display: Display) -> str:
+    """Traces what was measured; returns the path of the file for Perfetto."""
+    from beam_tfr.speed.traces import trace
+
+    display(Progress("tracing", 0))
+    path = trace([way for way in ways if way.name in measured.speeds], folder)
+    display.say(f"trace: {path}")
+    return path
 
 
 def _largest_split(dataset: "Manifest") -> str:
@@ -134,38 +146,109 @@ def _list_ways(dataset: "Manifest", split: str, paths: Sequence[str], cache: str
     return ways
 
 
-def _as_json(dataset: "Manifest", split: str, measured: Mapping[str, "Speed"]) -> dict[str, Any]:
-    from beam_tfr.speed.turns import describe_limit
+class Measured:
+    """The speeds of all ways, as text and as JSON.
 
-    cores = default_threads()
-    return {
-        "split": split,
-        "examples": dataset.splits[split].num_examples,
-        "cores": cores,
-        "ways": [
-            {
-                "name": name,
-                "images_per_second": round(speed.images_per_s, 1),
-                "cpu_ms": round(speed.cpu_s * 1e3, 3),
-                "busy_cores": round(speed.busy_cores, 2),
-                "limit": describe_limit(speed, cores),
-            }
-            for name, speed in measured.items()
-        ],
-    }
+    Args:
+        dataset: the dataset that was read.
+        split: the split of it.
+        results: name -> speed of the way, or why there is none.
 
+    Attributes:
+        trace: path of the trace for Perfetto; empty without.
+    """
 
-def _print_table(dataset: "Manifest", split: str, measured: Mapping[str, "Speed"]) -> None:
-    from beam_tfr.speed.turns import describe_limit
+    def __init__(
+        self, dataset: "Manifest", split: str, results: Mapping[str, "Speed | Unmeasured"]
+    ) -> None:
+        from beam_tfr.speed.turns import Unmeasured
 
-    cores = default_threads()
-    examples = dataset.splits[split].num_examples
-    print(f"split {split}: {counted(examples, 'example')}; {counted(cores, 'core')}")
-    print(f"{'':35}images/s  CPU ms")
-    fastest = max(speed.images_per_s for speed in measured.values())
-    for name, speed in measured.items():
+        self.speeds = dict[str, "Speed"]()
+        self.trace = ""
+        self._problems = dict[str, str]()
+        self._results = results
+        self._cores = default_threads()
+        self._split = split
+        self._examples = dataset.splits[split].num_examples
+        for name, result in results.items():
+            if isinstance(result, Unmeasured):
+                self._problems[name] = result.reason
+            else:
+                self.speeds[name] = result
+
+    def check(self) -> None:
+        """Checks that something was measured.
+
+        Raises:
+            DataError: nothing was.
+        """
+        if not self.speeds:
+            raise DataError("; ".join(dict.fromkeys(self._problems.values())))
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields of --json."""
+        return {
+            "split": self._split,
+            "examples": self._examples,
+            "cores": self._cores,
+            "ways": [self._describe_way(name) for name in self._results],
+            "notes": self._list_notes(),
+            "trace": self.trace or None,
+        }
+
+    def _describe_way(self, name: str) -> dict[str, Any]:
+        from beam_tfr.speed.turns import describe_limit
+
+        if name in self._problems:
+            return {"name": name, "not_measured": self._problems[name]}
+        speed = self.speeds[name]
+        return {
+            "name": name,
+            "images_per_second": round(speed.images_per_s, 1),
+            "cpu_ms": round(speed.cpu_s * 1e3, 3),
+            "busy_cores": round(speed.busy_cores, 2),
+            "other_cores": round(speed.other_cores, 2),
+            "limit": describe_limit(speed, self._cores),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yields the table, and what to know of it."""
+        examples = counted(self._examples, "example")
+        yield f"split {self._split}: {examples}; {counted(self._cores, 'core')}"
+        yield f"{'':35}images/s  CPU ms"
+        for name in self._results:
+            yield self._line(name)
+        for problem in dict.fromkeys(self._problems.values()):
+            yield f"not measured: {problem}"
+        for note in self._list_notes():
+            yield f"note: {note}"
+
+    def _line(self, name: str) -> str:
+        from beam_tfr.speed.turns import describe_limit
+
+        if name in self._problems:
+            return f"{name:34} not measured"
+        fastest = max(speed.images_per_s for speed in self.speeds.values())
+        speed = self.speeds[name]
         bar = "#" * max(1, round(BAR * speed.images_per_s / fastest))
-        limit = describe_limit(speed, cores)
-        print(
-            f"{name:34} {speed.images_per_s:8,.0f} {speed.cpu_s * 1e3:7.3f}  {bar:{BAR}}  {limit}"
-        )
+        cpu_ms = speed.cpu_s * 1e3
+        limit = describe_limit(speed, self._cores)
+        return f"{name:34} {speed.images_per_s:8,.0f} {cpu_ms:7.3f}  {bar:{BAR}}  {limit}"
+
+    def _list_notes(self) -> list[str]:
+        """What makes the figures doubtful."""
+        from beam_tfr.speed.turns import BUSY_ELSEWHERE
+
+        notes = []
+        if self._examples < FEWEST_EXAMPLES:
+            notes.append(
+                f"the largest split has {counted(self._examples, 'example')}, so starting epochs "
+                f"is measured too; take a dataset with {FEWEST_EXAMPLES:,} and more"
+            )
+        others = statistics.median(speed.other_cores for speed in self.speeds.values())
+        if others >= BUSY_ELSEWHERE:
+            notes.append(
+                f"other programs kept {others:.1f} of {self._cores} cores busy meanwhile; measure "
+                "again when they have ended"
+            )
+        return notes

@@ -310,7 +310,8 @@ def describe(progress: Progress, noun: str, pace: Pace) -> str:
     if progress.rejected:
         parts.append(f"{progress.rejected:,} rejected")
     if pace.items_per_s:
-        parts.append(f"{pace.items_per_s:,.0f} {noun}/s")
+        digits = 0 if pace.items_per_s >= 1 else 2
+        parts.append(f"{pace.items_per_s:,.{digits}f} {noun}/s")
     if pace.bytes_per_s:
         parts.append(f"{pace.bytes_per_s / 1e6:,.1f} MB/s")
     if progress.num_shards:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import IO, Protocol, cast
 
+from beam_tfr.guarded import import_paths
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE
 
 END_OF_MESSAGES_S = 0.3  # until the last line of a process that has ended is read
@@ -54,7 +55,7 @@ class _Python(subprocess.Popen[bytes]):
         self, call: str, environment: Mapping[str, str], descriptors: tuple[int, ...] = ()
     ) -> None:
         super().__init__(
-            [sys.executable, "-c", f"{START}worker.{call}", *sys.path],
+            [sys.executable, "-c", f"{START}worker.{call}", *import_paths()],
             stdin=subprocess.PIPE,  # its end ends the process
             stderr=subprocess.PIPE,
             env=environment,

@@ -204,7 +204,7 @@ def load(
     )
     check_output(decoder, batch_size)
     check_shard_files(dataset, selection.splits)
-    _check_access(dataset)
+    check_access(dataset.digest_location.path)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot
     # reach them. Autograph finds nothing to convert here, and takes longer for that than all the
@@ -228,15 +228,14 @@ def _check_one_host(num_hosts: int) -> None:
         )
 
 
-def _check_access(dataset: Manifest) -> None:
-    """Checks that TensorFlow can read a dataset on gs://.
+def check_access(path: str) -> None:
+    """Checks that TensorFlow can read a file, if it is on gs://.
 
     It reads gs:// by itself, with other credentials and addresses than ours.
 
     Raises:
         DataError: it cannot.
     """
-    path = dataset.digest_location.path
     if not storage.is_gcs(path):
         return
     try:
@@ -249,7 +248,7 @@ def _check_access(dataset: Manifest) -> None:
             cure = "it does not know STORAGE_EMULATOR_HOST"
         raise DataError(
             f"TensorFlow, which reads gs:// by itself, cannot read {path}: {cause}; {cure}, or "
-            "copy the dataset to a disk"
+            "copy the files to a disk"
         ) from None
 
 

@@ -16,28 +16,38 @@ from typing import Any
 
 import tensorflow as tf
 
-from beam_tfr.speed.turns import read_for
+from beam_tfr.speed.turns import named_errors, read_images
 from beam_tfr.speed.ways import Way
 
-TRACED_S = 0.5  # of each way
+MOST_TRACED = 256  # images of each way: a thousand events each, or so
 _SPACES = "plugins/profile/*/*.xplane.pb"
 
 
 def trace(ways: Sequence[Way], folder: str) -> str:
-    """Traces each way for `TRACED_S`; returns the path of the file for Perfetto."""
+    """Traces each way for some batches; returns the path of the file for Perfetto.
+
+    One way after another is started and ended, so that no other one reads ahead meanwhile.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
     before = {*glob.glob(f"{glob.escape(folder)}/{_SPACES}")}
-    running = [way.start() for way in ways]
-    for batches in running:
-        next(batches)
     tf.profiler.experimental.start(folder)
     try:
-        for way, batches in zip(ways, running, strict=True):
-            with tf.profiler.experimental.Trace(way.name):
-                read_for(batches, TRACED_S)
+        for way in ways:
+            _trace_way(way)
     finally:
         tf.profiler.experimental.stop()
     (space,) = {*glob.glob(f"{glob.escape(folder)}/{_SPACES}")} - before
     return _write_events(space)
+
+
+def _trace_way(way: Way) -> None:
+    with named_errors():
+        batches = way.start()
+        next(batches)
+        with tf.profiler.experimental.Trace(way.name):
+            read_images(batches, MOST_TRACED)
 
 
 def _write_events(path: str) -> str:
@@ -49,7 +59,11 @@ def _write_events(path: str) -> str:
     target = f"{path.removesuffix('.xplane.pb')}.trace.json.gz"
     partial = f"{target}.partial"
     with gzip.open(partial, "wt", encoding="utf-8") as events:
-        json.dump({"displayTimeUnit": "ms", "traceEvents": [*_events(space)]}, events)
+        events.write('{"displayTimeUnit": "ms", "traceEvents": [')
+        for number, event in enumerate(_events(space)):
+            events.write(",\n" if number else "")
+            json.dump(event, events)
+        events.write("]}")
     os.replace(partial, target)
     return target
 

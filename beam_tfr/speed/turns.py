@@ -1,6 +1,8 @@
 """Measures ways to read in turns, so that what else the machine does concerns all of them."""
 
 import contextlib
+import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,10 @@ from beam_tfr.speed.ways import Way
 
 TURNS = 3
 SECONDS = 1.5  # of a turn that are measured
-SETTLING_S = 0.3  # of a turn before them: what was read ahead in the pause does not count
+SETTLING_S = 0.3  # of a turn before them: what was read ahead at the start does not count
+BUSY_ELSEWHERE = 0.3  # cores that other programs take, from which on they are told
+_STAT_FILE = "/proc/stat"  # of Linux
+_NODE = re.compile(r"\{\{.*?\}\} ?")  # of TensorFlow's graph, in its messages
 
 
 class Speed(NamedTuple):
@@ -22,15 +27,23 @@ class Speed(NamedTuple):
     Attributes:
         images_per_s: by the clock.
         cpu_s: CPU time for an image, of all threads.
+        other_cores: how many cores other programs kept busy meanwhile, on average; 0 if unknown.
     """
 
     images_per_s: float
     cpu_s: float
+    other_cores: float = 0.0
 
     @property
     def busy_cores(self) -> float:
         """How many cores are busy meanwhile, on average."""
         return self.images_per_s * self.cpu_s
+
+
+class Unmeasured(NamedTuple):
+    """A way that could not be measured, and why."""
+
+    reason: str
 
 
 @contextlib.contextmanager
@@ -43,15 +56,18 @@ def named_errors() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        first_line = str(error.message).partition("\n")[0]
+        first_line = _NODE.sub("", str(error.message)).partition("\n")[0]
         raise DataError(f"TensorFlow cannot read this: {first_line}") from error
 
 
 def describe_limit(speed: Speed, cores: int) -> str:
     """What keeps a way from being faster."""
     busy = speed.busy_cores
+    others = speed.other_cores
     if busy >= 0.85 * cores:
         return "all cores are busy"
+    if others >= BUSY_ELSEWHERE and busy + others >= 0.85 * cores:
+        return f"other programs take {others:.1f} of {cores} cores"
     if busy < 0.7:
         return "waits, for files or other programs"
     if busy < 1.2:
@@ -61,37 +77,77 @@ def describe_limit(speed: Speed, cores: int) -> str:
 
 def measure_in_turns(
     ways: Sequence[Way], report: Callable[[int, int], None]
-) -> Iterator[tuple[str, Speed]]:
-    """Reads in each way, `TURNS` times; yields the name of each way and its median speed.
+) -> dict[str, Speed | Unmeasured]:
+    """Reads in each way, `TURNS` times; returns the name of each way with its median speed.
+
+    Only one way runs at a time: the buffers of all of them would take gigabytes.
 
     Args:
         ways: what to measure.
         report: called with the number of turns of all ways that are done, and of all.
     """
-    running = [way.start() for way in ways]
-    speeds: list[list[Speed]] = [[] for _ in ways]
+    problems = {way.name: way.problem for way in ways if way.problem}
+    speeds: dict[str, list[Speed]] = {way.name: [] for way in ways}
     number = len(ways) * TURNS
     for turn in range(TURNS):
         for index, way in enumerate(ways):
             report(turn * len(ways) + index, number)
-            if turn == 0:
-                _read_images(running[index], way.warm_up)
-            speeds[index].append(measure(running[index]))
+            if way.name in problems:
+                continue
+            try:
+                speeds[way.name].append(_measure_turn(way))
+            except DataError as error:
+                problems[way.name] = str(error)
     report(number, number)
-    for way, turns in zip(ways, speeds, strict=True):
-        images_per_s = statistics.median(speed.images_per_s for speed in turns)
-        cpu_s = statistics.median(speed.cpu_s for speed in turns)
-        yield way.name, Speed(images_per_s, cpu_s)
+    results = dict[str, Speed | Unmeasured]()
+    for name, turns in speeds.items():
+        results[name] = Unmeasured(problems[name]) if name in problems else _median(turns)
+    return results
+
+
+def _measure_turn(way: Way) -> Speed:
+    """The speed of a way that is started for it.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    with named_errors():
+        batches = way.start()
+        read_images(batches, way.warm_up)
+        return measure(batches)
+
+
+def _median(speeds: Sequence[Speed]) -> Speed:
+    images_per_s, cpu_s, other_cores = map(statistics.median, zip(*speeds, strict=True))
+    return Speed(images_per_s, cpu_s, other_cores)
 
 
 def measure(batches: Iterator[Any]) -> Speed:
     """Reads for `SECONDS`, after some time that does not count."""
     read_for(batches, SETTLING_S)
+    machine_began = _machine_cpu_s()
     cpu_began = time.process_time()
     began = time.perf_counter()
     images = read_for(batches, SECONDS)
     elapsed_s = time.perf_counter() - began
-    return Speed(images / elapsed_s, (time.process_time() - cpu_began) / images)
+    cpu_s = time.process_time() - cpu_began
+    others_s = max(_machine_cpu_s() - machine_began - cpu_s, 0.0)
+    return Speed(images / elapsed_s, cpu_s / images, others_s / elapsed_s)
+
+
+def _machine_cpu_s() -> float:
+    """The CPU time that all programs of this machine have taken; 0 if unknown.
+
+    It is unknown where this process has only some of its cores, as in a container.
+    https://man7.org/linux/man-pages/man5/proc_stat.5.html
+    """
+    if not os.path.exists(_STAT_FILE) or len(os.sched_getaffinity(0)) != os.cpu_count():
+        return 0.0
+    with open(_STAT_FILE, encoding="ascii") as file:
+        ticks = [int(text) for text in file.readline().split()[1:]]
+    user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = ticks[:8]
+    busy = user + nice + system + interrupts + soft_interrupts + stolen
+    return busy / os.sysconf("SC_CLK_TCK")
 
 
 def read_for(batches: Iterator[Any], seconds: float) -> int:
@@ -103,7 +159,8 @@ def read_for(batches: Iterator[Any], seconds: float) -> int:
     return images
 
 
-def _read_images(batches: Iterator[Any], number: int) -> None:
+def read_images(batches: Iterator[Any], number: int) -> None:
+    """Reads at least so many images."""
     images = 0
     while images < number:
         images += _count_images(next(batches))

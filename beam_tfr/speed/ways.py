@@ -3,6 +3,7 @@
 Each way gives batches without end. Needs TensorFlow, and for one of them PyTorch.
 """
 
+import functools
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +13,11 @@ import tensorflow as tf
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.reader import load
+from beam_tfr.reader.loading import check_access, load
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
 from beam_tfr.schema import feature_names
+from beam_tfr.schema.errors import DataError
 
 BATCH_SIZE = 64
 MOST_DECODED = 1000  # that are decoded from memory
@@ -29,11 +33,13 @@ class Way(NamedTuple):
         start: returns an iterator of batches without end.
         warm_up: number of images that come before the speed is that of later epochs, as with a
             cache.
+        problem: why it cannot read here; empty if it can.
     """
 
     name: str
     start: Callable[[], Iterator[Any]]
     warm_up: int = 0
+    problem: str = ""
 
 
 def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str) -> Iterator[Way]:
@@ -45,17 +51,20 @@ def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str
         cache: path of a file for a cache, which is written.
     """
     files = tf.data.Dataset.from_tensor_slices(list(paths))
+    problem = _find_problem(paths[0])
 
     def read(path: Any) -> Any:
         return _decode(tf.io.read_file(path), size)
 
-    one_by_one = files.map(read)
+    one_by_one = files.map(read).repeat()
     parallel = files.map(read, num_parallel_calls=tf.data.AUTOTUNE)
-    yield _tensorflow_way("files, one by one", _in_batches(one_by_one.repeat(), size))
-    yield _tensorflow_way("files, parallel", _in_batches(parallel.repeat(), size, prefetch=True))
+    yield _tensorflow_way("files, one by one", _in_batches(one_by_one, size), problem)
+    in_parallel = _in_batches(parallel.repeat(), size, prefetch=True)
+    yield _tensorflow_way("files, parallel", in_parallel, problem)
     for place, name in (("", "memory"), (cache, "a file")):
-        cached = _in_batches(parallel.cache(place).repeat(), size, prefetch=True)
-        yield _tensorflow_way(f"files, cached in {name}", cached, warm_up=len(paths))
+        batches = _in_batches(parallel.cache(place).repeat(), size, prefetch=True)
+        cached = _tensorflow_way(f"files, cached in {name}", batches, problem)
+        yield cached._replace(warm_up=len(paths))
 
 
 def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
@@ -63,10 +72,11 @@ def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
     options = dataset.image_options
     size = options.stored_size
     folder = dataset.folder
+    problem = _find_problem(dataset.digest_location.path)
     if options.encoding in _DECODED_BY_TENSORFLOW:
         for batch_size in (1, BATCH_SIZE):
             records = _tutorial(dataset, split, batch_size)
-            yield _tensorflow_way(f"TFRecords, tutorial, batch {batch_size}", records)
+            yield _tensorflow_way(f"TFRecords, tutorial, batch {batch_size}", records, problem)
     shared: dict[str, Any] = {
         "split": split,
         "batch_size": BATCH_SIZE,
@@ -74,16 +84,26 @@ def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
         "repeat": True,
     }
     sizes = None if size else "ragged"
-    yield Way("load", lambda: iter(load(folder, sizes=sizes, **shared)))
+    yield Way("load", lambda: iter(load(folder, sizes=sizes, **shared)), problem=problem)
     if importlib.util.find_spec("torch") and size:
         yield Way("ImageDataset (PyTorch)", lambda: _torch_batches(folder, split))
-    yield Way("load, without decoding", lambda: iter(load(folder, output="encoded", **shared)))
+    encoded = functools.partial(load, folder, output="encoded", **shared)
+    yield Way("load, without decoding", lambda: iter(encoded()), problem=problem)
     if options.encoding in _DECODED_BY_TENSORFLOW:
-        yield _tensorflow_way("decoding alone", _decoding_alone(dataset, split))
+        yield Way("decoding alone", lambda: iter(_decoding_alone(dataset, split)))
 
 
-def _tensorflow_way(name: str, batches: Any, *, warm_up: int = 0) -> Way:
-    return Way(name, lambda: iter(batches), warm_up)
+def _find_problem(path: str) -> str:
+    """Why TensorFlow cannot read a path on gs://; empty if it can."""
+    try:
+        check_access(path)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def _tensorflow_way(name: str, batches: Any, problem: str) -> Way:
+    return Way(name, lambda: iter(batches), problem=problem)
 
 
 def _decode(encoded: Any, size: tuple[int, int] | None) -> Any:
@@ -127,7 +147,7 @@ def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
 def _decoding_alone(dataset: Manifest, split: str) -> Any:
     """Images in memory, which are only decoded and put into batches."""
     size = dataset.image_options.stored_size
-    encoded = [*_records(dataset, split).take(MOST_DECODED).map(_parse).as_numpy_iterator()]
+    encoded = [*itertools.islice(_encoded_images(dataset, split), MOST_DECODED)]
 
     def decode(data: Any) -> Any:
         return tf.io.decode_image(data, channels=3, expand_animations=False)
@@ -135,6 +155,16 @@ def _decoding_alone(dataset: Manifest, split: str) -> Any:
     images = tf.data.Dataset.from_tensor_slices(encoded).repeat()
     decoded = images.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     return _in_batches(decoded, size, prefetch=True)
+
+
+def _encoded_images(dataset: Manifest, split: str) -> Iterator[bytes]:
+    """Yields the encoded images of a split, which TensorFlow does not read."""
+    for shard in dataset.splits[split].shards:
+        path = storage.join(dataset.folder, shard.file)
+        longest = max_record_bytes_in(shard.num_bytes)
+        for record in RecordFile(path, max_record_bytes=longest):
+            (encoded,) = parse_example(record)[feature_names.ENCODED]
+            yield encoded
 
 
 def _torch_batches(folder: str, split: str) -> Iterator[Any]:
