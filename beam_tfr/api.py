@@ -48,7 +48,7 @@ def convert(
 
     Args:
         output: folder of the dataset, local or gs://.
-        input: a folder or pattern of files, or several, local or gs://: "photos/**/*.jpg".
+        input: a folder or pattern of files, or several, local or gs://: `photos/**/*.jpg`.
         runner: Beam's runner, such as "DataflowRunner"; None uses all cores of this machine.
         beam_flags: Beam's own options as on a command line: ["--project=p",
             "--region=europe-west1"].

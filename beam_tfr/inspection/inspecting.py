@@ -135,7 +135,7 @@ def inspect(
     faster.
 
     Args:
-        path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or
+        path: folder of a dataset, a file, or a pattern of files (`train.tfrecord-*`), local or
             gs://.
         split: reads only this split of a dataset.
         record: number of the first record to return, from 0, over all files that are read.
