@@ -36,6 +36,7 @@ NAMES = (
     "shards",
     "estimate",
     "duplicates",
+    "report",
     "digests",
 )
 

@@ -91,7 +91,7 @@ def multiply(converted: pathlib.Path, output: pathlib.Path, number: int, bits: i
         file = naming.file_name("d", name, ".tfrecord.gz")
         path = output / naming.contents_name(file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents_bytes(_draw_rows(table, shard, rows, bits, generator)))
+        path.write_bytes(contents_bytes(draw_rows(table, shard, rows, bits, generator)))
         num_bytes = entry["num_bytes"] * (1 + rows // entry["num_examples"])
         entries.append({**entry, "file": file, "num_examples": rows, "num_bytes": num_bytes})
     split |= {
@@ -106,11 +106,11 @@ def multiply(converted: pathlib.Path, output: pathlib.Path, number: int, bits: i
     (output / "manifest.json").write_bytes(manifest_bytes(fields))
 
 
-def _draw_rows(table: Any, shard: int, rows: int, bits: int, generator: np.random.Generator) -> Any:
+def draw_rows(table: Any, shard: int, rows: int, bits: int, generator: np.random.Generator) -> Any:
     """Rows of a table, each with a key and a source of its own, and with bits inverted."""
     import pyarrow as pa
 
-    chosen = (shard * SHARD_ROWS + np.arange(rows)) % len(table)
+    chosen = np.arange(rows) % len(table)
     drawn = table.take(pa.array(chosen))
     hashes = np.frombuffer(b"".join(drawn.column("phash").to_pylist()), np.uint8)
     order = generator.random((rows, 256), np.float32).argsort(axis=1)

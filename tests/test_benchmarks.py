@@ -54,6 +54,7 @@ FIRST_COLUMNS = {
         "remove the work folder",
     ],
     "estimate": ["input, TB", "output, TB"],
+    "report": ["20", "100"],
     "duplicates": ["JPEG, quality 30", "half size"],
     "digests": ["sample"],
 }

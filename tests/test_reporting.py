@@ -192,6 +192,19 @@ def test_what_was_planted_is_found(planted: Path) -> None:
     assert "cat/black.png" in page.html
 
 
+def test_a_file_in_the_wrong_folder_is_found_by_its_name(tmp_path: Path, beam_tfr: Any) -> None:
+    for number in range(60):
+        label = "cat" if number % 2 else "dog"
+        folder = "dog" if number == 7 else label
+        write_image(tmp_path / "pets" / folder / f"{label}_{number:03}.png", number)
+    output = tmp_path / "out"
+    assert beam_tfr("convert", "--input", tmp_path / "pets", "--output", output).code == 0
+    page = report(output)
+    (finding,) = [text for text in page.findings if "another class" in text]
+    assert "1 image has another class" in finding
+    assert "dog instead of cat for cat" in finding
+
+
 def test_sources_are_beside_what_is_extreme(planted: Path) -> None:
     bare = parse_page(report(planted).html)
     root = planted.parent

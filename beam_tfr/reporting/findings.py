@@ -156,9 +156,9 @@ def _find_odd(seen: Observations) -> Iterator[Finding]:
     names = seen.dataset.class_names
     verb = "has" if odd.number == 1 else "have"
     yield Finding(
-        f"{counted(odd.number, seen.noun)} {verb} another class than nearly all others whose names "
-        f"begin alike: {printable(names[first.label])} instead of "
-        f"{printable(names[first.usual])} in {printable(first.group) or 'the same folder'}",
+        f"{counted(odd.number, seen.noun)} {verb} another class than nearly all others in the "
+        f"same folder or of like names, such as {printable(names[first.label])} instead of "
+        f"{printable(names[first.usual])} for {printable(first.group) or 'the same folder'}",
         "odd-labels",
         [record.record for record in odd.shown[:_MOST_PICTURES]],
     )

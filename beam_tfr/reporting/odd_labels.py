@@ -1,7 +1,7 @@
-"""Finds records whose class differs from that of nearly all others in the same folder.
+"""Finds records whose class differs from that of nearly all others like them.
 
-Where the class comes from a table, folders and names often hold it too: `cat/17.jpg` with the class
-dog, among hundreds of cats, is hardly a dog.
+Folders and names of files often hold the class too: `cat/17.jpg` with the class dog, among hundreds
+of cats, is hardly a dog, nor is `dog/cat_17.jpg`.
 """
 
 import collections
@@ -19,8 +19,9 @@ _LEAST_IMAGES = 20  # of a group with a usual class
 _USUAL_SHARE = 0.9  # of these have it
 _MOST_GROUPS = 20_000  # more are no classes
 MOST_SHOWN = 24
-# What is cut off a key: its folder is left, or also the letters that its name begins with.
-_ENDINGS = (r"[^/]*$", r"[^/\pL]*\.[^./]*$")
+# What is cut off a key: its folder is left, or what the name of the file begins with.
+_NAME = r"[^/]*$"
+_FOLDER_AND_NUMBER = r"^.*/|[-_ .]*[0-9]*\.[^./]*$"
 
 
 class OddLabel(NamedTuple):
@@ -30,7 +31,7 @@ class OddLabel(NamedTuple):
         record: its number in the order of the manifest.
         label: number of its class.
         usual: that of the others.
-        group: what the keys of all of them begin with.
+        group: their folder, or what the names of all their files begin with.
     """
 
     record: int
@@ -59,23 +60,24 @@ def find_odd_labels(dataset: Manifest) -> OddLabels:
     label = dataset.feature_kinds.label
     if label is None or label.is_list or len(dataset.class_names) < 2:
         return OddLabels(0, [])
-    for ending in _ENDINGS:
-        usual = _find_usual_classes(dataset, ending)
+    cuts = [_NAME, _FOLDER_AND_NUMBER]
+    if "layout" in dataset.options:
+        cuts.remove(_NAME)  # the class is that of the folder
+    for cut in cuts:
+        usual = _find_usual_classes(dataset, cut)
         if usual:
-            odd = _list_odd(dataset, ending, usual)
-            if odd.number:
-                return odd
+            return _list_odd(dataset, cut, usual)
     return OddLabels(0, [])
 
 
-def _find_usual_classes(dataset: Manifest, ending: str) -> dict[str, int]:
+def _find_usual_classes(dataset: Manifest, cut: str) -> dict[str, int]:
     """Group -> the class that nearly all of its records have, where some have another.
 
     Empty if nearly all groups have one class only, as in folders of classes, or if there are too
     many groups for these to be classes.
     """
     counts = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
-    for _, groups, names, labels in _read_groups(dataset, ending):
+    for _, groups, names, labels in _read_groups(dataset, cut):
         pairs, numbers = np.unique(np.stack([groups, labels]), axis=1, return_counts=True)
         for (group, label), number in zip(pairs.T.tolist(), numbers.tolist(), strict=True):
             counts[names[group]][label] += number
@@ -90,10 +92,10 @@ def _find_usual_classes(dataset: Manifest, ending: str) -> dict[str, int]:
     return usual
 
 
-def _list_odd(dataset: Manifest, ending: str, usual: dict[str, int]) -> OddLabels:
+def _list_odd(dataset: Manifest, cut: str, usual: dict[str, int]) -> OddLabels:
     number = 0
     shown = list[OddLabel]()
-    for first, groups, names, labels in _read_groups(dataset, ending):
+    for first, groups, names, labels in _read_groups(dataset, cut):
         expected = np.array([usual.get(name, -1) for name in names], np.int64)[groups]
         rows = np.flatnonzero((expected >= 0) & (labels != expected))
         number += len(rows)
@@ -103,7 +105,7 @@ def _list_odd(dataset: Manifest, ending: str, usual: dict[str, int]) -> OddLabel
     return OddLabels(number, shown)
 
 
-def _read_groups(dataset: Manifest, ending: str) -> Iterator[tuple[int, Rows, list[str], Rows]]:
+def _read_groups(dataset: Manifest, cut: str) -> Iterator[tuple[int, Rows, list[str], Rows]]:
     """Yields for each shard its first record, the group of each record, their names, and labels."""
     need_pyarrow()
     from pyarrow import compute
@@ -111,7 +113,7 @@ def _read_groups(dataset: Manifest, ending: str) -> Iterator[tuple[int, Rows, li
     first = 0
     for table in read_all_contents(dataset, ["key", "label"]):
         keys = table.column("key").combine_chunks().fill_null("")
-        groups = compute.replace_substring_regex(keys, ending, "").dictionary_encode()
+        groups = compute.replace_substring_regex(keys, cut, "").dictionary_encode()
         labels = table.column("label").combine_chunks().fill_null(-1)
         yield (
             first,
