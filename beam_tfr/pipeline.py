@@ -37,7 +37,7 @@ from beam_tfr.storage import work_path
 from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import dataset_reading, publishing, references, values, writing
-from beam_tfr.transforms.copies import reject_copies
+from beam_tfr.transforms.copies import ReadDroppedCopies, reject_copies
 from beam_tfr.transforms.counting import FunctionDoFn
 from beam_tfr.transforms.drafting import DraftAgain, DraftFromSample
 from beam_tfr.transforms.plans import PlanShards, Target
@@ -241,7 +241,7 @@ class Convert(beam.PTransform):
         if not self._are_splits_open() and self.groups is None:
             return refs
         groups = begin | "Groups" >> self.groups if self.groups else None
-        stays = self.splits_of if self.options.stratify else None
+        stays = self._find_known_splits()
         known_dataset = self.base or self.splits_of
         layout = self._find_layout_of_groups()
         choosing = ChooseSplits(
@@ -260,6 +260,10 @@ class Convert(beam.PTransform):
         if not self.options.stratify:
             return False
         return not isinstance(self.source.origin, BaseDataset) or self._adds_images()
+
+    def _find_known_splits(self) -> BaseDataset | None:
+        """The dataset in whose splits images stay; None if no shares decide."""
+        return self.splits_of if self.options.stratify else None
 
     def _adds_images(self) -> bool:
         """Whether images of another dataset are added to one in which images stay where they are.
@@ -347,7 +351,8 @@ class Convert(beam.PTransform):
 class Repair(Convert):
     """Rebuilds some shards of a dataset from the same sources.
 
-    They get exactly the bytes that they had.
+    They get exactly the bytes that they had. Which copies were dropped, and which splits those that
+    stay together are in, is read from the dataset.
 
     Args:
         options: options of the dataset.
@@ -370,13 +375,15 @@ class Repair(Convert):
         removed: Removed = _NOTHING,
         guarded: bool = False,
     ) -> None:
+        base = BaseDataset.of(dataset)
         super().__init__(
             options,
             source,
             run_id=run_id,
             removed=removed,
             guarded=guarded,
-            splits_of=BaseDataset.of(dataset),
+            splits_of=base,
+            copies=ReadDroppedCopies(base) if options.duplicates == "drop" else None,
         )
         self._dataset = dataset
         self._broken = broken
@@ -403,6 +410,14 @@ class Repair(Convert):
         begun = self.progress()
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
+    def _are_splits_open(self) -> bool:
+        """Whether paths or rows do not say which split an image is in."""
+        return self.options.settles_copies or super()._are_splits_open()
+
+    def _find_known_splits(self) -> BaseDataset | None:
+        """The dataset, if paths or rows do not say which split an image is in."""
+        return self.splits_of if self._are_splits_open() else None
+
     def _choose_target(self) -> None:
         """None, as the folder holds the dataset already."""
 
@@ -415,6 +430,9 @@ class Repair(Convert):
         """
         dataset = self._dataset
         splits = dataset.splits.items()
+        matched = {name: split.matched for name, split in splits}
+        settings = self.source.plan
+        has_rows_in_splits = "layout" not in settings.options and not self.options.stratify
         num_shards = {name: len(split.shards) for name, split in splits if split.shards}
         options = {**dataset.options, "num_shards": num_shards}
         labels = [*dataset.class_names]
@@ -422,8 +440,10 @@ class Repair(Convert):
             folder=dataset.folder,
             manifest_digest=dataset.fields["manifest_digest"],
             input_digest=dataset.fields["input_digest"],
+            digest_differs=has_rows_in_splits and self.options.duplicates == "group",
+            matched=matched,
             options=dict(dataset.options),
-            settings=dataclasses.replace(self.source.plan, first=labels, options=options),
+            settings=dataclasses.replace(settings, first=labels, options=options),
         )
 
 

@@ -112,7 +112,7 @@ def test_contents_without_hashes_are_told_with_the_cure(copied: Path) -> None:
     found = find_duplicates(dataset, unhashed, 31)
     assert found.counts["clusters"] == 1  # of equal bytes
     assert found.counts["unhashed"] == 6
-    assert "`codecs=convert`" in str(found)
+    assert "`beam-tfr repair`" in str(found)
 
 
 def test_copies_with_more_boxes_of_the_same_classes_agree(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -361,13 +362,90 @@ def test_copies_that_stay_are_told_when_images_are_taken_down(
     assert "still there" not in run.out
 
 
-def test_broken_shards_are_not_repaired_but_written_again(
+@pytest.mark.parametrize(
+    ("settled", "options"),
+    [
+        ("group", SPLITS),
+        ("drop", SPLITS),
+        ("group", {**SPLITS, "layout": "{label}/{group}-*", "stratify": True}),
+        pytest.param("drop", {**SPLITS, "stratify": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_broken_shards_and_contents_are_repaired(
+    beam_tfr: Command, copies: Path, tmp_path: Path, settled: str, options: dict[str, Any]
+) -> None:
+    """No image moves, although files seem to have changed since; hashes are there again."""
+    output = tmp_path / "d"
+    convert(output, input=copies, duplicates=settled, **options)
+    write_copies(copies, first=2)
+    update(output, input=copies)
+    whole = files_of(output)
+    for path in copies.rglob("*.jpg"):
+        os.utime(path, (1, 1))
+    shutil.rmtree(output / "contents")
+    (shard,) = output.glob("*test*.gz")
+    shard.write_bytes(shard.read_bytes()[:-100])
+    (output / "rejects.jsonl").unlink()
+    run = beam_tfr("repair", output, "--input", copies)
+    assert run.code == 0, run.err
+    assert files_of(output) == whole
+    next(copies.rglob("*.jpg")).unlink()
+    shutil.rmtree(output / "contents")
+    run = beam_tfr("repair", output, "--input", copies)
+    assert run.code == 1
+    assert "input has changed" in run.err
+
+
+@pytest.mark.parametrize(
+    ("settled", "options"),
+    [("group", {}), ("drop", {}), ("group", {**SPLITS, "stratify": True})],
+)
+def test_tables_with_settled_copies_are_repaired_and_compared(
+    beam_tfr: Command, copies: Path, tmp_path: Path, settled: str, options: dict[str, Any]
+) -> None:
+    """Also after a takedown: the rows that are left are those of the table."""
+    output = tmp_path / "d"
+    table = tmp_path / "t.csv"
+    lines = ["file,class,split"]
+    for number, path in enumerate(sorted(copies.rglob("*.jpg"))):
+        lines.append(f"{path},{path.parent.name},{('train', 'test')[number % 2]}")
+    table.write_text("\n".join(lines) + "\n")
+    options = {"table": table, "uri_column": "file", "image_size": 64, **options}
+    if "splits" in options:
+        table.write_text(table.read_text().replace("split", "part", 1))
+    convert(output, duplicates=settled, **options)
+    whole = files_of(output)
+    shutil.rmtree(output / "contents")
+    assert beam_tfr("repair", output, "--table", table).code == 0
+    assert files_of(output) == whole
+    some_key = next(iter(package.contents(output).to_table().column("key").to_pylist()))
+    package.remove(output, keys=[some_key], progress=False)
+    whole = files_of(output)
+    if settled == "drop" or "stratify" in options:
+        assert not convert(output, duplicates=settled, **options).fresh
+    else:  # which split the table gave to what was moved is not known any more
+        with pytest.raises(UsageError, match="beam-tfr update"):
+            convert(output, duplicates=settled, **options)
+        update(output, table=table)
+        assert not convert(output, duplicates=settled, **options).fresh
+    shutil.rmtree(output / "contents")
+    assert beam_tfr("repair", output, "--table", table).code == 0
+    lines = [line for line in table.read_text().splitlines() if lines[3].split(",")[0] not in line]
+    table.write_text("\n".join(lines) + "\n")
+    shutil.rmtree(output / "contents")
+    run = beam_tfr("repair", output, "--table", table)
+    assert run.code == 1
+    assert "input has changed" in run.err
+
+
+def test_broken_shards_of_which_nobody_knows_the_copies_are_written_again(
     beam_tfr: Command, copies: Path, tmp_path: Path
 ) -> None:
     convert(tmp_path / "d", input=copies, duplicates="group", **SPLITS)
     whole = files_of(tmp_path / "d")
     (shard,) = (tmp_path / "d").glob("*train*.gz")
     shard.write_bytes(shard.read_bytes()[:-100])
+    shutil.rmtree(tmp_path / "d" / ".sources")
     run = beam_tfr("repair", tmp_path / "d", "--input", copies)
     assert run.code == 2
     assert "--overwrite" in run.err
@@ -375,7 +453,9 @@ def test_broken_shards_are_not_repaired_but_written_again(
     assert files_of(tmp_path / "d") == whole
 
 
-def test_images_without_hashes_are_told_with_the_cure(copies: Path, tmp_path: Path) -> None:
+def test_images_without_hashes_are_told_with_the_cure(
+    beam_tfr: Command, copies: Path, tmp_path: Path
+) -> None:
     convert(tmp_path / "d", input=copies, **SPLITS)
     (tmp_path / "d" / ".beam_tfr").mkdir()
     manifest = read_manifest(str(tmp_path / "d"))
@@ -385,7 +465,12 @@ def test_images_without_hashes_are_told_with_the_cure(copies: Path, tmp_path: Pa
     contents_by_hand.write_sums(manifest)
     result = update(tmp_path / "d", duplicates="group")
     assert result.run["unhashed"] == 21
-    assert "`codecs=convert`" in "\n".join(result.lines())
+    assert "`beam-tfr repair`" in "\n".join(result.lines())
+    shutil.rmtree(tmp_path / "d" / "contents")
+    assert beam_tfr("repair", tmp_path / "d", "--input", copies).code == 0
+    assert update(tmp_path / "d", duplicates="group").run["unhashed"] == 0
+    convert(tmp_path / "new", input=copies, duplicates="group", **SPLITS)
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "new")
 
 
 def test_plan_looks_at_its_sample(copies: Path) -> None:

@@ -149,9 +149,9 @@ class Duplicates(Printable):
             yield f"{flat}: only their bytes were compared"
         if counts["unhashed"]:
             yield (
-                f"{counted(counts['unhashed'], noun)} without a hash, because the contents were "
-                "made again: only their bytes were compared; `beam-tfr update` with "
-                "`codecs=convert` and the input makes all contents anew"
+                f"{counted(counts['unhashed'], noun)} without a hash in the contents: only their "
+                "bytes were compared; delete the folder contents, and `beam-tfr repair` with the "
+                "input makes it again"
             )
         for cluster in self._clusters.too_large:
             first = self._show(cluster)["images"][0]["key"]

@@ -20,6 +20,7 @@ from beam_tfr.launch.results import Result
 from beam_tfr.launch.starting import StepBuilder, run_step
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, publish, rejects, sidecars
+from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Repair
 from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import (
@@ -102,13 +103,9 @@ def repair(
     work_files = storage.list_folder(storage.work_path(dataset.folder, ""))
     if not (damage.shards or damage.other_files or work_files):
         return report, []
-    if damage.shards and options.settles_copies:
-        raise UsageError(
-            f"{len(damage.shards):,} shards of {dataset.folder} are broken, and which images are "
-            f"in them depends on copies (`duplicates={options.duplicates}`), which a repair does "
-            "not look for: `beam-tfr convert` with `overwrite=` writes the dataset again"
-        )
     if damage.shards:
+        if options.settles_copies:
+            _check_sources(dataset)
         shards = counted(report.counts["shards"], "shard")
         say(f"{len(damage.shards):,} of {shards} will be rebuilt")
         classes = dataset.options.get("classes")
@@ -129,6 +126,21 @@ def repair(
         claim.remove_work_folder(dataset.folder, run_id)
     report = _check_again(dataset, check, damage.shard_files, progress)
     return report, sorted(damage.shard_files | damage.other_files)
+
+
+def _check_sources(dataset: Manifest) -> None:
+    """Checks that it is known which images of a dataset with settled copies are where.
+
+    Raises:
+        UsageError: it is not.
+    """
+    for shard in planned_shards(dataset):
+        if read_sources(dataset.folder, shard) is None:
+            raise UsageError(
+                f"shards of {dataset.folder} are broken, which images are in them depends on "
+                f"copies, and .sources, which says what became of these, lacks {shard.name}: put "
+                "the folder back, or `beam-tfr convert` with `overwrite=` writes the dataset again"
+            )
 
 
 def _find_damage(dataset: Manifest, report: Report) -> _Damage:

@@ -67,9 +67,9 @@ _COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _
 _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
     "rewritten_shards": ("the input has changed since an earlier run: {shards} written again"),
     "unhashed": (
-        "{images} without a perceptual hash, because the contents were made again: of these, only "
-        "copies of equal bytes are known; `beam-tfr update` with `codecs=convert` and the input "
-        "makes their contents anew"
+        "{images} without a perceptual hash in the contents: of these, only copies of equal bytes "
+        "are known; delete the folder contents, let `beam-tfr repair` with the input make it "
+        "again, and repeat the same command"
     ),
     "crowded": (
         "{images} look like thousands of others: not all pairs of them were compared, so some near "

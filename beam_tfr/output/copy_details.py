@@ -1,8 +1,7 @@
 """The sentence that says of which image a reject is a copy."""
 
-from beam_tfr.schema.items import Reject
+from beam_tfr.schema.items import DUPLICATE, Reject
 
-DROPPED = "duplicate"  # the reason of such rejects
 _COPY_OF = "a copy of "
 _OTHER_CLASS = ", which has another class: "
 
@@ -25,7 +24,7 @@ def list_kept(reject: Reject) -> list[str]:
 
     The first is the one that is meant, unless that has the words of the sentence in its key.
     """
-    if reject.reason != DROPPED:
+    if reject.reason != DUPLICATE:
         return []
     parts = reject.detail.removeprefix(_COPY_OF).split(_OTHER_CLASS)
     return [_OTHER_CLASS.join(parts[:number]) for number in range(1, len(parts) + 1)]

@@ -15,17 +15,16 @@ from beam_tfr import storage
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_colors import describe_all_colors
 from beam_tfr.output import sidecars
-from beam_tfr.output.copy_details import DROPPED
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
-from beam_tfr.schema.items import Reject
+from beam_tfr.schema.items import DUPLICATE, Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
 MOST_SHOWN = 10  # rejects of the leading reason
 MOST_SHOWN_OF_OTHERS = 3  # rejects of each other reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
 # Reasons of rejects that somebody asked for, by --no_boxes, `remove` and --duplicates.
-_ASKED_FOR = ("without-boxes", "taken-down", DROPPED)
+_ASKED_FOR = ("without-boxes", "taken-down", DUPLICATE)
 # Of images that lost boxes: members of `ADJUSTMENTS`.
 _DROPPED_BOXES = {"boxes-dropped", "bad-boxes-dropped"}
 # Without --max_rejects.

@@ -11,10 +11,10 @@ from beam_tfr.copies.summary import is_summarized
 from beam_tfr.dataset.base import planned_shards
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.output.copied_images import read_keys
-from beam_tfr.output.copy_details import DROPPED, list_kept
+from beam_tfr.output.copy_details import list_kept
 from beam_tfr.output.known import require_sources
 from beam_tfr.schema.encoded_ref import to_bytes
-from beam_tfr.schema.items import Reject
+from beam_tfr.schema.items import DUPLICATE, Reject
 
 
 def find_dropped_copies(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
@@ -65,9 +65,9 @@ def _find_in_clusters(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
 
 def _list_dropped(dataset: Manifest) -> Iterator[Reject]:
     """Yields the rejects of a dataset that are copies of others."""
-    if not dataset.counts["rejected"].get(DROPPED):
+    if not dataset.counts["rejected"].get(DUPLICATE):
         return
     for shard in planned_shards(dataset):
         for source in require_sources(dataset.folder, shard):
-            if source.reject and source.reject.reason == DROPPED:
+            if source.reject and source.reject.reason == DUPLICATE:
                 yield source.reject

@@ -23,7 +23,7 @@ from beam_tfr.schema.encoded_ref import (
     to_bytes,
     to_text,
 )
-from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.items import DUPLICATE, ImageRef
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
@@ -31,6 +31,7 @@ _ORDER = b"beam_tfr order"
 MAX_FOLDERS = 100_000  # about 20 MB
 MODULUS = 1 << 256  # of sums of SHA-256
 _NO_SPLIT = NO_SPLIT.encode()
+_DUPLICATE = DUPLICATE.encode()
 _SPLIT_AND_LABELS = operator.attrgetter("split", "labels")
 # of the histogram: at most a tenth of the buckets contain one of the cuts between `MOST_SHARDS`
 BUCKET_BITS = 20
@@ -256,6 +257,10 @@ class Survey:
 
 
 def _row_identity(ref: EncodedRef, columns: bytes) -> bytes:
-    """What the input digest covers of a table's row besides key and size."""
-    identity = b"\0" + ref.split + ref.labels.replace(b"\n", b"\0") + b"\0" + ref.reason
+    """What the input digest covers of a table's row besides key and size.
+
+    A row is no other if its image is dropped as a copy.
+    """
+    reason = b"" if ref.reason == _DUPLICATE else ref.reason
+    identity = b"\0" + ref.split + ref.labels.replace(b"\n", b"\0") + b"\0" + reason
     return identity + b"\0" + columns if columns else identity

@@ -99,6 +99,9 @@ class ImageRef(NamedTuple):
         )
 
 
+DUPLICATE = "duplicate"  # the reason of a reject that is a copy of an image that is kept
+
+
 class Reject(NamedTuple):
     """A rejected image and the reason: one line of rejects.jsonl."""
 

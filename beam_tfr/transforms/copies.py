@@ -13,13 +13,14 @@ from beam_tfr.copies.parts import Pairs, Parts
 from beam_tfr.copies.search import check_distance
 from beam_tfr.dataset.base import BaseDataset, PlannedShard
 from beam_tfr.output.copied_images import CopiedImages
-from beam_tfr.output.copy_details import DROPPED
+from beam_tfr.output.known import require_sources
 from beam_tfr.planning import packing
-from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs
+from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs, to_bytes
+from beam_tfr.schema.items import DUPLICATE
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.dataset_reading import read_shards
 
-_REASON = DROPPED.encode()
+_REASON = DUPLICATE.encode()
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -54,6 +55,31 @@ class FindCopies(beam.PTransform):
         )
         finding = beam.ParDo(FunctionDoFn(find), AsIter(pairs)).with_output_types(bytes)
         return begin | beam.Create([None]) | "Find" >> finding
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class ReadDroppedCopies(beam.PTransform):
+    """Reads which copies a dataset has dropped, from its sidecars.
+
+    Attributes:
+        base: the dataset.
+
+    Output: as that of `FindCopies` of rejects.
+    """
+
+    base: BaseDataset
+
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        read = functools.partial(_read_dropped, base=self.base)
+        return read_shards(begin, self.base, "Dropped", read)
+
+
+def _read_dropped(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
+    values = list[bytes]()
+    for source in require_sources(base.folder, shard):
+        if source.reject and source.reject.reason == DUPLICATE:
+            values.append(to_bytes(source.reject.key) + b"\0" + to_bytes(source.reject.detail))
+    return packing.pack_batches(values)
 
 
 def _divide_shard(

@@ -154,6 +154,9 @@ class DraftAgain:
         folder: of the dataset.
         manifest_digest: of the dataset to repair.
         input_digest: of the input that it was made from.
+        digest_differs: whether rows of the input are in other splits, so that only numbers of
+            images are compared.
+        matched: split -> images.
         options: of the dataset.
         settings: of the plan, with the number of shards of each split.
     """
@@ -161,13 +164,15 @@ class DraftAgain:
     folder: str
     manifest_digest: str
     input_digest: str
+    digest_differs: bool
+    matched: Mapping[str, int]
     options: dict[str, Any]
     settings: PlanSettings
 
     def __call__(self, survey: Survey) -> Plan:
         # Again, since the run holds the folder only now.
         read_unchanged_manifest(self.folder, self.manifest_digest)
-        if f"{survey.digest:064x}" != self.input_digest:
+        if not self._is_same_input(survey):
             raise DataError(
                 "the input has changed since the dataset was made: keys or sizes differ "
                 f"({survey.counts.total():,} keys now). `beam-tfr verify` with `sources=` names "
@@ -177,3 +182,9 @@ class DraftAgain:
         codecs = codec_versions.used_versions(self.options)
         plan = drafts.draft_plan(survey, 0.0, self.settings, codecs=codecs)
         return dataclasses.replace(plan, options=self.options)
+
+    def _is_same_input(self, survey: Survey) -> bool:
+        """Whether a survey is of the images that the dataset was made from."""
+        if self.digest_differs:
+            return survey.counts == self.matched
+        return f"{survey.digest:064x}" == self.input_digest
