@@ -133,6 +133,15 @@ def test_rows_of_a_file_are_joined(tmp_path: Path, name: str, *, named: bool) ->
         ),
         ("image_path,name,x,y,w,h", "xywh", "a.jpg,cat,5,6,20,15", [5, 6, 25, 21]),
         ("img,x_center,y_center,width,height", "center_xywh", "a.jpg,15,13,20,16", [5, 5, 25, 21]),
+        ("img,xc,yc,w,h", "center_xywh", "a.jpg,15,13,20,16", [5, 5, 25, 21]),
+        ("img,cx,cy,width,height", "center_xywh", "a.jpg,15,13,20,16", [5, 5, 25, 21]),
+        ("img,ulx,uly,lrx,lry", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
+        (
+            "img,top_left_x,top_left_y,bottom_right_x,bottom_right_y",
+            "xyxy",
+            "a.jpg,5,6,25,21",
+            [5, 6, 25, 21],
+        ),
         ("path,bbox_x1,bbox_y1,bbox_x2,bbox_y2", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
     ],
 )

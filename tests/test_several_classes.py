@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,17 +43,44 @@ def opened(path: Path, **columns: Any) -> Tables:
         np.array([1, 20]),
         np.array([0.0, 834.5]),
         np.array([f"class {number}" for number in range(100)]),  # on several lines
+        [np.float64(5.0), np.int64(7), np.str_("cat"), np.True_],
+        ("cat", "dog"),
+        ("cat",),
+        (),
+        {"cat"},
+        [(5, 6, 20, 15), (1, 2.5, 3, 4)],
+        [[5.0, math.inf], [-1, 0]],
     ],
 )
 def test_a_list_is_read_as_pandas_writes_it(value: Any) -> None:
     text = str(value)
-    assert parse_list(text) == [*value]
-    assert split_cell(text) == [*value]
+    members = [[*member] if isinstance(member, tuple) else member for member in value]
+    assert parse_list(text) == members
+    assert split_cell(text) == members
+
+
+@pytest.mark.parametrize("show", [str, repr])
+@pytest.mark.parametrize("shape", [(0,), (4,), (1, 4), (40, 4), (2, 2, 2)])
+def test_arrays_are_read_as_numpy_shows_them(show: Any, shape: tuple[int, ...]) -> None:
+    array = np.arange(math.prod(shape), dtype=np.float32).reshape(shape) / 3
+    with np.printoptions(floatmode="unique"):
+        text = show(array)
+    np.testing.assert_array_equal(np.array(parse_list(text), np.float32), array)
+
+
+def test_tensors_are_read_as_pytorch_shows_them() -> None:
+    text = "tensor([[5., 6.],\n        [1., 2.]], device='cuda:0', dtype=torch.float64)"
+    assert parse_list(text) == [[5, 6], [1, 2]]
+    assert parse_list("[tensor([1.]), tensor(2.)]") == [[1], 2]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["cat", "[cat]", "['a' 'b", "['a''b']", "['a'] x", "[007]", r"['\d']", "[f('x')]", "[[1 2]]"],
+    [
+        *("cat", "[cat]", "['a' 'b", "['a''b']", "['a'] x", "[007]", r"['\d']", "[f('x')]"),
+        *("(cat)", "('cat')", "(2021)", "{'a': 1}", "[1,, 2]", "[1 2)", "[1] [2]", "[[1][2]]"),
+        *("array(5)", "array([1], [2])", "[1 ... 2]", "[,1]", "(" * 9 + "," + ")" * 9, "(", "]"),
+    ],
 )
 def test_other_texts_are_no_lists(text: str) -> None:
     assert parse_list(text) is None
@@ -121,7 +149,7 @@ def test_boxes_beside_classes_are_told(names: Sequence[str], is_told: bool) -> N
 
 def test_lists_that_cannot_be_read_are_told_with_a_separator_too(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("path,class\n0.jpg,\"('cat', 'dog')\"\n1.jpg,\"['cat', nan]\"\n")
+    path.write_text("path,class\n0.jpg,\"['cat', f(1)]\"\n1.jpg,\"['cat', dog]\"\n")
     assert [line for line in opened(path, label_separator="|").warnings if "list" in line]
 
 

@@ -143,6 +143,39 @@ def test_what_columns_seem_to_hold_has_a_cure_of_its_own(
     assert all(name in line for name in columns if name not in ("path", "class"))
 
 
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("{'x': 5, 'y': 6, 'w': 20, 'h': 15}", "ast.literal_eval"),
+        ('[{"xmin": 5, "ymin": 6, "xmax": 20, "ymax": 15}]', "ast.literal_eval"),
+        ("POLYGON ((5 6, 25 6, 25 21, 5 6))", "shapely.from_wkt(text).bounds"),
+        ("BOX(5 6,25 21)", "shapely.from_wkt(text).bounds"),
+    ],
+)
+def test_objects_and_shapes_as_text_have_a_cure(tmp_path: Path, text: str, cure: str) -> None:
+    table = tmp_path / "t.csv"
+    quoted = text.replace('"', '""')
+    table.write_text(f'path,class,place\n1.jpg,cat,"{quoted}"\n')
+    (line,) = unused_lines(table, uri_column="path", label_column="class")
+    assert "nothing is stored of place, as " in line
+    assert cure in line
+    with pytest.raises(UsageError) as caught:
+        unused_lines(table, uri_column="path", feature_columns={"place": "bbox[xywh]"})
+    assert cure in str(caught.value)
+    assert "another type" not in str(caught.value)
+
+
+@pytest.mark.parametrize("box", ["[[5. 6. 20. 15.]]", "[(5, 6, 20, 15)]", "5 6 20 15"])
+def test_lists_of_boxes_are_told_without_a_class_too(tmp_path: Path, box: str) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(f'path,bbox\n1.jpg,"{box}"\n')
+    (line,) = unused_lines(table, uri_column="path")
+    assert "`feature_columns=bbox:bbox[xywh]`" in line
+    table.write_text("path,bbox\n1.jpg,none\n")
+    (line,) = unused_lines(table, uri_column="path")
+    assert "bbox[xywh]" not in line
+
+
 def test_the_cure_for_the_sides_of_boxes_works(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(GTSRB)

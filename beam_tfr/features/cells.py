@@ -4,7 +4,6 @@ A cell is what a reader of tables returns: text in CSV; text, numbers, lists and
 a file for images; `BadCell` where there is none.
 """
 
-import ast
 import dataclasses
 import datetime
 import decimal
@@ -14,24 +13,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from beam_tfr.features.python_lists import parse_python_list
 from beam_tfr.schema.untrusted import parse_json
 
 MAX_VALUES = 2_000_000  # in a row or cell of text; one may take 80 bytes of memory
 _FEW_BYTES = 1 << 20  # 1 MiB, of a text which holds too few values to count them
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it has brackets
-# Members of a list as Python and NumPy write it, such as ['cat', 'dog'] and ['cat' 'dog'].
-_ESCAPE = r"\\(?:[\\'\"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"
-_MEMBER = (
-    rf"'(?:[^'\\\r\n]|{_ESCAPE})*+'"
-    rf'|"(?:[^"\\\r\n]|{_ESCAPE})*+"'
-    r"|None|True|False"
-    r"|[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-)
-_PYTHON_MEMBER = re.compile(_MEMBER)
-_PYTHON_LIST = re.compile(rf"\[\s*(?:{_MEMBER})(?:(?:\s*+,\s*+|\s++)(?:{_MEMBER}))*+\s*\]")
 _GAP = r"(?:\s*+,\s*+|\s++)"
 _NUMBER_OF_BOX = r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 _BOX = re.compile(rf"\(?\s*+(?:{_NUMBER_OF_BOX}{_GAP}){{3}}{_NUMBER_OF_BOX}\s*+\)?")
+# Objects as JSON or Python shows them, and Well-Known Text.
+_OBJECTS = re.compile(r"\[?\s*+\{\s*+(?:\"[^\"]{0,60}\"|'[^']{0,60}')\s*+:")
+_GEOMETRY = re.compile(r"(?i)(?:multi)?(?:polygon|point|linestring|box|envelope)\s*+z?\s*+\(+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 NUMBER = re.compile(
     r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)",
@@ -41,6 +34,10 @@ _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
 # What programs write for a missing value.
 _MISSING_WORD = re.compile(r"n/?a|#n/a|null|nil|none|missing|unknown|[-?.]{1,3}", re.IGNORECASE)
 AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
+
+
+class UntypedCellError(ValueError):
+    """A cell that no type of a column reads; says what to write instead."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,18 +100,11 @@ def parse_json_list(text: str) -> list[Any] | None:
 def parse_list(text: str) -> list[Any] | None:
     """The members of a list as JSON, Python or NumPy write it; None for any other text.
 
-    `DataFrame.to_csv` writes a list, and an array of NumPy, as Python shows it.
-
     Raises:
         ValueError: it has too many values.
     """
     members = parse_json_list(text)
-    if members is not None or not _PYTHON_LIST.fullmatch(text):
-        return members
-    try:
-        return [ast.literal_eval(member) for member in _PYTHON_MEMBER.findall(text)]
-    except (ValueError, SyntaxError):  # such as 007
-        return None
+    return parse_python_list(text, MAX_VALUES) if members is None else members
 
 
 def split_text(text: str, separator: str) -> list[Any]:
@@ -153,9 +143,29 @@ def split_cell(cell: Any) -> list[Any]:
     members = parse_list(cell)
     if members is not None:
         return members
+    check_shapes(cell)
     if cell.startswith("["):
         raise ValueError(f"{cell!r:.60} begins like a JSON list but is not one")
     return _split_at(cell, SEPARATOR)
+
+
+def check_shapes(text: str) -> None:
+    """Checks that a text does not hold objects, or shapes of geography.
+
+    Raises:
+        UntypedCellError: it does.
+    """
+    if _OBJECTS.match(text):
+        raise UntypedCellError(
+            f"{text!r:.60} holds objects as text: in JSON Lines their fields are read; "
+            "`frame[NAME] = frame[NAME].map(ast.literal_eval)` in pandas reads the text, and "
+            "`frame.to_json('table.jsonl', orient='records', lines=True)` writes the lines"
+        )
+    if _GEOMETRY.match(text):
+        raise UntypedCellError(
+            f"{text!r:.60} is WKT: write the box around each shape instead, which is "
+            "`shapely.from_wkt(text).bounds`, of type bbox[xyxy]"
+        )
 
 
 def split_boxes(cell: Any) -> list[Any]:
@@ -174,6 +184,7 @@ def split_boxes(cell: Any) -> list[Any]:
     if len(texts) == 4 and all(map(NUMBER.fullmatch, texts)):
         return texts
     if not all(map(_BOX.fullmatch, texts)):
+        check_shapes(cell)
         return split_cell(cell)
     boxes = [re.split(_GAP, text.strip("() \t")) for text in texts]
     return boxes[0] if len(boxes) == 1 else boxes

@@ -17,6 +17,12 @@ _SIDES = (
     ("xyxy", ("topx", "topy", "bottomx", "bottomy")),
     ("xyxy", ("startx", "starty", "endx", "endy")),
     ("xyxy", ("left", "top", "right", "bottom")),
+    ("xyxy", ("ulx", "uly", "lrx", "lry")),
+    ("xyxy", ("tlx", "tly", "brx", "bry")),
+    ("xyxy", ("xtopleft", "ytopleft", "xbottomright", "ybottomright")),
+    ("xyxy", ("topleftx", "toplefty", "bottomrightx", "bottomrighty")),
+    ("xyxy", ("upperleftx", "upperlefty", "lowerrightx", "lowerrighty")),
+    ("xyxy", ("xleft", "ytop", "xright", "ybottom")),
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("xmin", "ymin", "w", "h")),
     ("xywh", ("xmin", "ymin", "width", "height")),
@@ -27,6 +33,9 @@ _SIDES = (
     ("center_xywh", ("centerx", "centery", "w", "h")),
     ("center_xywh", ("centerx", "centery", "width", "height")),
     ("center_xywh", ("cx", "cy", "w", "h")),
+    ("center_xywh", ("cx", "cy", "width", "height")),
+    ("center_xywh", ("xc", "yc", "w", "h")),
+    ("center_xywh", ("xc", "yc", "width", "height")),
 )
 # Besides those, of columns with `bbox_` before their names, as of makesense.ai; others, as CelebA's
 # x_1, may have a point, and the size of its image.

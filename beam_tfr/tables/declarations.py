@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.features.base import ColumnKind
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import BadCell, UntypedCellError
 from beam_tfr.features.companions import READER_KEYS
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.inference import infer_declaration
@@ -260,13 +260,14 @@ def _open_column(
     if feature.holds_files or may_be_bad:
         return feature
     if all(_find_problem(feature, cell) for cell in cells):
+        problem = _find_problem(feature, cells[0])
         cure = f"; give another type, `feature_columns={name}:TYPE`, {choice}"
-        if _is_bad(cells[0]):
+        if _is_bad(cells[0]) or isinstance(problem, UntypedCellError):
             cure = ""  # no type helps
         raise table_error(
             path,
             f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
-            f"(row 1: {_find_problem(feature, cells[0])}){cure}",
+            f"(row 1: {problem}){cure}",
         )
     return feature
 
@@ -284,10 +285,10 @@ def _is_bad(cell: Any) -> bool:
     return any(isinstance(member, BadCell) for member in members)
 
 
-def _find_problem(feature: ColumnKind, cell: Any) -> str:
-    """Why a cell does not fit a feature; empty if it does."""
+def _find_problem(feature: ColumnKind, cell: Any) -> ValueError | None:
+    """Why a cell does not fit a feature; None if it does."""
     try:
         feature.parse(cell)
     except ValueError as error:
-        return str(error)
-    return ""
+        return error
+    return None

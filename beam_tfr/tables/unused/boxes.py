@@ -3,7 +3,9 @@
 import itertools
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes
 from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
@@ -11,7 +13,7 @@ from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.box_objects import hold_nested_lists
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
-from beam_tfr.tables.text_rows import JsonLines
+from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_first_cells
 
 # Names of columns with objects.
@@ -19,6 +21,7 @@ _OBJECTS = re.compile(
     r"(?i)(.*[_./])?(objects?|bounding_?box(es)?|(gt_?)?b?box(es)?"
     r"|(box(es)?|prediction)_?string)|.*annotations?"
 )
+_SIDES_OF_BOX = 4
 # Columns of VIA's CSV, with a region in each row.
 _VIA = frozenset({"region_shape_attributes", "region_attributes"})
 
@@ -89,7 +92,7 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
             "classes, if they are in a field beside it"
         )
         return Suggestion(objects, message)
-    if not content.options.label_column:
+    if not content.options.label_column and not _hold_boxes(content, objects):
         return None
     box = next(filter(names_boxes, objects), BOX)
     form = "rel_xyxy" if box == BOXES else "xywh"
@@ -100,6 +103,36 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
         "classes, if any, are the lists of `label_column=`"
     )
     return Suggestion(objects, message)
+
+
+def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """A column with objects or shapes of geography as text, as pandas writes them to CSV."""
+    if not isinstance(content.table_format, Delimited):
+        return None
+    for name, cells in read_first_cells(content, columns).items():
+        texts = [cell for cell in cells if cell]
+        try:
+            for text in texts:
+                check_shapes(text)
+        except UntypedCellError as error:
+            return Suggestion([name], f"nothing is stored of {name:.60}, as {error}")
+    return None
+
+
+def _hold_boxes(content: TableContent, columns: Sequence[str]) -> bool:
+    """Whether one of some columns has lists of four numbers in all of the first rows."""
+    first_cells = read_first_cells(content, columns)
+    return any(cells and all(map(_is_box, cells)) for cells in first_cells.values())
+
+
+def _is_box(cell: Any) -> bool:
+    """Whether a cell has boxes, or may have none."""
+    try:
+        members = split_boxes(cell)
+    except ValueError:
+        return False
+    boxes = members if any(isinstance(member, list) for member in members) else [members]
+    return all(isinstance(box, list) and len(box) in (0, _SIDES_OF_BOX) for box in boxes)
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:

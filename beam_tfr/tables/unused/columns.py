@@ -24,6 +24,7 @@ from beam_tfr.tables.unused.boxes import (
     find_objects,
     find_points,
     find_regions,
+    find_shapes_as_text,
     find_sides,
 )
 from beam_tfr.tables.unused.class_flags import find_class_flags
@@ -41,6 +42,7 @@ _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...]
     find_pixels,
     find_regions,
     find_labelbox,
+    find_shapes_as_text,
     find_sides,
     find_points,
     find_run_lengths,
