@@ -262,6 +262,16 @@ def test_polygons_that_are_joined_cover_what_each_does() -> None:
         np.testing.assert_array_equal(joined, apart)
 
 
+def test_boxes_without_classes_come_back_from_tars(tmp_path: Path) -> None:
+    Image.new("RGB", (40, 30)).save(tmp_path / "1.png")
+    (tmp_path / "t.csv").write_text("path,xmin,ymin,xmax,ymax\n1.png,1,2,20,20\n1.png,3,4,9,9\n")
+    convert(tmp_path / "t.csv", tmp_path / "d", encoding="jpeg")
+    export(tmp_path / "d", tmp_path / "e", "webdataset")
+    convert(f"{tmp_path}/e/*.tar", tmp_path / "again")
+    assert [len(objects) for _, objects in objects_of(tmp_path / "again")["train"]] == [2]
+    assert_same_objects(tmp_path / "d", tmp_path / "again")
+
+
 def test_boxes_of_parquet_are_read_again_or_told(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path, splits=("train",))
     export(folder, tmp_path / "e", "parquet")
@@ -272,6 +282,7 @@ def test_boxes_of_parquet_are_read_again_or_told(tmp_path: Path) -> None:
     options = ConvertOptions(table=(table,), output="/o", **roles)
     told = " ".join(open_tables(find_content(options)).warnings)
     assert "nothing is stored of boxes" in told
+    assert "boxes:bbox[rel_xyxy]" in told
 
 
 @pytest.mark.parametrize("column", ["objects", "boxes", "bbox", "image/object/bbox"])

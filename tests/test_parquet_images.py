@@ -30,8 +30,10 @@ from beam_tfr import storage
 from beam_tfr.inputs import parquet, read_ahead, reading
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.inputs.reading import read_embedded, read_image
+from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import BeamTfrError, RejectError, UsageError, spell_as_flags
-from beam_tfr.tables.finding import find_tables
+from beam_tfr.tables.class_orders import warn_of_class_orders
+from beam_tfr.tables.finding import find_content, find_tables
 from beam_tfr.tables.formats import read_class_names, read_rows
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
@@ -196,6 +198,30 @@ def test_names_of_classes(feature: Any, expected: list[str], tmp_path: Path) -> 
     named: list[Any] = [["a", "b"], [], None] if lists else ["a", None, None]
     assert cells == (named if expected else labels)
     assert [cell for _, (cell,) in read_rows(path, ["label"])] == labels
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (NAMES, ""),
+        (NAMES[:1], ""),
+        (["dress", "unused", "hat"], "class 'dress' is 0 there, and 2 in that one"),
+        ([*NAMES, "bag"], "class 'bag' is 3 there, and missing in that one"),
+        ([], "classes have no names there"),
+    ],
+)
+def test_other_numbers_of_classes_are_told(tmp_path: Path, others: list[str], words: str) -> None:
+    for number in range(40):  # of which not all are read
+        write(tmp_path / f"test-{number:03}.parquet", [JPEG], [0])
+    last = write(tmp_path / "train.parquet", [JPEG], [0], names=others)
+    tables = str(tmp_path / "*.parquet")
+    columns: Any = {"uri_column": "image", "label_column": "label", "output": "/o"}
+    lines = [*warn_of_class_orders(find_content(ConvertOptions(table=(tables,), **columns)))]
+    assert len(lines) == bool(words)
+    assert all(words in line and str(last) in line for line in lines)
+    (tmp_path / "names.txt").write_text("hat\nunused\ndress\nbag\n")
+    given = ConvertOptions(table=(tables,), classes=str(tmp_path / "names.txt"), **columns)
+    assert not [*warn_of_class_orders(find_content(given))]
 
 
 def test_names_of_classes_differ(tmp_path: Path) -> None:

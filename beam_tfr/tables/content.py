@@ -26,7 +26,7 @@ _IMAGES = (ENCODED, *EXTENSIONS)
 _LABELS = (TEXT, LABEL, "class", "cls", "label")
 _OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
 _CLASS = "class"
-_EXPORTED = {"key", "split", _CLASS, "boxes"}  # of an export with boxes: see `exports`
+_EXPORTED = {"key", "split", "boxes"}  # of an export with boxes: see `exports`
 
 
 class TableContent(NamedTuple):
@@ -178,7 +178,7 @@ def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str
     if BOXES in columns and (object_label or not label):
         boxes = BOXES
     elif {*columns} >= _EXPORTED:
-        object_label = _CLASS
+        object_label = _find_first((_CLASS,), columns)
         boxes = "boxes"
     if boxes and options.label_column == KNOWN:
         return {"label_column": object_label, "feature_columns": f"{boxes}:bbox[rel_xyxy]"}

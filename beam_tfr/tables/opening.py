@@ -11,6 +11,7 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.tables.annotations import describe_doubts
 from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
+from beam_tfr.tables.class_orders import warn_of_class_orders
 from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
@@ -152,6 +153,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_coordinates(options, features),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_other_ids(content, class_texts),
+            *warn_of_class_orders(content),
             *warn_beside_boxes(content),
             *warn_of_unused_columns(content),
             *warn_of_pixels(content, cells),

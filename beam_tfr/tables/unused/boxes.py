@@ -3,9 +3,8 @@
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes
+from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes, to_finite
 from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
@@ -95,7 +94,7 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
     if not content.options.label_column and not _hold_boxes(content, objects):
         return None
     box = next(filter(names_boxes, objects), BOX)
-    form = "rel_xyxy" if box == BOXES else "xywh"
+    form = "rel_xyxy" if box == BOXES else _guess_form(content, objects)
     message = (
         f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
         f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
@@ -121,18 +120,30 @@ def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Sugges
 
 def _hold_boxes(content: TableContent, columns: Sequence[str]) -> bool:
     """Whether one of some columns has lists of four numbers in all of the first rows."""
-    first_cells = read_first_cells(content, columns)
-    return any(cells and all(map(_is_box, cells)) for cells in first_cells.values())
+    return any(_read_boxes(content, name) for name in columns)
 
 
-def _is_box(cell: Any) -> bool:
-    """Whether a cell has boxes, or may have none."""
-    try:
-        members = split_boxes(cell)
-    except ValueError:
-        return False
-    boxes = members if any(isinstance(member, list) for member in members) else [members]
-    return all(isinstance(box, list) and len(box) in (0, _SIDES_OF_BOX) for box in boxes)
+def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
+    """The likeliest form of the boxes in the first of some columns with any."""
+    boxes = next(filter(None, (_read_boxes(content, name) for name in columns)), [])
+    if not boxes or any(not 0 <= number <= 1 for box in boxes for number in box):
+        return "xywh"
+    are_corners = all(left < right and top < bottom for left, top, right, bottom in boxes)
+    return "rel_xyxy" if are_corners else "rel_xywh"
+
+
+def _read_boxes(content: TableContent, column: str) -> list[list[float]]:
+    """The boxes in the first rows of a column; none if a cell has anything else."""
+    boxes = list[list[float]]()
+    for cell in read_first_cells(content, [column])[column]:
+        try:
+            members = split_boxes(cell)
+            are_lists = all(isinstance(member, list) for member in members)
+            for box in members if are_lists else [members]:
+                boxes.append([*map(to_finite, box)])
+        except ValueError:
+            return []
+    return boxes if all(len(box) == _SIDES_OF_BOX for box in boxes) else []
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:

@@ -1,0 +1,63 @@
+"""Warns of tables whose numbers of classes are not those of the first."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+
+from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.foreign_paths import spread
+from beam_tfr.tables.formats import read_class_names
+
+_MOST_TABLES = 20  # whose classes are compared
+_NUMBER = re.compile("[0-9]+")
+
+
+def warn_of_class_orders(content: TableContent) -> Iterator[str]:
+    """Yields a warning if tables declare classes, as ClassLabel does, by different numbers."""
+    options = content.options
+    if content.read_rows or not options.label_column or options.classes:
+        return
+    first = content.files[0]
+    names = _read_names(first, options.label_column)
+    for path in _choose_tables(content.files[1:]):
+        others = _read_names(path, options.label_column)
+        difference = _describe_difference(names, others)
+        if difference:
+            yield (
+                f"{path} does not number its classes as {first}, whose numbers are the ids: "
+                f"{difference}; `classes=`, a file with a class on each line, decides them"
+            )
+            return
+
+
+def _choose_tables(files: Sequence[str]) -> Sequence[str]:
+    """Some of many tables: one of each name, but for its numbers, and others."""
+    of_each_name = {_NUMBER.sub("", path): path for path in reversed(files)}
+    chosen = [*reversed(of_each_name.values()), *spread(files, _MOST_TABLES)]
+    return [*dict.fromkeys(chosen)][:_MOST_TABLES]
+
+
+def _read_names(path: str, column: str) -> Sequence[str]:
+    """The classes that a table declares, in the order of their numbers."""
+    with contextlib.suppress(BeamTfrError):  # which reading its rows raises
+        return read_class_names(path, column)
+    return ()
+
+
+def _describe_difference(names: Sequence[str], others: Sequence[str]) -> str:
+    """The first class that has another number, or none, in a table than in the first one.
+
+    Empty if there is none; of one table without names, that its labels are taken as they are.
+    """
+    if not names and not others:
+        return ""
+    if not names or not others:
+        place = "there" if names else "in that one"
+        return f"classes have no names {place}, so that labels are taken as they are"
+    number_of = {name: number for number, name in enumerate(names)}
+    for number, name in enumerate(others):
+        if number_of.get(name) != number:
+            place = f"{number_of[name]} in that one" if name in number_of else "missing in that one"
+            return f"class {name!r:.60} is {number} there, and {place}"
+    return ""
