@@ -23,7 +23,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr import launch
-from beam_tfr.inputs import archives
+from beam_tfr.inputs import archives, zip_names
 from beam_tfr.inputs.held_files import HeldFiles
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import compile_exclusion, mark_folders, order_patterns
@@ -144,6 +144,15 @@ def test_names_in_zips_without_a_declared_encoding_are_utf8_if_all_can_be(
     ]
     assert skipped.guessed_names.number == guessed
     assert bool(skipped.guessed_names.describe()) == bool(guessed)
+
+
+def test_a_zero_in_a_name_in_a_zip_declares_no_encoding() -> None:
+    """It ends the name."""
+    info = zipfile.ZipInfo("ü.jpg\0x")
+    info.create_system = 0
+    assert info.filename == "ü.jpg"
+    assert zip_names.is_guessed(info, are_utf8=False)
+    assert not zip_names.is_utf8(info)
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import beam_tfr
+from beam_tfr.exports import yolo
 from beam_tfr.features.pixel_parts import PixelBudget
 from beam_tfr.features.polygons import clip_polygon, draw_polygons, join_polygons
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import ENCODED, OBJECT_TEXT, SIDES
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
@@ -187,6 +188,23 @@ def test_poses_have_as_many_keypoints_as_any_object(tmp_path: Path) -> None:
     assert [len(line.split()) for line in lines] == [5 + 9] * 3  # one of them a crowd without any
     convert(tmp_path / "out/data.yaml", tmp_path / "again")
     assert_same_objects(tmp_path / "d", tmp_path / "again")
+
+
+def test_more_keypoints_than_a_label_file_takes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each object of an image gets as many as any object of the dataset has."""
+    coco = write_photos(tmp_path, 3)
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    convert(tmp_path / "coco.json", tmp_path / "d", image_root=tmp_path / "photos", encoding="png")
+    monkeypatch.setattr(yolo, "_MOST_KEYPOINTS", 9)  # three objects with three each
+    export(tmp_path / "d", tmp_path / "whole", "yolo")
+    monkeypatch.setattr(yolo, "_MOST_KEYPOINTS", 8)
+    with pytest.raises(
+        DataError, match=r"images/train/0\.png: 3 objects, each with 3 .*more than 8"
+    ):
+        export(tmp_path / "d", tmp_path / "out", "yolo")
+    export(tmp_path / "d", tmp_path / "folder", "folder")
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:

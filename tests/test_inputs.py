@@ -654,6 +654,9 @@ def test_wildcards_that_are_not_tried_again_match_the_same(pattern: str, paths: 
         ("**/a/" * 40 + "b", "a/" * 2000),
         ("**/*a*a/" * 20 + "b", "aa/" * 1000),
         ("*{a,aa}*[a]*a*?*a*b", "a" * 300),
+        ("*{a,b}*{a,b}*{a,b}*{a,b}*c", "a" * 65_000),
+        ("{*,a}{*,a}{*,a}*b", "a" * 65_000),
+        ("**/*{a,b}*/{a/**/*a,*{a,*b}}*{a,b}*c", "a/" * 32_000),
     ],
 )
 def test_patterns_take_no_time_to_speak_of(pattern: str, path: str) -> None:
@@ -666,12 +669,28 @@ def test_wildcards_are_bounded() -> None:
         patterns.compile_pattern("/" + "*/" * 501 + "x")
 
 
-def test_wildcards_before_braces_are_few() -> None:
+def test_braces_with_wildcards_have_few_combinations() -> None:
     patterns.compile_pattern("/{train,val}/**/*_{a,b}_*.{jpg,png}")
-    with pytest.raises(UsageError, match="has more than 2 wildcards"):
-        patterns.compile_pattern("/*{a,b}*{a,b}*{a,b}*{a,b}*x")
-    with pytest.raises(UsageError, match="has more than 2 wildcards"):
-        patterns.compile_pattern("/{*a*a*a*a*a*a*ab,c}")
+    patterns.compile_pattern("/*" + "{a,b}" * 100 + "/*")  # each letter is looked at once
+    with pytest.raises(UsageError, match="has 1,024 combinations"):
+        patterns.compile_pattern("/*" + "{a,b}*" * 10 + "x")
+    with pytest.raises(UsageError, match="has 2,187 combinations"):
+        patterns.compile_pattern("/" + "{a,{b,*c}}" * 7)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("*{a,b*}*{c,}d", ["ad", "xacd", "bxcd", "bd"], ["d", "a/d", "acdx"]),
+        ("x{*,y}_{1,{2,3*}}", ["x_1", "xzz_2", "xy_3z"], ["x_", "x_4", "y_1"]),
+        ("{q/**/,x}*a{b,c}*", ["q/ab", "q/r/acz", "xab"], ["ab", "q/ab/c"]),
+    ],
+)
+def test_braces_with_wildcards_match_what_they_say(
+    pattern: str, matching: list[str], others: list[str]
+) -> None:
+    compiled = patterns.compile_pattern(f"/{pattern}")
+    assert [name for name in matching + others if compiled.fullmatch(f"/{name}")] == matching
 
 
 @pytest.mark.parametrize("large", [range(24), range(12, 24), range(0, 24, 2)])

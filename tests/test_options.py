@@ -31,6 +31,7 @@ from beam_tfr.options import (
     default_threads,
     from_arguments,
     kinds,
+    tabular,
 )
 from beam_tfr.options.table import Option, options_of
 from beam_tfr.options.tabular import TableOptions
@@ -782,3 +783,12 @@ def test_any_text_is_a_value_or_a_usage_error(flag: str, text: str) -> None:
 
 def test_default_threads_are_the_usable_cores() -> None:
     assert default_threads() >= 1
+
+
+@pytest.mark.timeout(20)
+def test_columns_are_separated_by_commas_outside_of_brackets() -> None:
+    columns = {"a": "", "b": "enum(s|m)=m", "c": "points[x,y]", "d": "int64"}
+    assert tabular._parse_columns("a,b:enum(s|m)=m,,c:points[x,y],d:int64,") == columns
+    assert len(tabular._parse_columns("," * 1_000_000 + "a")) == 1
+    with pytest.raises(ValueError, match="twice"):
+        tabular._parse_columns("a[," * 300_000)

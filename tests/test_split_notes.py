@@ -175,6 +175,20 @@ def test_all_commands_say_it(beam_tfr: Command, photos: Path, tmp_path: Path) ->
     assert report.notes == tuple(again.json["notes"])
 
 
+def test_long_keys_are_told_whole(beam_tfr: Command, tmp_path: Path) -> None:
+    """Contents have none of more than 1,000 characters."""
+    long = "/".join(["n" * 200] * 6)
+    for split in ("train", "test"):
+        (tmp_path / "photos" / split / long).mkdir(parents=True)
+        shutil.copy(
+            next((SAMPLE / "test/hat").iterdir()), tmp_path / "photos" / split / long / "0.jpg"
+        )
+    given = ["--input", tmp_path / "photos", "--layout", "{split}/**"]
+    beam_tfr("convert", *given, "--output", tmp_path / "d", "--image_size", 32)
+    verified = beam_tfr("verify", tmp_path / "d")
+    assert f"train/{long}/0.jpg" in verified.out
+
+
 def test_contents_that_cannot_be_read(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     given = ["--input", photos, "--layout", "{split}/{label}/*", "--output", tmp_path / "d"]
     assert beam_tfr("convert", *given).code == 0

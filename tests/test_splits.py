@@ -68,6 +68,13 @@ def test_slices_are_exact(dataset: Manifest) -> None:
         ("train[:0.4%]", "is empty"),
         ("trian", "is not in .*; there are: train, validation$"),
         ("none", "there are: train, validation$"),
+        ("train]", "write a name"),
+        ("[5:]", "write a name"),
+        ("train[5:", "write a name"),
+        ("train[5:]x", "write a name"),
+        ("train[:5:]", "write a name"),
+        ("train[[:5]", "neither a number of examples nor a percentage"),
+        ("train[:]5]", "neither a number of examples nor a percentage"),
     ],
 )
 def test_wrong_splits_say_what_there_is(dataset: Manifest, split: str, message: str) -> None:
@@ -75,3 +82,11 @@ def test_wrong_splits_say_what_there_is(dataset: Manifest, split: str, message: 
         select_examples(dataset, split)
     assert str(error.value).startswith(f"`split={split}`: ")
     assert re.search(message, str(error.value)), error.value
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("split", ["train{}x", "train[{}x", "train[{}:{}x]", "{}x", "train[:{}x]"])
+def test_splits_take_no_time_to_speak_of(dataset: Manifest, split: str) -> None:
+    """20,000 spaces took more than 20 s."""
+    with pytest.raises(UsageError):
+        select_examples(dataset, split.replace("{}", " " * 100_000))

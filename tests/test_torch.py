@@ -7,6 +7,7 @@ test_torch_dataloader.py has the rest.
 from __future__ import annotations
 
 import importlib.util
+import io
 import itertools
 import json
 import multiprocessing
@@ -561,6 +562,16 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
     for form in ("png", "webp"):
         with pytest.raises(ValueError, match=f"the image is not a {form} that decodes"):
             decode_image(b"no image", form, 3)
+
+
+def test_too_many_pixels_are_told_whatever_decodes_them() -> None:
+    message = "^the image has 96 pixels, more than the 95 of this dataset$"
+    for form in ("jpeg", "png", "webp", "gif"):  # which Pillow decodes, as it does odd JPEGs
+        data = io.BytesIO()
+        PIL.Image.new("RGB", (12, 8)).save(data, form)
+        assert decode_image(data.getvalue(), form, 3, 96).shape == (8, 12, 3)
+        with pytest.raises(ValueError, match=message):
+            decode_image(data.getvalue(), form, 3, 95)
 
 
 def test_raw_tensors_that_do_not_fit() -> None:

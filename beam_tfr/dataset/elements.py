@@ -5,7 +5,7 @@ import importlib
 import io
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import cv2
@@ -260,10 +260,19 @@ def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
 
 def _decode_by_pillow(data: bytes, form: str, channels: int, most_pixels: int) -> Pixels:
     mode = "L" if channels == 1 else "RGB"
-    try:
-        with PillowImage.open(io.BytesIO(data), formats=(form,)) as image:
-            _check_pixels(image.height * image.width, most_pixels)
+    with _pillow_errors(form):
+        image = PillowImage.open(io.BytesIO(data), formats=(form,))
+    with image:
+        _check_pixels(image.height * image.width, most_pixels)
+        with _pillow_errors(form):
             return np.array(image.convert(mode)).reshape(image.height, image.width, channels)
+
+
+@contextlib.contextmanager
+def _pillow_errors(form: str) -> Iterator[None]:
+    """Turns what Pillow raises for an image into a ValueError."""
+    try:
+        yield
     except Exception as error:  # Pillow raises many
         raise ValueError(
             f"the image is not a {form} that decodes: {type(error).__name__}: {error}"

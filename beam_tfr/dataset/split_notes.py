@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.dataset.lookup import read_shard_contents
+from beam_tfr.dataset.lookup import RecordLookup, read_shard_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encodings import noun_of
@@ -229,10 +230,11 @@ def describe_overlaps(
 
 
 def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
-    """The key of a record by the contents; its place if they cannot be read."""
+    """The key of a record; its place if contents or record cannot be read."""
     with contextlib.suppress(BeamTfrError, OSError):
         table = read_shard_contents(dataset, shard, ["key"])
-        return str(table.column("key")[record].as_py())
+        lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, shard)])
+        return lookup.whole_key(record, table.column("key")[record].as_py())
     return f"record {record} of {shard.file}"
 
 

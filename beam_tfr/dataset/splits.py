@@ -16,11 +16,6 @@ from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.untrusted import quote
 
-_TERM = re.compile(
-    r"""(?P<name> [^\[\]+]+? ) \s*
-    (?: \[ \s* (?P<begin> [^:\]]*? ) \s* : \s* (?P<end> [^:\]]*? ) \s* \] )?""",
-    re.VERBOSE,
-)
 _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")
 _HELP = (
     'write a name, several ("train+validation"), all but some ("all-fold4"), or a slice '
@@ -158,15 +153,17 @@ def _parse_slice(dataset: Manifest, term: str) -> _Slice:
     """
     names = dataset.split_names
     absent = f"is not in {dataset.folder}; there are: {', '.join(names)}"
-    match = _TERM.fullmatch(term)
-    if match is None:
+    name, bracket, bounds = term.partition("[")
+    name = name.rstrip()
+    is_closed = bounds.endswith("]") and bounds.count(":") == 1
+    if not name or "]" in name or (bracket and not is_closed):
         raise ValueError(f"{absent}; {_HELP}")
-    name = match["name"]
     if name not in names:
         raise ValueError(absent)
     total = dataset.splits[name].num_examples
-    begin = _parse_bound(match["begin"] or "0", total)
-    end = _parse_bound(match["end"] or "100%", total)
+    begin_text, _, end_text = bounds.removesuffix("]").partition(":")
+    begin = _parse_bound(begin_text.strip() or "0", total)
+    end = _parse_bound(end_text.strip() or "100%", total)
     if begin >= end:
         raise ValueError(f"{term} is empty; {name} has {total}")
     return _Slice(name, begin, end)

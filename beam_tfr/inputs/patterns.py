@@ -12,6 +12,7 @@ Functions that raise errors take `option`: the option or argument that the patte
 import codecs
 import contextlib
 import functools
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -42,7 +43,7 @@ _REGEXES = {
 }
 _ANY_LENGTH = ("*", "**", "**/")
 _MOST_WILDCARDS = 500  # characters that begin one
-_MOST_LOOSE = 2  # wildcards that may each match in many ways, so that each multiplies the time
+_MOST_COMBINATIONS = 1000  # of what is in braces, if wildcards are in or before them
 # Pairs of patterns that may match the same files: so many, and more for each pattern.
 _MOST_PAIRS = 2_000_000
 _MOST_PAIRS_EACH = 16
@@ -172,12 +173,12 @@ class _Part(NamedTuple):
     Attributes:
         text: the token; "{" for what is in braces.
         regex: its regular expression.
-        loose: how many wildcards within it may each match in many ways.
+        members: the parts of each member of what is in braces.
     """
 
     text: str
     regex: str
-    loose: int = 0
+    members: "tuple[tuple[_Part, ...], ...]" = ()
 
 
 def _translate(pattern: str) -> str:
@@ -189,13 +190,54 @@ def _translate(pattern: str) -> str:
     tokens = _TOKEN.finditer(pattern)
     if len(WILDCARD.findall(pattern)) > _MOST_WILDCARDS:
         raise ValueError(f"has more than {_MOST_WILDCARDS} wildcards")
-    joined = _join_parts(_read_parts(tokens, in_braces=False))
-    if joined.loose > _MOST_LOOSE:
+    parts = _read_parts(tokens, in_braces=False)
+    if not _match_in_many_ways(parts):
+        return _join_parts(parts)
+    combinations = _count_combinations(parts)
+    if combinations > _MOST_COMBINATIONS:
         raise ValueError(
-            f"has more than {_MOST_LOOSE} wildcards in and before {{…}}; give patterns without "
-            "braces"
+            f"has {combinations:,} combinations of what is in {{…}}, and wildcards in or before "
+            f"them: at most {_MOST_COMBINATIONS:,} are allowed; give several patterns"
         )
-    return joined.regex
+    regex = "|".join(map(_join_parts, _combine(parts)))
+    return f"(?:{regex})"
+
+
+def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
+    """Whether a wildcard may be tried again, because there are braces around or behind it.
+
+    Each such wildcard multiplies the time that a name takes.
+    """
+    for number, part in enumerate(parts):
+        if any(other.text in _ANY_LENGTH for member in part.members for other in member):
+            return True
+        if any(map(_match_in_many_ways, part.members)):
+            return True
+        following = _find_following(parts, number) if part.text in _ANY_LENGTH else None
+        if following and any(other.members for other in parts[number:following]):
+            return True
+    return False
+
+
+def _count_combinations(parts: Sequence[_Part]) -> int:
+    """How many patterns without braces match the same together."""
+    combinations = 1
+    for part in parts:
+        if part.members:
+            combinations *= sum(map(_count_combinations, part.members))
+    return combinations
+
+
+def _combine(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Yields patterns without braces that match the same together."""
+    choices = list[list[list[_Part]]]()
+    for part in parts:
+        if part.members:
+            choices.append([*itertools.chain.from_iterable(map(_combine, part.members))])
+        else:
+            choices.append([[part]])
+    for combination in itertools.product(*choices):
+        yield [*itertools.chain.from_iterable(combination)]
 
 
 def _read_parts(tokens: Iterator[re.Match[str]], *, in_braces: bool) -> list[_Part]:
@@ -219,43 +261,36 @@ def _read_parts(tokens: Iterator[re.Match[str]], *, in_braces: bool) -> list[_Pa
 
 def _read_braces(tokens: Iterator[re.Match[str]]) -> _Part:
     """What is in braces, behind the first of them."""
-    members = list[_Part]()
+    members = list[tuple[_Part, ...]]()
     end = ","
     while end == ",":
-        *parts, (end, _, _) = _read_parts(tokens, in_braces=True)
-        wildcards = sum(part.text in _ANY_LENGTH for part in parts)
-        loose = wildcards + sum(part.loose for part in parts)
-        members.append(_Part("", "".join(part.regex for part in parts), loose))
-    regex = "|".join(member.regex for member in members)
-    return _Part("{", f"(?:{regex})", max(member.loose for member in members))
+        *parts, last = _read_parts(tokens, in_braces=True)
+        end = last.text
+        members.append(tuple(parts))
+    regex = "|".join("".join(part.regex for part in member) for member in members)
+    return _Part("{", f"(?:{regex})", tuple(members))
 
 
-def _join_parts(parts: Sequence[_Part]) -> _Part:
-    """The parts of a pattern together.
+def _join_parts(parts: Sequence[_Part]) -> str:
+    """The regular expression of a pattern, given its parts.
 
     A wildcard with another one behind it matches as little as it can, and is never tried again, as
     what is between them has one length: of characters in a name, of names in a path. So the time is
     linear in the number of wildcards.
     """
     regex = ""
-    loose = 0
     closing = list[int]()  # where the groups end that are open
     for number, part in enumerate(parts):
         while closing and closing[-1] == number:
             regex += ")"
             closing.pop()
-        following = _find_following(parts, number)
-        loose += part.loose
-        between = parts[number:following]
-        if part.text not in _ANY_LENGTH:
+        following = _find_following(parts, number) if part.text in _ANY_LENGTH else None
+        if following is None:
             regex += part.regex
-        elif following is None or any(other.text == "{" for other in between):
-            regex += part.regex
-            loose += following is not None or any(other.loose for other in between)
         else:
             regex += f"(?>{part.regex}?"
             closing.append(following)
-    return _Part("", regex + ")" * len(closing), loose)
+    return regex + ")" * len(closing)
 
 
 def _find_following(parts: Sequence[_Part], number: int) -> int | None:

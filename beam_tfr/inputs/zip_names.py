@@ -58,7 +58,7 @@ def is_guessed(info: ZipInfo, *, are_utf8: bool) -> bool:
 
 def _is_declared(info: ZipInfo) -> bool:
     """Whether the encoding of a name is certain."""
-    if info.flag_bits & UTF8 or info.filename.isascii() or info.filename != info.orig_filename:
+    if info.flag_bits & UTF8 or info.filename.isascii():
         return True
     return _read_unicode_path(info) != ""
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=BOXES, only_with={"table": ()}, implied=True)
-_COMMA = re.compile(r",(?![^\[\]]*\])")  # but those in the brackets of a type
+_DECLARED = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\]|[\[\]])++")  # commas may be in brackets
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
 
 def _parse_columns(text: str) -> dict[str, str]:
     """Parses `age:int64,score` to column -> declaration, which may be empty."""
     declarations = dict[str, str]()
-    for part in filter(None, _COMMA.split(text)):
+    for part in _DECLARED.findall(text):
         name, declaration = _split_column(part)
         if name in declarations:
             raise ValueError(f"names {name} twice")

@@ -32,7 +32,7 @@ from beam_tfr.schema.dataset import (
 )
 from beam_tfr.schema.encoded_ref import key_of
 from tests.faults.places import Place, files_in, write_files
-from tests.faults.runs import FLAGS, Run, call, wait_until
+from tests.faults.runs import STRICT_FLAGS, Run, call, wait_until
 from tests.living_photos import files_of
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Life:
         shutil.rmtree(folder, ignore_errors=True)
         write_files(folder / "photos", self._photos)
         inputs = ["--input", f"{folder}/photos/**/*.jpg"]
-        call("convert", *inputs, "--output", f"{folder}/out", *FLAGS.split(), *LOOSE)
+        call("convert", *inputs, "--output", f"{folder}/out", *STRICT_FLAGS.split(), *LOOSE)
         return files_of(folder / "out")
 
     def check(self, trial: Trial, changes: int) -> None:
