@@ -23,6 +23,7 @@ from beam_tfr.layouts.class_folders import (
     describe_ranges,
     find_deep_folders,
 )
+from beam_tfr.layouts.class_names import describe_class_names
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders
@@ -842,3 +843,44 @@ def test_a_list_of_images_with_values_is_told_to_be_a_table(
     assert plan.code
     assert "such as path,class it is a --table" in plan.err
     assert "--layout" not in plan.err
+
+
+@pytest.mark.parametrize(
+    ("names", "layout"),
+    [
+        ("Te-gl_0010.jpg", "{split}-{label}_{number}.*"),
+        ("Te_0010.jpg", "{label}_{number}.*"),
+        ("obj1__0.png", "{label}__{number}.*"),
+        ("a3 (12).png", "{label} ({number}).*"),
+    ],
+)
+def test_layouts_of_names_with_more_than_a_class(names: str, layout: str) -> None:
+    assert suggest_layout(names) == layout
+    assert parse_layout(layout).parse_key(names)
+
+
+def test_only_folders_with_splits_in_names() -> None:
+    keys = [f"x/{split}-{label}_{n}.jpg" for split in ("Tr", "Te") for label in "ab" for n in "12"]
+    assert "layout='{split}-{label}_{number}.*'" in refusal("x/1", images=keys)
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (["Te-gl", "Te-me", "Tr-gl", "Tr-me"], "layout='{split}-{label}_{number}.*'"),
+        (["test_cat", "train_cat"], "layout='{split}_{label}_{number}.*'"),
+        (["bird", "cat."], "'.'"),
+        (["obj1_", "obj2_"], "'_'"),
+        (["Te-gl", "x-gl"], ""),
+        (["te-a", "tr-b"], ""),
+        (["train_station", "test_tube"], ""),
+    ],
+)
+def test_classes_whose_names_have_more_than_the_class(classes: list[str], said: str) -> None:
+    texts = [*describe_class_names(classes, ["train"], "{label}_{number}.*")]
+    assert len(texts) == bool(said)
+    assert all(said in text for text in texts)
+    if "{split}" in said:
+        assert not [*describe_class_names(classes, ["train", "test"], "{label}_{number}.*")]
+        (text,) = describe_class_names(classes, ["train"], "")
+        assert "column `split`" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -130,9 +131,23 @@ def test_wrong_names(tmp_path: pathlib.Path, rename: str | list[str], message: s
     assert files_of(output) == before
 
 
+def test_renames_of_no_class_to_one_that_is_there_are_told(tmp_path: pathlib.Path) -> None:
+    photos = tmp_path / "photos"
+    write_photos(photos, 1)
+    given: dict[str, Any] = {
+        "input": photos,
+        "output": tmp_path / "d",
+        "rename": ["dgo=dog", "cat=kitty"],
+        "image_size": 8,
+    }
+    for texts in (beam_tfr.plan(**given).warnings, beam_tfr.convert(**given).lines()):
+        (told,) = (text for text in texts if "changes nothing" in text)
+        assert "dgo=dog" in told
+
+
 def test_names_that_are_no_class_are_told() -> None:
     renames = {"kat": "kitty", "dog": "hound"}
-    (told,) = describe_unused_renames(renames, ["cat", "hound"])
+    (told,) = describe_unused_renames(renames, {"dog"}, ["cat", "hound"])
     assert "kat=kitty" in told
     assert "'cat'" in told
     (told,) = describe_unused_allowances(["test", "dgo", "dog"], ["test"], ["dog"])

@@ -1,21 +1,24 @@
 """Tells options that name a class or a split which is not there."""
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 
 
-def describe_unused_renames(renames: Mapping[str, str], classes: Collection[str]) -> Iterator[str]:
+def describe_unused_renames(
+    renames: Mapping[str, str], used: Container[str], classes: Collection[str]
+) -> Iterator[str]:
     """Yields the messages about renames that change nothing.
 
     Args:
         renames: class -> its new name.
+        used: the classes that were renamed.
         classes: of the dataset, with their new names.
     """
     for old, new in renames.items():
-        if new not in classes:
+        if old not in used:
             yield (
                 f"`rename={old}={new}` changes nothing: there is no class {old!r}"
-                f"{_suggest_name(old, classes)}"
+                f"{_suggest_name(old, {*classes} - {new})}"
             )
 
 

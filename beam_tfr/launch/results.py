@@ -28,6 +28,7 @@ from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
 from beam_tfr.layouts.class_folders import describe_only_class
+from beam_tfr.layouts.class_names import describe_class_names
 from beam_tfr.output import rejects, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import differences
@@ -163,6 +164,7 @@ class Result(Printable):
             that are installed now.
         unused: sentences about options that changed nothing.
         class_numbers: a sentence about classes that are numbers, but not their ids; may be empty.
+        odd_names: sentences about classes whose names have more than the class.
         copies_that_stay: keys of images that are copies of some that `remove` took down, and were
             not taken down.
     """
@@ -177,6 +179,7 @@ class Result(Printable):
     new_codecs: Sequence[str] = ()
     unused: Sequence[str] = ()
     class_numbers: str = ""
+    odd_names: Sequence[str] = ()
     copies_that_stay: Sequence[str] = ()
 
     @property
@@ -269,7 +272,12 @@ class Result(Printable):
             "seconds": round(self.seconds, 3),
             "images_per_second": round(self.images_per_second, 1),
             "changed": dict(self.changed),
-            "notes": [*self.notes, *filter(None, [self.class_numbers]), *self.unused],
+            "notes": [
+                *self.notes,
+                *filter(None, [self.class_numbers]),
+                *self.odd_names,
+                *self.unused,
+            ],
         }
 
     def lines(self) -> Iterator[str]:
@@ -351,7 +359,7 @@ class Result(Printable):
         if self.new_ids:
             yield f"note:    {self.describe_new_ids()}"
         only_class = describe_only_class(self.class_names, self.manifest.options.get("layout", ""))
-        for note in filter(None, [self.class_numbers, only_class]):
+        for note in filter(None, [self.class_numbers, only_class, *self.odd_names]):
             yield f"note:    {note}"
         for name, note in _NOTES.items():
             number = self.run[name]
@@ -455,6 +463,11 @@ def read_result(
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),
         unused=_describe_unused_options(step, published, counters),
+        odd_names=[
+            *describe_class_names(
+                published.class_names, published.splits, published.options.get("layout", "")
+            )
+        ],
         class_numbers=describe_class_numbers(
             published.class_names, are_given=step.source.plan.gives_classes
         ),
@@ -470,10 +483,19 @@ def _describe_unused_options(
     classes = published.class_names
     splits = published.splits
     return [
-        *describe_unused_renames(step.source.renames, classes),
+        *_describe_unused_renames(step, counters, classes),
         *describe_unused_allowances(step.options.allow_empty, splits, classes),
         *_describe_unused_exclusions(step, counters),
     ]
+
+
+def _describe_unused_renames(
+    step: Convert, counters: Mapping[str, int], classes: Sequence[str]
+) -> Iterator[str]:
+    """Sentences about renames of classes that are not there, by the counters of a run."""
+    renames = step.source.renames
+    used = {old for number, old in enumerate(renames, start=1) if counters.get(f"renamed-{number}")}
+    return describe_unused_renames(renames, used, classes)
 
 
 def _describe_unused_exclusions(step: Convert, counters: Mapping[str, int]) -> list[str]:

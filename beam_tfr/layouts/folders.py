@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from beam_tfr.layouts.class_names import find_split_mark
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import (
     IMAGES,
@@ -175,6 +176,9 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
     if split_of_folder(label):
         layout = f"{{split}}/{layout}"
     class_of = find_named_classes(names)
+    mark = find_split_mark(class_of.values())
+    if mark and "{split}" not in layout:  # Tr-cat_1.jpg
+        layout = layout.replace("{label}", f"{{split}}{mark}{{label}}")
     example_of = {class_name: name for name, class_name in sorted(class_of.items(), reverse=True)}
     examples = " and ".join(sorted(example_of.values())[:2])
     raise UsageError(

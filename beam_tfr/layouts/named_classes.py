@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.parsing import parse_layout
-from beam_tfr.layouts.split_names import is_split_word
+from beam_tfr.layouts.split_names import is_short_split, is_split_word
 
 # A name that begins with a class. What is between that and the number becomes part of the layout.
 _NUMBERED = re.compile(
@@ -27,6 +27,8 @@ _NO_CLASS = re.compile(
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg, of UTKFace
 _EXAMPLE = "{label}_{number}.*"
+# A class that may have digits itself, and the number behind it: obj1__0.png.
+_ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(\(?)[0-9]+(\)?)\.[^.]+")
 
 
 def find_named_class(name: str) -> str:
@@ -88,20 +90,30 @@ def are_all_named(names: Sequence[str]) -> bool:
     return len(classes) == len({*names}) > len({*classes.values()})
 
 
+def _spell_numbered(name: str) -> str:
+    """The layout of a name that ends in a number behind a separator; else the usual one."""
+    numbered = _ANY_NUMBERED.fullmatch(name)
+    if not numbered:
+        return _EXAMPLE
+    mark, opening, closing = numbered.groups()
+    return f"{{label}}{mark}{opening}{{number}}{closing}.*"
+
+
 def suggest_layout(name: str) -> str:
     """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg.
 
     Empty if its name begins as cameras name files, such as IMG_1.jpg, or fits none, as 001.jpg.
     """
-    named_class = find_named_class(name) or _EXAMPLE
+    named_class = find_named_class(name) or _spell_numbered(name)
     if _VALUES.fullmatch(name):
         named_class = "{label}_*"
     first = _FIRST_WORD.match(name)
-    if first and is_split_word(first[1]):
+    if first and (is_split_word(first[1]) or is_short_split(first[1])):
         rest = find_named_class(name[first.end() :])
         if rest:
             return f"{{split}}{first[2]}{rest}"
-        return named_class.replace("{label}", "{split}")
+        if is_split_word(first[1]):
+            return named_class.replace("{label}", "{split}")
     values = parse_layout(named_class).parse_key(name)
     names_a_class = values is not None and not _NO_CLASS.fullmatch(values["label"])
     return named_class if names_a_class else ""

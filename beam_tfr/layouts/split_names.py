@@ -35,12 +35,18 @@ _SHORT = re.compile(
     "(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt](?:r|rn|e|s|st)|[Vv](?:a|l))(?![a-z])"
     "|(?<![A-Za-z])(?:TRN?|TE|TST?|VA|VAL)(?![A-Za-z])"
 )
+_SHORT_WORD = re.compile("Tr|Trn|Te|Ts|Tst|Va|Vl|TR|TRN|TE|TS|TST|VA|tr|trn|te|ts|tst")
 _OUTER_FOLDERS = 2  # at the end of a path: test, or test/Annotations
 
 
 def is_split_word(text: str) -> bool:
     """Whether a text is a usual name of a split, in any case."""
     return _SPLIT.fullmatch(text) is not None
+
+
+def is_short_split(text: str) -> bool:
+    """Whether a text is a short form of the name of a split: Tr, TST."""
+    return _SHORT_WORD.fullmatch(text) is not None
 
 
 def split_of_folder(name: str) -> str:

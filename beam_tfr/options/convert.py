@@ -414,6 +414,11 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             for name in ("group_column", "stratify"):
                 if self.is_given(name):
                     raise UsageError(f"`{name}=` has no effect without `splits=` or `folds=`")
+            if "{group}" in self.layout:
+                self.refuse(
+                    "layout",
+                    "{group} has no effect without `splits=` or `folds=`; * stands for any text",
+                )
             return
         other = ""
         if "{split}" in self.layout:

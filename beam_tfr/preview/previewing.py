@@ -47,6 +47,7 @@ from beam_tfr.layouts.class_folders import (
     describe_ranges,
     find_deep_folders,
 )
+from beam_tfr.layouts.class_names import describe_class_names
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock
@@ -176,7 +177,7 @@ def preview(
         warnings=[
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample, listing),
-            *_describe_class_options(options, source, plan),
+            *_describe_class_options(options, source, plan, listing),
         ],
     )
 
@@ -211,8 +212,9 @@ def _list_input(
     if options.limit is not None:
         order_of = functools.partial(_order_of, seed=options.seed)
         refs = iter(heapq.nsmallest(options.limit, refs, key=order_of))
+    renamed = set[str]()
     if source.renames:
-        refs = (_rename_classes(ref, source.renames) for ref in refs)
+        refs = (_rename_classes(ref, source.renames, renamed) for ref in refs)
     groups = collections.Counter[str]()
     if options.stratify:
         refs = _choose_splits(refs, options, groups)
@@ -228,6 +230,7 @@ def _list_input(
     listing.masks = masks
     listing.num_removed = removed_images.number
     listing.row_keys = row_keys
+    listing.renamed = renamed
     listing.num_repeated_keys = len(repeated)
     check_folders(
         source,
@@ -239,7 +242,9 @@ def _list_input(
     return listing
 
 
-def _rename_classes(ref: ImageRef, renames: Mapping[str, str]) -> ImageRef:
+def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]) -> ImageRef:
+    """The reference with other names of its classes; notes those that get one."""
+    renamed.update(renames.keys() & ref.labels)
     return ref._replace(labels=tuple(renames.get(label, label) for label in ref.labels))
 
 
@@ -406,13 +411,17 @@ def _find_warnings(
             )
 
 
-def _describe_class_options(options: ConvertOptions, source: Input, plan: Plan) -> Iterator[str]:
+def _describe_class_options(
+    options: ConvertOptions, source: Input, plan: Plan, listing: Listing
+) -> Iterator[str]:
     """Yields what is noteworthy about the classes, and about options that name some."""
-    yield from describe_unused_renames(source.renames, plan.classes)
+    yield from describe_unused_renames(source.renames, listing.renamed, plan.classes)
     yield from describe_unused_allowances(options.allow_empty, plan.splits, plan.classes)
     class_numbers = describe_class_numbers(plan.classes, are_given=source.plan.gives_classes)
     only_class = describe_only_class(plan.labels or (), str(source.layout))
     yield from filter(None, [class_numbers, only_class])
+    layout = plan.options.get("layout", "")
+    yield from describe_class_names(plan.labels or (), plan.splits, layout)
 
 
 def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> Iterator[str]:

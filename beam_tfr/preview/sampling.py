@@ -69,6 +69,7 @@ class Listing:
         largest_group: the largest group of images that `stratify` keeps together, if any.
         num_removed: number of images that earlier removals keep out, which are not listed.
         row_keys: the keys of rows of tables.
+        renamed: the classes that `rename=` gives other names.
         num_repeated_keys: number of keys that several of them have.
     """
 
@@ -87,6 +88,7 @@ class Listing:
     largest_group: LargestGroup | None = None
     num_removed: int = 0
     row_keys: RowKeys = dataclasses.field(default_factory=RowKeys)
+    renamed: set[str] = dataclasses.field(default_factory=set)
     num_repeated_keys: int = 0
 
     def add(self, ref: ImageRef) -> None:

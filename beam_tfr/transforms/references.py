@@ -421,10 +421,15 @@ def rename_classes(refs: PCollection[bytes], renames: Mapping[str, str]) -> PCol
 
 def _rename_classes(packed: bytes, *, renames: Mapping[str, str]) -> bytes:
     renamed = []
+    used = set[str]()
     for encoded in packing.unpack_values(packed):
         ref = EncodedRef.parse(encoded)
         labels = split_labels(ref.labels)
         if not renames.keys().isdisjoint(labels):
+            used |= renames.keys() & {*labels}
             encoded = ref.encode_of(renames.get(label, label) for label in labels)
         renamed.append(encoded)
+    for number, old in enumerate(renames, start=1):
+        if old in used:
+            count(f"renamed-{number}")
     return packing.pack_values(renamed)
