@@ -186,8 +186,12 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
 def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
     content = find_content(options)
     _check_outside(options, content.files)
-    tables = open_tables(content, classes.allowed_set())
+    tables = open_tables(content, classes.allowed, may_number=not classes.note)
     options = content.options
+    if tables.numbered_names:
+        classes = classes._replace(allowed=[*tables.numbered_names])
+        renames = tuple(f"{number}={name}" for number, name in tables.numbered_names.items())
+        options = dataclasses.replace(options, rename=renames)
     if tables.options.split_column != options.split_column:  # which their first rows imply
         options = dataclasses.replace(options, split_column=tables.options.split_column)
     first = classes.first

@@ -904,7 +904,7 @@ def test_a_file_outside_of_the_root_is_a_reject(
         (["--table", "T", "--input", "/a/*"], "--input and --table cannot be combined"),
         (["--table", "T", "--exclude", "/a/*"], "--exclude and --table cannot be combined"),
         (["--table", "T", "--layout", "*"], "--layout and --table cannot be combined"),
-        (["--table", "T", "--classes", "/c"], "--classes /c: has no effect without --label_column"),
+        (["--table", "T", "--classes", "T"], "has no effect without --label_column"),
         (["--table", "T", "--image_root", "/a"], "--image_root has no effect without --uri_column"),
         (
             ["--table", "T", "--label_separator", "|"],

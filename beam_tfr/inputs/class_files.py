@@ -1,9 +1,9 @@
-"""Files of classes: a name in each line, or a JSON list of names."""
+"""Files of classes: a name in each line, or JSON: a list, or an object of names and numbers."""
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from beam_tfr.inputs.labels import LABEL_RULE
 from beam_tfr.inputs.patterns import read_lines
@@ -102,10 +102,10 @@ def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_json(text: str) -> list[str] | None:
-    """The names in a JSON list; None if it is no JSON.
+    """The names in a JSON list, or object with numbers; None if it is no JSON.
 
     Raises:
-        ValueError: it is JSON, but no list of names.
+        ValueError: it is JSON, but neither of these.
     """
     if not text.lstrip().startswith(("[", "{")):
         return None
@@ -113,13 +113,28 @@ def _read_json(text: str) -> list[str] | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    if isinstance(content, dict):
+        content = _order_by_number(content)
     is_list = isinstance(content, list) and bool(content)
     if not is_list or not all(isinstance(name, str) for name in content):
         raise ValueError(
             f"is JSON, {text.strip()!r:.60}, of which only a list of names is read, such as "
-            '["cat", "dog"]; or write one class per line, in the order of their ids'
+            '["cat", "dog"], or an object of names and numbers from 0, such as {"0": "cat"}; or '
+            "write one class per line, in the order of their ids"
         )
     return list(content)
+
+
+def _order_by_number(names: Mapping[str, Any]) -> list[Any]:
+    """The names of an object with the number of each, as key or value, in this order.
+
+    None if they are not all numbers from 0 to the number of names.
+    """
+    name_of = {int(key): name for key, name in names.items() if key.isdecimal()}
+    if not name_of:
+        name_of = {number: name for name, number in names.items() if type(number) is int}
+    is_complete = sorted(name_of) == [*range(len(names))]
+    return [name_of[number] for number in sorted(name_of)] if is_complete else []
 
 
 def _describe_doubt(path: str, names: Sequence[str]) -> str:

@@ -133,8 +133,7 @@ class Labeler:
         if not _is_class_name(label):
             return _unusable(f"{label!r} cannot be a class: {LABEL_RULE}")
         if self.classes is not None and label not in self.classes:
-            detail = f"class {label!r} is not in the file of --classes"
-            return _PathValues(split, (label,), "unknown-class", detail)
+            return _PathValues(split, (label,), "unknown-class", _describe_unknown(label))
         return _PathValues(split, (label,))
 
     def _mismatch(self, key: str) -> _PathValues:
@@ -145,6 +144,14 @@ class Labeler:
         if "\\" in key:
             problem = f"{_BACKSLASH}, and {problem}"
         return _unusable(problem)
+
+
+def _describe_unknown(label: str) -> str:
+    """Why a class is not allowed, and what to do if it is a number."""
+    detail = f"class {label!r} is not in the file of --classes"
+    if label.isdecimal():
+        detail += "; if it is the number of a line there, rename the folder to that name"
+    return detail
 
 
 def _unusable(detail: str) -> _PathValues:

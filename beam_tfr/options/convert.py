@@ -16,7 +16,7 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.options import kinds
 from beam_tfr.options.groups import CARD, CLASSES, FILES, WHAT
 from beam_tfr.options.image import DEFAULT_RESIZE, ImageOptions
-from beam_tfr.options.implied import implied_options
+from beam_tfr.options.implied import ROWS, implied_options, table_suffix
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import Option, option, options_of
 from beam_tfr.options.tabular import TableOptions
@@ -328,6 +328,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     def check_image_options(self) -> None:
         super().check_image_options()
         self._check_rows()
+        self._check_labels()
 
     def check_combination(self) -> None:
         super().check_combination()
@@ -348,7 +349,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         if not self.may_become_images:
             self._check_rows()
         self._check_features()
-        self._check_labels()
+        if not self._may_imply_labels():
+            self._check_labels()
         self._check_splits()
         self._check_duplicates()
 
@@ -392,6 +394,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         conflict = find_pair_conflict(features.companions)
         if conflict:
             self.refuse("pair" if self.pair else "feature_columns", conflict)
+
+    def _may_imply_labels(self) -> bool:
+        """Whether columns that are not read yet may imply `label_column`, as beside boxes."""
+        return bool(self.table) and not self.label_column and table_suffix(self.table[0]) in ROWS
 
     def _check_labels(self) -> None:
         """Checks that options about classes have an effect."""

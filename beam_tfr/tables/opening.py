@@ -45,6 +45,7 @@ from beam_tfr.tables.foreign_paths import spread
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
 from beam_tfr.tables.label_numbers import warn_of_other_ids
 from beam_tfr.tables.names import NameColumn, describe_spaces
+from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names
 from beam_tfr.tables.places import describe_image_places
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
@@ -71,12 +72,15 @@ _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes a
 _MOST_IMAGES = 1_000  # whose folders are looked at
 
 
-def open_tables(content: TableContent, classes: frozenset[str] | None = None) -> Tables:
+def open_tables(
+    content: TableContent, classes: Sequence[str] | None = None, *, may_number: bool = True
+) -> Tables:
     """Opens tables, of which it reads up to `first_rows.SAMPLE_ROWS` rows.
 
     Args:
         content: result of `find_content`.
-        classes: the allowed classes, or None for any.
+        classes: the allowed classes, in order, or None for any.
+        may_number: whether labels that are numbers may stand for the classes in this order.
 
     Raises:
         UsageError: a column is missing, has no type or one that none of the first rows fits, or has
@@ -108,6 +112,10 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
     label_names = NameColumn()
     if not content.class_names:
         label_names = NameColumn.infer(class_texts, known=classes or ())
+    numbered = NumberedNames()
+    if classes and may_number and not options.rename:
+        numbered = find_numbered_names(options.label_column, classes, class_texts, label_names)
+        classes = [*numbered.name_of] or classes
     box_cure = "" if has_boxes else _suggest_boxes(content)
     read = row_reader(content, images)
     uris = cells.get(options.uri_column, ())
@@ -122,7 +130,8 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
         splits=options.shares,
         stratify=options.stratify,
         split_role=splits.role,
-        classes=classes,
+        classes=None if classes is None else frozenset(classes),
+        numbered_names=numbered.name_of,
         folder=roots.folder,
         root=roots.root,
         base=roots.base,
@@ -151,6 +160,7 @@ def open_tables(content: TableContent, classes: frozenset[str] | None = None) ->
             *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
             *warn_of_coordinates(options, features),
+            *filter(None, [numbered.warning]),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_other_ids(content, class_texts),
             *warn_of_class_orders(content),

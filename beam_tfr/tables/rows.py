@@ -39,6 +39,7 @@ class Tables:
         stratify: whether `transforms.splitting` chooses the splits later.
         split_role: what gives each row its split where no option does.
         classes: the allowed classes, or None for any.
+        numbered_names: allowed class -> its name, if classes are the numbers of names in a file.
         folder: the folder that all tables share, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.
@@ -67,6 +68,7 @@ class Tables:
     multi_label: bool
     features: tuple[ColumnKind, ...]
     read_rows: RowReader
+    numbered_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     label_names: NameColumn = NameColumn()
     key_names: NameColumn = NameColumn()
     stratify: bool = False
