@@ -65,6 +65,9 @@ def test_a_renamed_class_keeps_its_id_and_nothing_is_decoded(
     again = update(output, rename=["cat=zebra"])
     assert (again.changed.get("renamed", 0), again.renamed) == (0, {})
 
+    with pytest.raises(beam_tfr.UsageError, match="has no class cat; it has: zebra, dog, owl"):
+        update(output, rename="cat=dog")  # which it is no more
+
     paint(photos / "cat" / "new.jpg", 99)  # the folder has its old name
     result = update(output, input=photos, rename=["zebra=ape", "dog=zebra"])
     assert result.class_names == ("ape", "zebra", "owl")
@@ -119,6 +122,9 @@ def test_rows_are_renamed_by_table(tmp_path: pathlib.Path) -> None:
         (["cat=a", "cat=b"], "two names"),
         ("cow=b", "has no class cow; it has: cat, dog, owl"),
         ("cat=dog", "has a class dog already"),
+        ("cow=dog", "has no class cow"),
+        (["cat=puma", "puma=cat"], "has no class puma"),
+        (["cat=dog", "dog=dingo", "dingo=x"], "has no class dingo"),
     ],
 )
 def test_wrong_names(tmp_path: pathlib.Path, rename: str | list[str], message: str) -> None:

@@ -264,6 +264,7 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
             ["--no_wait", "beam-tfr update"],
         ),
         (["--input", "x", "--duplicates", "merge"], ["report, group, drop"]),
+        (["--input", ".", "--encoding", "bytes", "--duplicates", "group"], ["--input", "**"]),
     ],
 )
 def test_calls_that_cannot_settle_copies_name_a_cure(
@@ -272,6 +273,7 @@ def test_calls_that_cannot_settle_copies_name_a_cure(
     (tmp_path / "t.csv").write_text("f,g\na.jpg,1\n")
     run = beam_tfr("convert", "--output", tmp_path / "d", *arguments)
     assert run.code == 2
+    assert "what follows" not in run.err  # as nothing does
     for cure in cures:
         assert cure in run.err
 

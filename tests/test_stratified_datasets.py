@@ -190,7 +190,10 @@ def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> Non
         values = beam_tfr.contents(grouped, split).to_table().column("value").to_pylist()
         people[split] = {value % 10 for value in values}
     assert sum(map(len, people.values())) == 10
-    assert any(" off its shares" in note or " off their shares" in note for note in result.notes)
+    (note,) = [note for note in result.notes if " off its shares" in note or " off their" in note]
+    assert "`beam-tfr plan` names the largest" in note
+    preview = beam_tfr.plan(table=table, group_column="person", progress=False, **options)
+    assert any("the largest is p1 of 12 images" in warning for warning in preview.warnings)
 
 
 def test_images_that_move_are_counted_where_no_record_is_copied(

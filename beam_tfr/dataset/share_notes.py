@@ -155,6 +155,6 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
 def _describe_groups(largest: LargestGroup | None) -> str:
     """The reason that groups are."""
     if largest is None:
-        return "groups stay together"
+        return "groups stay together, of which `beam-tfr plan` names the largest"
     images = counted(largest.images, "image")
     return f"groups stay together, the largest is {printable(largest.name)} of {images}"

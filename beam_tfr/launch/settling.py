@@ -78,7 +78,6 @@ def convert_and_settle(
     Raises as `run_step`.
     """
     _check_waits(options, beam_flags)
-    say("copies are known when all images are converted: what follows are two runs")
     run = functools.partial(
         run_step, beam_flags=beam_flags, outcome=outcome, progress=progress, say=say
     )
@@ -87,14 +86,14 @@ def convert_and_settle(
     first.set_option("duplicates", "report")
     first.set_option("overwrite", False)
     choose_first = functools.partial(_choose_first, choose_step=choose_step, output=options.output)
-    run_first = functools.partial(run, first, open_input=open_input, choose_step=choose_first)
+    run_first = functools.partial(run, first, open_input=open_input)
     try:
-        first_result = run_first()
+        first_result = run_first(choose_step=functools.partial(choose_first, say=say))
     except UsageError:
         if not storage.is_folder(first.output):
             raise
         remove_first(options.output)  # it may be of other images or options
-        first_result = run_first()
+        first_result = run_first(choose_step=choose_first)
     dataset = read_manifest(first.output)
     if update:
         update = _add_changes(update, first.output)
@@ -162,9 +161,11 @@ def _choose_first(
     *,
     choose_step: Callable[[ConvertOptions, Input], StepBuilder],
     output: str,
+    say: Callable[[str], object] = lambda _: None,
 ) -> StepBuilder:
     """Chooses the first step, which leaves out what was taken down from the output."""
     build_step = choose_step(options, source)
+    say("copies are known when all images are converted: what follows are two runs")
 
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
         step = build_step(run_id=run_id, removed=read_removed(output), guarded=guarded)

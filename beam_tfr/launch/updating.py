@@ -128,7 +128,8 @@ def _compose_renames(dataset: Manifest, texts: str | Sequence[str]) -> list[str]
         raise UsageError(str(error), option="rename", value=" ".join(given)) from None
     classes = dataset.class_names
     listed = join_texts(classes, separator=", ")
-    wanted = {old: new for old, new in renames.items() if old in classes or new not in classes}
+    known = parse_renames(dataset.options.get("rename", ()))
+    wanted = {old: new for old, new in renames.items() if old in classes or known.get(old) != new}
     for old, new in wanted.items():
         text = f"{old}={new}"
         if old not in classes:
@@ -144,7 +145,7 @@ def _compose_renames(dataset: Manifest, texts: str | Sequence[str]) -> list[str]
                 option="rename",
                 value=text,
             )
-    return compose_renames(parse_renames(dataset.options.get("rename", ())), wanted)
+    return compose_renames(known, wanted)
 
 
 def remove(
