@@ -17,8 +17,9 @@ from pathlib import Path
 import certifi
 import google_crc32c
 import pytest
+import requests
 
-from beam_tfr.storage import transfer
+from beam_tfr.storage import bounded_answers, transfer
 from beam_tfr.storage.transfer import Answer, Route
 from tests.tls_proxy import tls_proxy
 
@@ -44,6 +45,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.num_connections += 1
 
     def do_GET(self) -> None:
+        if self.path.startswith("/endless"):
+            self._send_for_ever(403 if self.path.endswith("403") else 200)
+            return
         self.server.requests.append((self.path, self.headers["Proxy-Authorization"]))
         self.send_response(404 if self.path == "/none" else 200)
         self.send_header("X-Twice", "a")
@@ -57,6 +61,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(DATA[: len(DATA) // 2])
         self.wfile.flush()
         time.sleep(60)
+
+    def _send_for_ever(self, status: int) -> None:
+        """Sends a body without end, a byte each time if it is slow."""
+        self.send_response(status)
+        self.end_headers()
+        self.close_connection = True
+        data = b"x" if "slow" in self.path else b"x" * 100_000
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(data)
+                time.sleep(0.01)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -99,6 +114,43 @@ def test_an_error_is_text_and_no_content(server: Server) -> None:
     answer = get(server.url, sink, "/none")
     assert (answer.status_code, sink.getvalue()) == (404, b"")
     assert 0 < len(answer.text) <= 1 << 16
+
+
+@pytest.mark.timeout(20)
+def test_an_error_without_end_is_cut(server: Server) -> None:
+    assert get(server.url, io.BytesIO(), "/endless/403").text == "x" * (1 << 16)
+    ends = time.monotonic() + 0.3
+    route = Route(server.url, "", certifi.where())
+    answer = transfer.get(
+        route,
+        "/endless/slow/403",
+        {},
+        io.BytesIO(),
+        max_bytes=None,
+        left_s=lambda: ends - time.monotonic(),
+    )
+    assert answer.status_code == 403
+    assert 0 < len(answer.text) < 100
+
+
+@pytest.mark.timeout(20)
+def test_answers_to_the_client_of_google_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = requests.Session()
+    session.mount("http://", bounded_answers.BoundedAdapter())
+    assert session.get(f"{server.url}/").content == DATA
+    assert session.get(f"{server.url}/none").status_code == 404
+    assert session.get(f"{server.url}/endless/403").text == "x" * bounded_answers.MOST_MESSAGE_BYTES
+    monkeypatch.setattr(bounded_answers, "MOST_BYTES", 1 << 20)
+    with pytest.raises(requests.ConnectionError, match="does not end"):
+        session.get(f"{server.url}/endless")
+    monkeypatch.setattr(bounded_answers, "LONGEST_S", 0.3)
+    with pytest.raises(requests.ConnectionError, match="does not end"):
+        session.get(f"{server.url}/endless/slow")
+    slow = session.get(f"{server.url}/endless/slow/403")
+    assert slow.status_code == 403
+    assert 0 < len(slow.text) < 100
 
 
 def test_it_ends_after_max_bytes(server: Server) -> None:

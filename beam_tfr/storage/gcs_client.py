@@ -62,7 +62,8 @@ def make_client() -> Client:
     """The client of this process, with a connection for each of `CONNECTIONS` threads."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
-    from requests.adapters import HTTPAdapter
+
+    from beam_tfr.storage.bounded_answers import BoundedAdapter
 
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         new_client = storage.Client(
@@ -72,7 +73,7 @@ def make_client() -> Client:
         credentials = _impersonated() if _access.impersonate else None
         new_client = storage.Client(project=_access.project, credentials=credentials)
     for scheme in ("https://", "http://"):
-        new_client._http.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
+        new_client._http.mount(scheme, BoundedAdapter(pool_maxsize=CONNECTIONS))
     return new_client
 
 

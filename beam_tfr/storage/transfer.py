@@ -136,8 +136,7 @@ def _receive(
 
     status = response.status
     if status not in (200, 206):
-        with _broken_connections():
-            message = response.read(_MESSAGE_BYTES)
+        message = _read_message(response, left_s)
         return Answer(status, response.headers, message.decode(errors="replace"))
     checksum = google_crc32c.Checksum()
     while data := _read_some(response):
@@ -151,6 +150,17 @@ def _receive(
         raise ConnectionError(f"it ended {response.length:,} bytes too early")
     response.read()  # nothing, but that ends the response, and the connection can be used again
     return Answer(status, response.headers, crc32c=bytes(checksum.digest()))
+
+
+def _read_message(response: http.client.HTTPResponse, left_s: Callable[[], float]) -> bytes:
+    """What an answer that is an error says, cut where it is long, or takes long."""
+    message = b""
+    while len(message) < _MESSAGE_BYTES and left_s() > 0:
+        data = _read_some(response)
+        if not data:
+            break
+        message += data
+    return message[:_MESSAGE_BYTES]
 
 
 def _read_some(response: http.client.HTTPResponse) -> bytes:

@@ -1,0 +1,56 @@
+"""Answers to Google's client that end: a service, or a proxy, may send bytes for ever."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import urllib3
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectionError as BrokenConnection
+
+MOST_BYTES = 64 << 20  # 64 MiB; a page of names has up to some 2 MB
+MOST_MESSAGE_BYTES = 1 << 16  # of an error
+LONGEST_S = 120.0
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Ends answers that are too long, or take too long."""
+
+    def build_response(self, req: PreparedRequest, resp: urllib3.BaseHTTPResponse) -> Response:
+        response = super().build_response(req, resp)
+        response.raw = _BoundedBody(resp)
+        return response
+
+
+class _BoundedBody:
+    """The body of an answer. That of an error is cut.
+
+    Args:
+        body: as urllib3 has it; whatever else is asked of it, it answers itself.
+    """
+
+    def __init__(self, body: urllib3.BaseHTTPResponse) -> None:
+        self._body = body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+    def stream(self, amt: int, decode_content: bool | None = None) -> Iterator[bytes]:
+        """Yields pieces of at most so many bytes; `requests` reads answers by that.
+
+        Raises:
+            ConnectionError: it does not end.
+        """
+        is_error = self._body.status >= 400
+        until = time.monotonic() + LONGEST_S
+        left = MOST_MESSAGE_BYTES if is_error else MOST_BYTES
+        while data := self._body.read1(min(amt, left), decode_content=decode_content):
+            yield data
+            left -= len(data)
+            if left and time.monotonic() < until:
+                continue
+            self._body.close()
+            if is_error:
+                return
+            raise BrokenConnection("the answer does not end")
