@@ -20,7 +20,8 @@ from PIL import Image, ImageDraw, ImageFont
 import beam_tfr
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import inspect
-from beam_tfr.inspection.pictures import SIDE_WITH_SHAPES, contact_sheet
+from beam_tfr.inspection.pictures import SIDE_WITH_SHAPES
+from beam_tfr.inspection.sheets import contact_sheet
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.torch import ImageDataset

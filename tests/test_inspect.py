@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import gzip
 import io
 import itertools
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,19 +14,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image, ImageColor, ImageOps
 
 import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import features_named, fits_conditions, value_text
-from beam_tfr.inspection import InspectedRecord, inspect, pictures
+from beam_tfr.inspection import InspectedRecord, inspect, pictures, sheets
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import ENCODED, OBJECT_MASK
 from tests.conftest import Run
-from tests.converted import converted, converted_photos, converted_sample
+from tests.converted import (
+    converted,
+    converted_photos,
+    converted_sample,
+    converted_spoiled_photos,
+    spoiled_photos,
+)
 from tests.fixtures import save
 
 Command = Callable[..., Run]
@@ -329,7 +337,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 def test_raw_pixels_are_pictures() -> None:
-    found = inspect(converted("--encoding raw --resize stretch"))
+    found = inspect(converted("--encoding raw --resize stretch"), record=0)
     feature = next(line for line in found.lines() if "uint8 tensor" in line)
     assert feature.startswith("  image/raw                uint8 tensor [32, 40, 3], ")
     (expected, *_) = reader.load(
@@ -349,6 +357,81 @@ def test_a_contact_sheet_in_a_notebook_has_as_many_records_as_that_of_the_comman
     assert len(found.records) == 40
     assert found.contact_sheet(columns=10).size == (10 * 120 + 8, 4 * 138 + 8)
     assert sum(line.startswith("record ") for line in found.lines()) == 3
+
+
+def test_a_contact_sheet_shows_some_of_each_class(tmp_path: Path, beam_tfr: Command) -> None:
+    path = converted_sample()
+    found = inspect(path)
+    labels = [record.values["image/class/text"][0] for record in found.sheet_records]
+    assert collections.Counter(labels) == dict.fromkeys(labels, 4)
+    assert len({*labels}) == 10
+    assert labels == sorted(labels)
+    assert found.sheet_records == inspect(path).sheet_records
+    numbers = [record.number for record in found.sheet_records]
+    assert max(numbers) > 40
+    (again,) = inspect(path, record=numbers[7]).records
+    assert again.data == found.sheet_records[7].data
+    some = inspect(path, records=4, split="test")
+    assert len({record.values["image/class/text"][0] for record in some.sheet_records}) == 4
+    assert len(some.sheet_records) == 4
+    chosen = inspect(path, where="label=hat")
+    assert chosen.sheet_records == chosen.records
+    run = beam_tfr("inspect", path, "--contact_sheet", tmp_path / "x.png", "--names")
+    assert run.out == f"wrote {tmp_path / 'x.png'}: 40 records\n"
+    with Image.open(tmp_path / "x.png") as sheet:  # with a line for the keys
+        assert sheet.size == (8 * 120 + 8, 5 * (112 + 2 * 18 + 8) + 8)
+
+
+def test_a_contact_sheet_without_contents_shows_the_first_records(tmp_path: Path) -> None:
+    shutil.copytree(converted_photos(), tmp_path / "d")
+    shutil.rmtree(tmp_path / "d" / "contents")
+    found = inspect(tmp_path / "d")
+    assert found.sheet_records == found.records
+    assert "first records" in found.sheet_note
+    assert inspect(converted_photos()).sheet_note == ""
+
+
+def test_rejects_on_a_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
+    path = converted_spoiled_photos()
+    rejected = json.loads((path / "manifest.json").read_text())["counts"]["rejected"]
+    lines = beam_tfr("inspect", path, "--rejects").out.splitlines()
+    for reason, number in rejected.items():
+        assert any(line.startswith(f"{reason}: {number}") for line in lines)
+    sheets_bytes = []
+    for sources in ([], ["--sources", spoiled_photos()]):
+        sheet = tmp_path / "rejects.png"
+        run = beam_tfr("inspect", path, "--rejects", "--contact_sheet", sheet, *sources)
+        assert (run.code, ("--sources" in run.out)) == (0, not sources)
+        sheets_bytes.append(sheet.read_bytes())
+    assert sheets_bytes[0] != sheets_bytes[1]  # one of them decodes
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--names"], ["--sources", "x"], ["--rejects", "--where", "label=hat"]],
+)
+def test_flags_that_need_others(flags: list[str], beam_tfr: Command) -> None:
+    assert beam_tfr("inspect", converted_photos(), *flags).code == 2
+
+
+def test_colors_of_classes_differ_and_their_texts_are_readable() -> None:
+    colors = [np.array(ImageColor.getrgb(color)) for color in pictures.BOX_COLORS]
+    for one, other in itertools.combinations(colors, 2):
+        assert np.abs(one - other).sum() > 100
+    for color in pictures.BOX_COLORS:
+        assert contrast(color, pictures.ink_on(color)) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """Of https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(color: str) -> float:
+    shares = [value / 255 for value in ImageColor.getrgb(color)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
@@ -371,12 +454,12 @@ def test_captions_escape_what_the_font_may_lack() -> None:
         {"class/text": ("bytes", [text.encode()])}
         for text in ("hat", "Ku\u0308che", "帽子", "a\nb\x1b")
     ]
-    captions = [pictures.caption(InspectedRecord(7, "x", 0, serialize(label))) for label in labels]
-    assert captions == ["7 hat", "7 Küche", r"7 \u5e3d\u5b50", r"7 a b\x1b"]
+    captions = [sheets.caption(InspectedRecord(7, "x", 0, serialize(label))) for label in labels]
+    assert captions == ["7: hat", "7: Küche", r"7: \u5e3d\u5b50", r"7: a b\x1b"]
 
 
 def test_the_font_has_what_is_not_escaped() -> None:
-    font = pictures._find_font("ü", 12)
+    font = pictures.find_font("ü", 12)
     absent = bytes(font.getmask("\uffff"))
     for char in "üößéçńőğřśΩяЖ…€":
         assert pictures.drawable(char) == char

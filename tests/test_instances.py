@@ -28,7 +28,7 @@ from beam_tfr.features.run_lengths import decode_run_lengths
 from beam_tfr.images import convert_image
 from beam_tfr.images.mapping import RecordPixels, map_points, source_size
 from beam_tfr.inspection import inspect
-from beam_tfr.inspection.pictures import contact_sheet
+from beam_tfr.inspection.sheets import contact_sheet
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError, RejectError, UsageError

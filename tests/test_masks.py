@@ -33,7 +33,7 @@ from beam_tfr.features.registry import parse_column
 from beam_tfr.images import convert_image
 from beam_tfr.images.mapping import RecordPixels
 from beam_tfr.inspection import inspect
-from beam_tfr.inspection.pictures import contact_sheet
+from beam_tfr.inspection.sheets import contact_sheet
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import RejectError, UsageError

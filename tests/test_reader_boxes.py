@@ -20,7 +20,8 @@ from beam_tfr import Records
 from beam_tfr.features.box_formats import BOX_FORMATS
 from beam_tfr.features.objects import MIN_VISIBLE, crop_boxes
 from beam_tfr.inspection import inspect
-from beam_tfr.inspection.pictures import BOX_COLORS, contact_sheet
+from beam_tfr.inspection.pictures import BOX_COLORS
+from beam_tfr.inspection.sheets import contact_sheet
 from beam_tfr.reader import load
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_tfr.dataset.class_samples import ClassSamples
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.gray_png import encode_gray
+from beam_tfr.inspection.legend import DrawnShapes
 from beam_tfr.reporting import charts, report
-from beam_tfr.reporting.histograms import SHADES, ClassSamples, Extremes, HeatMap, Histogram
-from beam_tfr.reporting.legend import DrawnShapes
+from beam_tfr.reporting.histograms import SHADES, Extremes, HeatMap, Histogram
 from beam_tfr.schema.feature_names import MASK
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoiled_photos

@@ -7,7 +7,10 @@ examples:
   beam-tfr inspect /data/photos --where label=hat
       features, counts, and the first records of class hat
   beam-tfr inspect gs://bucket/train.tfrecord-00000-of-00010 --record 12
-  beam-tfr inspect /data/photos --contact_sheet photos.png
+  beam-tfr inspect /data/photos --contact_sheet photos.png --names
+      some images of each class, with their keys
+  beam-tfr inspect /data/photos --rejects --sources photos --contact_sheet rejects.png
+      what was refused, by reason, with pictures of what decodes
 """
 
 from __future__ import annotations
@@ -38,13 +41,31 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--contact_sheet",
         metavar="FILE.png",
-        help="draw thumbnails of the first 40 (or --records) records",
+        help="draw thumbnails of 40 (or --records) records, some of each class; of those chosen by "
+        "--where or --record",
+    )
+    parser.add_argument(
+        "--names", action="store_true", help="show the key of each record on the contact sheet"
+    )
+    parser.add_argument(
+        "--rejects", action="store_true", help="show what was refused instead of records"
+    )
+    parser.add_argument(
+        "--sources",
+        metavar="GLOB|TABLE",
+        nargs="+",
+        default=(),
+        help="the --input or --table that the dataset was made from, and the folder of "
+        "--image_root: for pictures of rejects",
     )
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Shows the contents of the path; returns 1 if it is damaged."""
+    _check_flags(parsed)
+    if parsed.rejects:
+        return _show_rejects(parsed)
     from beam_tfr.inspection import inspect
     from beam_tfr.inspection.inspecting import SHEET_RECORDS, TEXT_RECORDS
 
@@ -63,9 +84,45 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     if parsed.where and not inspected.records and not inspected.problem:
         raise UsageError("matches no record", option="where", value=",".join(parsed.where))
     if parsed.contact_sheet:
-        save_sheet(inspected.contact_sheet(), parsed.contact_sheet)
-        saved = f"wrote {parsed.contact_sheet}: {counted(len(inspected.records), 'record')}"
-        print_lines([saved, *inspected.problem_lines()])
+        save_sheet(inspected.contact_sheet(names=parsed.names), parsed.contact_sheet)
+        saved = f"wrote {parsed.contact_sheet}: {counted(len(inspected.sheet_records), 'record')}"
+        notes = filter(None, [inspected.sheet_note])
+        print_lines([saved, *notes, *inspected.problem_lines()])
     else:
         print_lines(inspected.lines(records))
     return int(bool(inspected.problem))
+
+
+def _check_flags(parsed: argparse.Namespace) -> None:
+    """Checks flags that need others.
+
+    Raises:
+        UsageError: one is given without the other.
+    """
+    if parsed.names and not parsed.contact_sheet:
+        raise UsageError("names are on a contact sheet; add --contact_sheet FILE.png")
+    if parsed.sources and not (parsed.rejects and parsed.contact_sheet):
+        raise UsageError(
+            "the sources are for pictures of rejects; add --rejects --contact_sheet FILE.png"
+        )
+    chosen = parsed.where or parsed.record is not None or parsed.records is not None
+    if parsed.rejects and (chosen or parsed.split):
+        raise UsageError(
+            "--rejects shows those of the whole dataset; leave out what chooses records"
+        )
+
+
+def _show_rejects(parsed: argparse.Namespace) -> int:
+    """Shows what was refused, as text or on a contact sheet."""
+    from beam_tfr.reporting import rejects_sheet
+
+    with show_progress(parsed, "rejects"):
+        shown = rejects_sheet.read_rejects(parsed.path, parsed.sources)
+    if parsed.contact_sheet and shown.groups:
+        save_sheet(shown.contact_sheet(), parsed.contact_sheet)
+        saved = f"wrote {parsed.contact_sheet}: {counted(shown.number, 'reject')} in all"
+        advice = [] if parsed.sources else ["add --sources, the input, for pictures"]
+        print_lines([saved, *advice])
+    else:
+        print_lines(shown.lines())
+    return 0

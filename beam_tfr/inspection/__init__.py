@@ -6,7 +6,8 @@ from beam_tfr.inspection import inspect
 inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 
 `record_files` finds and reads files, `searching` chooses records, `records` describes them,
-`pictures` draws them, and `inspecting` puts these together.
+`pictures` draws them, `sheets` arranges them, `legend` says what colors mean, and `inspecting` puts
+these together.
 """
 
 from beam_tfr.inspection.inspecting import Inspection, inspect

@@ -8,11 +8,11 @@ from PIL import Image as PillowImage
 from beam_tfr.copies.search import Duplicates
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import InspectedRecord
+from beam_tfr.inspection.sheets import COLUMNS, draw_records
 
 MOST_ROWS = 20  # clusters
-_MOST_COLUMNS = pictures.COLUMNS  # images of a cluster
+_MOST_COLUMNS = COLUMNS  # images of a cluster
 
 
 def draw_copies(copies: Duplicates) -> PillowImage.Image:
@@ -28,12 +28,12 @@ def draw_copies(copies: Duplicates) -> PillowImage.Image:
     drawn = []
     for row in rows:
         drawn.append([(next(records), _caption(image)) for image in row])
-    return pictures.draw_rows(drawn)
+    return draw_records(drawn)
 
 
 def _caption(image: dict[str, Any]) -> str:
     texts = [image["split"], image["class"] or ""]
-    return pictures.drawable(" ".join(texts).strip())
+    return " ".join(texts).strip()
 
 
 def _read_records(dataset: Manifest, numbers: list[int]) -> list[InspectedRecord]:

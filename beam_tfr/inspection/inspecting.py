@@ -6,6 +6,7 @@ Also their counts, and some records.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,18 +15,20 @@ from typing import TYPE_CHECKING
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import Printable, counted, printable
+from beam_tfr.dataset.class_samples import choose_of_each_class
 from beam_tfr.dataset.conditions import Where, features_named, parse_conditions
 from beam_tfr.dataset.history import describe_updates
+from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest, check_shard_files
 from beam_tfr.dataset.reader_arguments import check_integer
-from beam_tfr.dataset.splits import choose_splits
-from beam_tfr.inspection import pictures
+from beam_tfr.dataset.splits import ShardPart, choose_splits
+from beam_tfr.inspection import pictures, sheets
 from beam_tfr.inspection.record_files import find_files
 from beam_tfr.inspection.records import InspectedRecord, describe_record
 from beam_tfr.inspection.searching import RecordSearch
 from beam_tfr.schema.arguments import public
 from beam_tfr.schema.dataset import sort_splits
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError, NotInstalledError, UsageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,6 +53,7 @@ class Inspection(Printable):
         split: the split that was asked for; None for all.
         problem: describes damage, or what is missing to a complete dataset; empty if there is
             nothing.
+        is_chosen: whether `record` or `where` chose the records.
     """
 
     path: str
@@ -60,13 +64,47 @@ class Inspection(Printable):
     records: tuple[InspectedRecord, ...]
     split: str | None = None
     problem: str = ""
+    is_chosen: bool = False
 
-    def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
-        """The records as a grid of thumbnails, `columns` in a row.
+    def contact_sheet(self, columns: int = sheets.COLUMNS, *, names: bool = False) -> Image:
+        """A grid of thumbnails: some of each class, as many as there are `records`.
 
-        Each has its number and class below it.
+        They are the records themselves if `record` or `where` chose them, or the files are no
+        dataset with contents.
+
+        Args:
+            columns: thumbnails in a row.
+            names: shows the key of each below its number and class.
         """
-        return pictures.contact_sheet(self.records, columns=check_integer("columns", columns, 1))
+        return sheets.contact_sheet(
+            self.sheet_records,
+            columns=check_integer("columns", columns, 1),
+            names=names,
+            dataset=self.manifest,
+        )
+
+    @property
+    def sheet_records(self) -> tuple[InspectedRecord, ...]:
+        """What `contact_sheet` shows."""
+        records, _ = self._sheet
+        return records
+
+    @property
+    def sheet_note(self) -> str:
+        """Why `contact_sheet` shows the first records instead of some of each class, or nothing."""
+        _, note = self._sheet
+        return note
+
+    @functools.cached_property
+    def _sheet(self) -> tuple[tuple[InspectedRecord, ...], str]:
+        """The records of the contact sheet, and what is to be told of them."""
+        if self.manifest is None or self.is_chosen or self.problem:
+            return self.records, ""
+        number = len(self.records)
+        try:
+            return tuple(_read_of_each_class(self.manifest, self.split, number)), ""
+        except (DataError, NotInstalledError) as error:
+            return self.records, f"these are the first records, not some of each class: {error}"
 
     def lines(self, most: int = TEXT_RECORDS) -> Iterator[str]:
         """Yields the inspection as lines, with at most so many records."""
@@ -185,7 +223,27 @@ def inspect(
         records=tuple(search.records),
         split=split,
         problem="; ".join(filter(None, problems)),
+        is_chosen=record is not None or bool(conditions),
     )
+
+
+def _read_of_each_class(
+    dataset: Manifest, split: str | None, number: int
+) -> Iterator[InspectedRecord]:
+    """Yields so many records, by their classes.
+
+    Raises:
+        DataError: contents or records are missing or damaged.
+        NotInstalledError: pyarrow is missing.
+    """
+    names = choose_splits(dataset, split, sort_splits(dataset.splits))
+    shards = [shard for name in names for shard in dataset.splits[name].shards]
+    chosen = choose_of_each_class(dataset, shards, number)
+    numbers = [record for records in chosen.values() for record in records]
+    lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, shard) for shard in shards])
+    for record, data in zip(numbers, lookup.read_records(numbers), strict=True):
+        part, _ = lookup.locate(record)
+        yield InspectedRecord(record, part.file, 0, data)
 
 
 def _choose_range(record: int | None, records: int | None) -> tuple[int, int]:

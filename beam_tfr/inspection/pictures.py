@@ -7,7 +7,7 @@ import io
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,16 @@ from beam_tfr.dataset.conditions import value_text
 from beam_tfr.features.registry import KINDS
 from beam_tfr.features.shapes import Dots, Outline, Rectangle, Shape, Tint
 from beam_tfr.images import limits
-from beam_tfr.inspection.records import InspectedRecord, label_of, open_image, tensor_of
+from beam_tfr.inspection.records import InspectedRecord, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ENCODED, RAW
 
 SIDE = 112  # pixels of a thumbnail
 SIDE_WITH_SHAPES = 224  # of one on a sheet with boxes, masks or points
-COLUMNS = 8
-_GAP = 8  # between thumbnails
-_LINE = 18  # of a caption
-_INK = "#1f2328"
+INK = "#1f2328"
 _FAINT = "#d0d7de"
-_PAPER = "white"
+_LIGHT = 0.179  # relative luminance from which on black has more contrast than white
 GROUND = "#c9ccd1"  # around an image: not white, so that margins of white are seen
 MOST_DRAWN = 100  # shapes of a kind on an image
 _MOST_POINTS = 10_000  # of a shape
@@ -42,6 +39,7 @@ _FONT = str(Path(__file__).with_name("DejaVuSans.ttf"))
 _NOT_IN_FONT = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
 _Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}  # number of channels -> mode of Pillow
+# Of classes: neighbors differ in hue and lightness, also for those who do not see red and green.
 BOX_COLORS = (
     "#00c853",
     "#ff1744",
@@ -49,60 +47,20 @@ BOX_COLORS = (
     "#ffea00",
     "#d500f9",
     "#00e5ff",
-    "#ff9100",
-    "#f50057",
-)  # of classes
-
-
-def contact_sheet(
-    records: Sequence[InspectedRecord], *, columns: int = COLUMNS
-) -> PillowImage.Image:
-    """A grid of thumbnails with their classes and the numbers of their records.
-
-    Gray where there is no image.
-    """
-    cells = [(record, caption(record)) for record in records]
-    return draw_rows([cells[begin : begin + columns] for begin in range(0, len(cells), columns)])
-
-
-def draw_rows(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowImage.Image:
-    """Rows of thumbnails: records, and the text below each."""
-    columns = max(1, *map(len, rows)) if rows else 1
-    has_shapes = any(is_drawn(record) for row in rows for record, _ in row)
-    side = SIDE_WITH_SHAPES if has_shapes else SIDE
-    cell_width = side + _GAP
-    cell_height = side + _LINE + _GAP
-    size = (columns * cell_width + _GAP, max(1, len(rows)) * cell_height + _GAP)
-    sheet = PillowImage.new("RGB", size, _PAPER)
-    canvas = ImageDraw.Draw(sheet)
-    for row, cells in enumerate(rows):
-        for column, (record, text) in enumerate(cells):
-            x = _GAP + column * cell_width
-            y = _GAP + row * cell_height
-            sheet.paste(draw_thumbnail(record, side), (x, y))
-            font = _find_font(text, 12)
-            text = _shorten(text, side, functools.partial(canvas.textlength, font=font))
-            canvas.text((x, y + side + 2), text, fill=_INK, font=font)
-    return sheet
-
-
-def _shorten(text: str, side: int, measure: Callable[[str], float]) -> str:
-    """A text with so many characters that it fits beside a thumbnail."""
-    text = text[:side]  # of thousands of labels, more than fit
-    while measure(text) > side:
-        kept = text.rstrip("…")[:-1]
-        text = f"{kept}…"
-    return text
+    "#ff6d00",
+    "#8d4b20",
+    "#b2ff59",
+    "#6a1b9a",
+    "#f8bbd0",
+    "#00695c",
+    "#1a237e",
+    "#7cb5ff",
+)
 
 
 def is_drawn(record: InspectedRecord) -> bool:
     """Whether shapes are drawn on the image of a record, which then needs more room."""
     return any(kind.is_drawn(record.values) for kind in KINDS)
-
-
-def caption(record: InspectedRecord) -> str:
-    """The number and class of a record."""
-    return drawable(f"{record.number} {label_of(record.values)}")
 
 
 def drawable(text: str) -> str:
@@ -120,7 +78,7 @@ def _load_font(size: int) -> _Font:
     return ImageFont.truetype(_FONT, size)
 
 
-def _find_font(text: str, size: int) -> _Font:
+def find_font(text: str, size: int) -> _Font:
     """A font that has the characters of a drawable text."""
     if text.isascii():
         return ImageFont.load_default(size)
@@ -194,6 +152,17 @@ def color_of(label: int) -> str:
     return BOX_COLORS[label % len(BOX_COLORS)]
 
 
+def ink_on(color: str) -> str:
+    """Black or white, whichever is readable on a color.
+
+    Source: relative luminance and contrast of https://www.w3.org/TR/WCAG22/.
+    """
+    shares = np.array(ImageColor.getrgb(color)) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ (0.2126, 0.7152, 0.0722))
+    return "black" if luminance > _LIGHT else "white"
+
+
 def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     """Draws a box, and its name if there is room for it."""
     canvas = ImageDraw.Draw(image)
@@ -202,12 +171,12 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     (left, top), (right, bottom) = _scale(corners, image)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
     text = drawable(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
-    font = _find_font(text, 11)
+    font = find_font(text, 11)
     place = (left + 3, top + 2)
     _, _, text_right, text_bottom = canvas.textbbox(place, text, font=font)
     if text and text_right < right and text_bottom < bottom:
         canvas.rectangle((left, top, text_right + 2, text_bottom + 2), fill=color)
-        canvas.text(place, text, fill=_INK, font=font)
+        canvas.text(place, text, fill=ink_on(color), font=font)
 
 
 def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:

@@ -4,9 +4,9 @@ measuring      the contents of all shards become histograms, extremes and sample
 odd_labels     labels that differ from those of all neighbors in a folder
 findings       what deserves a look, a sentence each
 samples        records that are shown: read by their numbers, drawn with boxes and masks
-legend         what the colors of boxes and masks stand for
 beside         records beside their sources
 refused        rejects that are shown, from their sources
+rejects_sheet  rejects as lines and as a contact sheet, for `inspect --rejects`
 charts         histograms, bars and a heat map as SVG
 facts          all of this, for the template
 page           puts them together with page.html, page.css and page.js

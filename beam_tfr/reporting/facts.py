@@ -138,7 +138,7 @@ class Facts:
             "more_classes": max(len(dataset.class_names) - _MOST_CLASS_ROWS, 0),
             "is_searchable": len(dataset.class_names) >= _SEARCHED_CLASSES,
             "class_rows": class_rows,
-            "legends": self._pictures.shapes.list_legends(dataset),
+            "legends": self._pictures.shapes.list_legends(dataset.class_names),
             "extremes": comparisons,
             "odd": self._odd,
             "pictures": self._pictures,

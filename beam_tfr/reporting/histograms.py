@@ -4,7 +4,7 @@ Their memory does not depend on how many there are.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,48 +82,6 @@ class Extremes:
     def __iter__(self) -> Iterator[tuple[int, float]]:
         """Yields records with their values, the lowest first."""
         yield from zip(self._records.tolist(), self._values.tolist(), strict=True)
-
-
-def mix(records: Rows) -> NDArray[np.uint64]:
-    """Numbers that order records as if at random, always in the same way.
-
-    Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c.
-    """
-    mixed = records.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
-
-
-class ClassSamples:
-    """Some records of each class, chosen as if at random.
-
-    Args:
-        number: how many of each class are kept.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._labels = np.zeros(0, np.int64)
-        self._records = np.zeros(0, np.int64)
-
-    def add(self, labels: Rows, records: Rows) -> None:
-        """Adds records with the number of the class of each."""
-        all_labels = np.concatenate([self._labels, labels])
-        all_records = np.concatenate([self._records, records])
-        order = np.lexsort((mix(all_records), all_labels))
-        all_labels = all_labels[order]
-        begins = np.searchsorted(all_labels, all_labels)
-        ranks = np.arange(len(all_labels)) - begins
-        kept = ranks < self._number
-        self._labels = all_labels[kept]
-        self._records = all_records[order][kept]
-
-    def of_class(self, label: int, most: int) -> Sequence[int]:
-        """So many records of a class at most."""
-        begin, end = np.searchsorted(self._labels, [label, label + 1])
-        records: list[int] = self._records[begin:end].tolist()
-        return records[:most]
 
 
 @dataclasses.dataclass

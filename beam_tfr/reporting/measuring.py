@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.console.display import Progress
+from beam_tfr.dataset.class_samples import ClassSamples, find_classes, mix
 from beam_tfr.dataset.lookup import read_all_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting import histograms
-from beam_tfr.reporting.histograms import ClassSamples, Extremes, Floats, HeatMap, Histogram, Rows
+from beam_tfr.reporting.histograms import Extremes, Floats, HeatMap, Histogram, Rows
 from beam_tfr.schema.feature_names import (
     HEIGHT,
     OBJECT_LABEL,
@@ -22,7 +23,6 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 
-NO_CLASS = -1
 MOST_OF_CLASS = 12  # records of a class that may be shown
 _MOST_EXTREMES = 6  # records shown of a kind
 _TABLE_ROWS = 20_000  # of which columns of a table are described
@@ -113,7 +113,7 @@ class _Meter:
         """Adds the contents of the next shard."""
         records = self.number + np.arange(len(table))
         self.number += len(table)
-        labels, places = self._find_classes(table)
+        labels, places = find_classes(self._dataset, table)
         self._samples.add(labels, records[places])
         self._add_sizes(table, records)
         self._add_looks(table, records)
@@ -140,22 +140,6 @@ class _Meter:
             table=table,
             missing=self._missing,
         )
-
-    def _find_classes(self, table: Any) -> tuple[Rows, Rows]:
-        """The classes of records, and the row of each; a row for each of several classes.
-
-        Those of boxes where records have no label; `NO_CLASS` where there are none either.
-        """
-        everything = np.arange(len(table))
-        for name in (self._dataset.names.label, OBJECT_LABEL):
-            if name not in self._columns:
-                continue
-            values = table.column(self._columns[name]).combine_chunks()
-            if need_pyarrow().types.is_list(values.type):
-                return _unnest_classes(values)
-            labels = values.fill_null(NO_CLASS).to_numpy(zero_copy_only=False)
-            return labels.astype(np.int64), everything
-        return np.full(len(table), NO_CLASS), everything
 
     def _add_sizes(self, table: Any, records: Rows) -> None:
         height = self._read(table, HEIGHT)
@@ -198,7 +182,7 @@ class _Meter:
             return
         texts = table.column("adjusted").combine_chunks().fill_null("").dictionary_encode()
         numbers = texts.indices.to_numpy(zero_copy_only=False)
-        order = histograms.mix(records).astype(np.float64)
+        order = mix(records).astype(np.float64)
         for number, text in enumerate(texts.dictionary.to_pylist()):
             chosen = numbers == number
             for kind in filter(None, text.split(",")):
@@ -232,7 +216,7 @@ class _Meter:
             self._missing[column] += _count_missing(table.column(column))
         total = max(self._dataset.counts["written"], 1)
         limit = int(min(_TABLE_ROWS / total, 1) * (2**64 - 1))
-        chosen = histograms.mix(records) <= np.uint64(limit)
+        chosen = mix(records) <= np.uint64(limit)
         if self._table_columns and chosen.any():
             mask = need_pyarrow().array(chosen)
             self._tables.append(table.select(self._table_columns).filter(mask))
@@ -277,22 +261,3 @@ def _count_missing(values: Any) -> int:
 def _flatten(lists: Any) -> Any:
     """The members of all lists as an array."""
     return lists.flatten().to_numpy(zero_copy_only=False)
-
-
-def _unnest_classes(lists: Any) -> tuple[Rows, Rows]:
-    """Each class of each row once, and the rows; `NO_CLASS` of a row without."""
-    need_pyarrow()
-    from pyarrow import compute
-
-    labels = _flatten(lists).astype(np.int64)
-    rows = compute.list_parent_indices(lists).to_numpy().astype(np.int64)
-    lengths = compute.list_value_length(lists).fill_null(0).to_numpy()
-    bare = np.flatnonzero(lengths == 0)
-    pairs = np.stack(
-        [
-            np.concatenate([labels, np.full(len(bare), NO_CLASS)]),
-            np.concatenate([rows, bare]),
-        ]
-    )
-    unique = np.unique(pairs, axis=1)
-    return unique[0], unique[1]

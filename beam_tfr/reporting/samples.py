@@ -9,14 +9,14 @@ from typing import NamedTuple
 from PIL import Image as PillowImage
 
 from beam_tfr.console.terminal import printable
+from beam_tfr.dataset.class_samples import NO_CLASS, ClassSamples
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import pictures
+from beam_tfr.inspection.legend import DrawnShapes
 from beam_tfr.inspection.records import InspectedRecord, label_of
-from beam_tfr.reporting.histograms import ClassSamples
-from beam_tfr.reporting.legend import DrawnShapes
-from beam_tfr.reporting.measuring import MOST_OF_CLASS, NO_CLASS
+from beam_tfr.reporting.measuring import MOST_OF_CLASS
 from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.naming import parse_shard_names
 

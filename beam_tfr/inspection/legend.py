@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.registry import KINDS
 from beam_tfr.features.shapes import Tint
 from beam_tfr.inspection.pictures import MOST_DRAWN, color_of
@@ -53,12 +52,12 @@ class DrawnShapes:
                         counts = np.bincount(shape.pixels.reshape(-1))
                         self._values.update(np.flatnonzero(counts).tolist())
                     else:
-                        self._labels.add(shape.label or 0)
+                        self._labels.add(int(shape.label or 0))
 
-    def list_legends(self, dataset: Manifest) -> list[Legend]:
-        """The legends of the pictures of a dataset."""
-        names = dataset.class_names
-        classes = [(label, names[label]) for label in sorted(self._labels) if label < len(names)]
+    def list_legends(self, names: Sequence[str]) -> list[Legend]:
+        """The legends of pictures of a dataset with these classes."""
+        known = sorted(self._labels.intersection(range(len(names))))
+        classes = [(label, names[label]) for label in known]
         values = [(value, str(value)) for value in sorted(self._values - {0})]
         legends = []
         if classes:
