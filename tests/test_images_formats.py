@@ -127,6 +127,10 @@ def test_samples_that_take_little_of_their_range_are_counted(largest: float, dty
     bright = fixtures.tiff(whole.astype(np.uint16), photometric="minisblack")
     assert notes_of(dark, image_size=(8, 8)) == ("depth-scaled", "nearly-black")
     assert notes_of(bright, image_size=(8, 8)) == ("depth-scaled",)
+    inverse = fixtures.tiff(samples, photometric="miniswhite")
+    assert set(notes_of(inverse, image_size=(8, 8))) == {"depth-scaled", "nearly-white"}
+    inverse = fixtures.tiff(whole.astype(np.uint16), photometric="miniswhite")
+    assert notes_of(inverse, image_size=(8, 8)) == ("depth-scaled",)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])

@@ -34,7 +34,7 @@ from beam_tfr.images import (
 from beam_tfr.images.appearance import COMPARED_SIDE, ChannelSums, describe_pixels, sum_channels
 from beam_tfr.images.mapping import source_size
 from beam_tfr.images.orientation import turn_upright
-from beam_tfr.images.source import Decoded, Pixels, Size, Source
+from beam_tfr.images.source import LEAST_USED, Decoded, Pixels, Size, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.differences import ABSENT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
@@ -43,7 +43,6 @@ from beam_tfr.schema.items import Appearance, Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
-_NEARLY_BLACK = 64  # of 255: the largest value of 14 bits in 16
 _LIBRARIES = (
     "simplejpeg",
     "cykooz-resizer",
@@ -427,7 +426,7 @@ def _note_depth(decoded: Decoded) -> tuple[str, ...]:
     """The members of `schema.dataset.ADJUSTMENTS` that apply to samples scaled to 8 bits."""
     if decoded.bits <= 8:
         return ()
-    if int(decoded.pixels.max(initial=0)) <= _NEARLY_BLACK:
+    if int(decoded.pixels.max(initial=0)) <= LEAST_USED:
         return ("depth-scaled", "nearly-black")
     return ("depth-scaled",)
 

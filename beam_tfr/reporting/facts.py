@@ -48,6 +48,7 @@ _ADJUSTED_TITLES = {  # what was adjusted -> title
     "bad-boxes-dropped": "Boxes outside of the image or without area were dropped",
     "boxes-dropped": "Boxes were cropped off",
     "nearly-black": "More than 8 bits per sample, of which few are used",
+    "nearly-white": "More than 8 bits per sample, of which few are used, where 0 is white",
     "margins-in-mask": "Masks have the value of their margins too",
 }
 _SIZES = {  # name of a measure -> how its numbers are shown

@@ -97,6 +97,11 @@ ADJUSTMENTS: dict[str, str] = {
         "4,095 of 65,535: multiply them first, 12 bits in files of 16 by `mogrify -evaluate "
         "multiply 16 FILES`, or leave them so if they are dark"
     ),
+    "nearly-white": (
+        "TIFFs in which 0 is white, of more than 8 bits per sample, of which the largest value "
+        "takes at most a quarter: multiply them first, 12 bits in files of 16 by `mogrify -negate "
+        "-evaluate multiply 16 -negate FILES`, or leave them so if they are bright"
+    ),
     "cmyk-converted": "CMYK was converted to RGB",
     "profile-converted": "an embedded color profile other than sRGB was converted",
     "profile-ignored": "an embedded color profile could not be used",

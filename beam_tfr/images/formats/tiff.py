@@ -21,7 +21,7 @@ from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, by_pillow
 from beam_tfr.images.formats.depth import ALPHA_BYTES, find_white
-from beam_tfr.images.source import Decoded, Size, Source
+from beam_tfr.images.source import LEAST_USED, Decoded, Size, Source
 from beam_tfr.schema.errors import RejectError
 
 # Tags.
@@ -71,6 +71,7 @@ _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, ol
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
 _MAX_SAMPLES = 1024
 _LEFT_OUT = ("band-left-out",)  # in `Decoded.adjusted`
+_NEARLY_WHITE = ("nearly-white",)  # likewise
 _START_OF_SCAN = b"\xff\xda"  # which occurs nowhere else in JPEG data
 
 
@@ -341,6 +342,8 @@ def _decode_deep(page: _Page) -> Decoded:
             samples = samples[..., :3]
     decoded = by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
     if page.photometric == _WHITE_IS_ZERO:
+        if decoded.bits > 8 and int(decoded.pixels.max(initial=0)) <= LEAST_USED:
+            decoded.adjusted = _NEARLY_WHITE
         decoded.pixels = 255 - decoded.pixels
     if page.has_unknown_band:
         decoded.adjusted = _LEFT_OUT
