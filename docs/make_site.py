@@ -29,7 +29,7 @@ COPIED = (
 REFERENCE = tuple(
     f"docs/site/{name}.md" for name in ("functions", "results", "readers", "steps", "errors")
 )
-PROJECT = ("benchmarks/README.md",)
+PROJECT = ("SECURITY.md", "CODE_OF_CONDUCT.md", "benchmarks/README.md")
 TREE = """
 ```{{toctree}}
 :caption: {caption}

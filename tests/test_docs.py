@@ -28,6 +28,7 @@ from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
 from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.feature_names import RAW, SOURCE_DAMAGED
+from beam_tfr.version import __version__
 from tests.conftest import Run
 from tests.converted import converted_sample
 from tests.pages import DOCS, ROOT, blocks
@@ -36,6 +37,8 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "CODE_OF_CONDUCT.md",
+    ROOT / "SECURITY.md",
     *sorted(DOCS.glob("*.md")),
 ]
 PAGES += [ROOT / "templates" / "README.md", ROOT / "benchmarks" / "README.md"]
@@ -71,6 +74,10 @@ def test_the_readme_leads_to_every_page() -> None:
     assert not [
         page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in PAGES[0].read_text()
     ]
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_page_of_options_is_that_of_the_table() -> None:
