@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import beam_tfr as package
-from beam_tfr.schema.errors import BeamTfrError, DataError, spell_as_flags
+from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError, spell_as_flags
 from beam_tfr.tables.lost_images import clear_files, describe_lost
 from beam_tfr.tables.paths import folder_around
+from tests.fake_gcs import FakeGcs
 from tests.table_files import OPTIONS, keys_of, open_input, write_csv, write_images
 from tests.voc_files import voc
 
@@ -56,6 +57,35 @@ def test_folders_of_images_mirror_those_of_annotations(tmp_path: Path) -> None:
     tables = open_input(table=table_glob, image_root=root)
     assert not tables.missing
     assert keys_of(tables) == ["train/n01/n01_1.JPEG", "train/n02/n02_1.JPEG", "val/v_1.JPEG"]
+
+
+@pytest.mark.parametrize(
+    ("root", "words"),
+    [
+        ("photos", "there is no such folder"),
+        ("all.zip", "unpack it"),
+        ("all.tar.gz", "unpack it"),
+        ("t.csv", "this is a file"),
+    ],
+)
+def test_an_image_root_that_is_no_folder_is_refused(tmp_path: Path, root: str, words: str) -> None:
+    write_images(tmp_path, "photo/1.jpg")
+    write_csv(tmp_path / "t.csv", "1.jpg")
+    for name in ("all.zip", "all.tar.gz"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError) as caught:
+        open_input(table=str(tmp_path / "t.csv"), image_root=str(tmp_path / root), **OPTIONS)
+    assert words in str(caught.value)
+    assert f"`image_root={tmp_path}/photo`" in str(caught.value)
+
+
+def test_an_image_root_without_an_object_is_refused(fake: FakeGcs, tmp_path: Path) -> None:
+    fake.put("photos/2.jpg", b"x")
+    write_csv(tmp_path / "t.csv", "1.jpg")
+    table = str(tmp_path / "t.csv")
+    with pytest.raises(UsageError, match="there is no such folder"):
+        open_input(table=table, image_root="gs://b/photo", **OPTIONS)
+    assert open_input(table=table, image_root="gs://b/photos", **OPTIONS).missing
 
 
 def test_the_cure_is_told_and_works(tmp_path: Path) -> None:

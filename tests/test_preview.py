@@ -307,7 +307,8 @@ def test_plan_shows_how_far_it_is(
 def test_a_wrong_image_root_is_the_cure_that_is_named(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,label\na.jpg,x\nb.jpg,y\n")
     flags = ("--table", tmp_path / "t.csv", "--uri_column", "path", "--label_column", "label")
-    run = beam_tfr("plan", *flags, "--image_root", tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    run = beam_tfr("plan", *flags, "--image_root", tmp_path / "empty")
     assert (run.code, run.out) == (1, "")
     assert "None of the 2 files tried first can be read: " in run.err
     assert run.err.endswith(" or correct the folder that a table, --image_root or --pair names\n")

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import common_folder
+from beam_tfr.inputs.patterns import ARCHIVE, common_folder
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.extensions import PACKED
 from beam_tfr.tables.base import DamagedTableError, Row, RowReader
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
@@ -103,6 +105,8 @@ def find_image_roots(
         start = places.base or folder
         missing = describe_missing(content, survey.missing, paths, folder=folder, base=start)
         images = _find_images([path for _, path in paths], start)
+        if missing:
+            _check_image_root(content.options.image_root, missing)
         warnings += warn_of_lost_tables(content, survey, paths, choose)
         warnings += _warn_of_names(images, start)
     warnings += _warn_of_left_out(content, read, choose, finder)
@@ -117,6 +121,35 @@ def find_image_roots(
         missing=missing,
         warnings=tuple(warnings),
     )
+
+
+def _check_image_root(image_root: str, missing: str) -> None:
+    """Checks that the folder of images exists, if none of the first images is there.
+
+    Args:
+        image_root: the option; may be empty.
+        missing: the message about these images.
+
+    Raises:
+        UsageError: it does not, or is an archive or another file.
+    """
+    if not image_root or _holds_anything(image_root):
+        return
+    problem = "there is no such folder"
+    if storage.find(image_root):
+        problem = "this is a file; give the folder of the images"
+        if ARCHIVE.search(image_root) or PACKED.search(image_root):
+            problem = "images in archives are not read for tables: unpack it, and give the folder"
+    raise UsageError(f"{problem}; {missing}", option="image_root", value=image_root)
+
+
+def _holds_anything(folder: str) -> bool:
+    """Whether there is a folder, on gs:// with files; true if it cannot be listed."""
+    if not storage.is_gcs(folder):
+        return storage.is_folder(folder)
+    with contextlib.suppress(OSError):
+        return any(True for _ in storage.walk(folder, lambda _: False))
+    return True
 
 
 def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
