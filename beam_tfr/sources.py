@@ -34,6 +34,7 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
 )
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.inputs.webdataset import check_webdataset
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import is_dataset
@@ -223,6 +224,8 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
     root = common_root(all_patterns)
     exclude = _list_exclusions(options, patterns)
     _check_archives(options, all_patterns)
+    if not options.layout:
+        check_webdataset(patterns)
     refuse_records(options.encoding, itertools.filterfalse(is_wild, all_patterns))
     _refuse_tables(options.encoding, patterns)
     _check_apart(options, all_patterns, compile_exclusion(exclude, root))

@@ -43,7 +43,7 @@ def test_ranges_of_tables_and_inputs_are_read(tmp_path: Path) -> None:
         (tmp_path / f"x-00{shard}.tar").write_bytes(tarred(dict(sorted((files | labels).items()))))
     options = {"progress": False, "output": tmp_path / "d", "num_shards": 1}
     pattern = f"{tmp_path}/x-{{000..001}}.tar"
-    for source in ({"table": pattern}, {"input": pattern}):
+    for source in ({"table": pattern}, {"input": pattern, "layout": "{label}/*"}):
         result = beam_tfr.convert(**source, **options, overwrite=True)
         assert result.counts["written"] == 6
     for name in ("table", "input"):

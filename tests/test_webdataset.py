@@ -11,10 +11,11 @@ import pytest
 import beam_tfr
 from beam_tfr.inputs.patterns import NOTHING
 from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.inputs.webdataset import check_webdataset
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.errors import BeamTfrError, DataError
+from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -249,3 +250,31 @@ def test_images_given_as_a_table_are_an_input(tmp_path: Path, name: str) -> None
     path.write_bytes(JPEG)
     with pytest.raises(BeamTfrError, match=f"`input={path}`"):
         beam_tfr.plan(table=path, output=tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    ("tar", "files", "is_refused"),
+    [
+        ("a-train-000000.tar", ["1.jpg", "1.cls"], True),
+        ("cats.tar", ["x/1.JPG", "x/1.CLS"], True),
+        ("00000.tar", ["1.jpg", "1.json", "1.txt"], True),
+        ("cats.tar", ["1.jpg", "1.json"], False),
+        ("n01440764.tar", ["n01_1.JPEG", "readme.txt"], False),
+        ("00000.tar", ["1.jpg", "2.json"], False),
+        ("cats.zip", ["1.jpg", "1.cls"], False),
+    ],
+)
+def test_tars_of_webdataset_are_no_input_of_images(
+    tmp_path: Path, tar: str, files: list[str], is_refused: bool
+) -> None:
+    (tmp_path / tar).write_bytes(tarred(dict.fromkeys(files, b"1")))
+    pattern = f"{tmp_path}/*.{tar[-3:]}"
+    if not is_refused:
+        check_webdataset([pattern])
+        return
+    with pytest.raises(UsageError) as caught:
+        beam_tfr.plan(input=pattern)
+    assert f"`table='{pattern}'`" in str(caught.value)
+    check_webdataset([f"{tmp_path}/none/*.tar"])
+    (tmp_path / tar).write_bytes(b"no tar" * 100)
+    check_webdataset([pattern])

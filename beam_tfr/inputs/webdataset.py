@@ -1,0 +1,85 @@
+"""Tars of WebDataset among the archives of an input, where their files of classes are not read."""
+
+import contextlib
+import io
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from beam_tfr import storage
+from beam_tfr.inputs import archives
+from beam_tfr.inputs.listing import PatternPart, list_parts, order_parts
+from beam_tfr.inputs.patterns import ARCHIVE
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.extensions import has_image_name
+
+_CLASS = ".cls"
+_OTHERS = (".json", ".txt")
+_SHARD = re.compile(r"(?i)[/_.-][0-9]+\.tar$")
+_MOST_MEMBERS = 100  # of a tar, which show what is in it
+_MOST_NAMES = 1_000  # of a pattern on gs://, of which one request lists them
+
+
+def check_webdataset(patterns: Sequence[str]) -> None:
+    """Checks that a tar of an input does not hold the class of each image, or more, in a file.
+
+    The default layout would take the name of the tar, which is the number of a shard.
+
+    Args:
+        patterns: of images and archives.
+
+    Raises:
+        UsageError: it does.
+    """
+    tars = [pattern for pattern in patterns if ARCHIVE.search(pattern)]
+    file = _find_tar(tars)
+    if file is None:
+        return
+    name = _find_label(file)
+    if name:
+        shown = " ".join(f"'{pattern}'" for pattern in tars)
+        raise UsageError(
+            f"{file.path} has files that say more of each image beside it, such as {name}, as "
+            f"WebDataset has them: `table={shown}` reads these; or name a `layout=`, such as "
+            "'{label}/*' if the names of the archives are the classes",
+            option="input",
+        )
+
+
+def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
+    """A tar that patterns match; None if none is listed."""
+    with contextlib.suppress(UsageError):  # which the listing raises again
+        for batch in list_parts(order_parts(patterns, ()), limit=_MOST_NAMES):
+            parts = [part for part in batch if isinstance(part, PatternPart) and part.archive]
+            files = [storage.Entry(*part.archive) for part in parts]
+            tars = [file for file in files if file.path.lower().endswith(".tar")]
+            if tars:
+                return min(tars)
+    return None
+
+
+def _find_label(file: storage.Entry) -> str:
+    """The name of a file that says more of an image in a tar; empty without one.
+
+    Files of classes do; and JSON and captions, if the name of the tar is the number of a shard.
+    """
+    endings = (_CLASS, *_OTHERS) if _SHARD.search(file.path) else (_CLASS,)
+    names = set[str]()
+    with contextlib.suppress(OSError, *archives.ERRORS):  # which the listing raises again
+        names.update(_read_names(file))
+    stems = {_stem_of(name) for name in names if has_image_name(name)}
+    labels = [name for name in names if name.lower().endswith(endings) and _stem_of(name) in stems]
+    return min(labels, default="")
+
+
+def _read_names(file: storage.Entry) -> Iterator[str]:
+    """Yields the names of the first files in a tar."""
+    with io.BufferedReader(archives.RangeReader(file)) as opened:
+        for name, _ in itertools.islice(archives.list_members(file, opened), _MOST_MEMBERS):
+            yield name
+
+
+def _stem_of(name: str) -> str:
+    """The path of a file up to the first dot of its name."""
+    folder, slash, base = name.rpartition("/")
+    return folder + slash + base.partition(".")[0]
