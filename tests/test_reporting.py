@@ -230,7 +230,7 @@ def test_classes_of_boxes_and_values_of_masks_have_a_legend() -> None:
     shapes = DrawnShapes()
     mask = encode_gray(np.array([[0, 1], [4, 4]], np.uint8))
     shapes.add({"image/height": [2], "image/width": [2], MASK: [mask]})
-    (legend,) = shapes.list_legends(read_manifest(str(converted_photos())))
+    (legend,) = shapes.list_legends(read_manifest(str(converted_photos())).class_names)
     assert [entry.text for entry in legend.entries] == ["1", "4"]
     assert len({entry.color for entry in legend.entries}) == 2
 
