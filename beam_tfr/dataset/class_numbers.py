@@ -42,6 +42,8 @@ def _suggest_file(classes: Sequence[str], numbers: Sequence[int]) -> str:
     if numbers[0] < 0 or numbers[-1] > _MOST_IDS:
         return ""
     width = len(classes[0]) if len({*map(len, classes)}) == 1 else 1
+    if [*classes] != [f"{number:0{width}}" for number in numbers]:
+        return ""  # such as 007 beside 7 or 10
     last = classes[-1]
     return (
         f". A file of `classes=`, with all numbers from {0:0{width}} to {last}, one in each line, "

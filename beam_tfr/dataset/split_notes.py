@@ -33,6 +33,7 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
+_LONGEST_NUMBER = 19  # digits of names that are compared as numbers
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W\d_])")
 
 UInt64 = npt.NDArray[np.uint64]
@@ -290,14 +291,16 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
     if alike:
         listed = [" and ".join(_spell_apart(group)) for group in alike]
         yield (
-            f"{noun} differ only by case, by marks between words or by what cannot be seen: "
+            f"{noun} differ only by case, by marks between words, by zeros before numbers or by "
+            "what cannot be seen: "
             f"{join_texts(listed, most=_MOST_NAMES)}"
         )
 
 
 def _fold(name: str) -> str:
-    """A name without its case, marks between its words, and what cannot be seen."""
-    return _BETWEEN_WORDS.sub("", _as_seen(name)).casefold()
+    """A name without its case, marks between its words, zeros of numbers and what is not seen."""
+    folded = _BETWEEN_WORDS.sub("", _as_seen(name)).casefold()
+    return str(int(folded)) if folded.isdecimal() and len(folded) < _LONGEST_NUMBER else folded
 
 
 def _as_seen(name: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +13,10 @@ from beam_tfr.features.cells import is_missing, to_float
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.feature_names import SOURCE_WIDTH
+from beam_tfr.tables.base import table_error
 from beam_tfr.tables.box_names import (
     BOX,
     CLASSES,
@@ -23,6 +25,7 @@ from beam_tfr.tables.box_names import (
     BoxColumns,
     by_plain_name,
     find_box_columns,
+    find_corners,
     find_name,
     find_possible_boxes,
     find_size_columns,
@@ -89,8 +92,13 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
         options: those that are given.
         path: the first table.
         columns: its columns.
+
+    Raises:
+        UsageError: there are columns with the corners of quadrangles instead.
     """
     found = _find_boxes(options, path, columns)
+    if found is None:
+        _check_corners(options, path, columns)
     if found is None or not (options.uri_column or found.file):
         return ImpliedOptions(options, (*_warn_of_possible_boxes(options, path, columns, found),))
     if not _is_open(options, columns, found):
@@ -108,6 +116,26 @@ def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> I
     implied = _imply_roles(options, found, first_rows)
     implied["feature_columns"] = features
     return _set_implied(options, path, implied, box=box, found=found)
+
+
+def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -> None:
+    """Checks that a table of images has no columns with the corners of quadrangles.
+
+    Raises:
+        UsageError: it has; says how to make boxes of them.
+    """
+    corners = find_corners(columns)
+    file = options.uri_column or find_name(FILES, by_plain_name(columns))
+    if not corners or not file or options.feature_columns or not _may_have_boxes(options, path):
+        return
+    xs = json.dumps(corners["x"])
+    raise table_error(
+        path,
+        f"columns {join_names([*corners['x'], *corners['y']])} are the corners of quadrangles, of "
+        "which only the boxes around them can be stored: write these; with pandas: "
+        f'table["xmin"] = table[{xs}].min(axis=1), table["xmax"] = table[{xs}].max(axis=1), and so '
+        f"for y; `feature_columns={corners['x'][0]}` stores columns as numbers, of each row",
+    )
 
 
 def _find_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> _Found | None:

@@ -132,9 +132,24 @@ def _find_sides(
     """The first of some sides, by their format and names, that columns have; None if none is."""
     by_name = by_plain_name(columns)
     for form, names in sides:
-        if by_name.keys() >= {*names}:
+        if by_name.keys() >= {*names} and not _are_of_corners(names, by_name):
             return BoxColumns(form, tuple(by_name[name] for name in names))
     return None
+
+
+def _are_of_corners(sides: Sequence[str], by_name: Mapping[str, str]) -> bool:
+    """Whether numbered columns go on to a third corner, as those of quadrangles: x1 … y4."""
+    return sides[0] in ("x0", "x1") and sides[2] in ("x1", "x2") and {"x3", "y3"} <= {*by_name}
+
+
+def find_corners(columns: Iterable[str]) -> dict[str, list[str]]:
+    """The columns with the x and y of the corners of quadrangles; empty without."""
+    by_name = by_plain_name(columns)
+    for first in (0, 1):
+        corners = {side: [f"{side}{first + place}" for place in range(4)] for side in "xy"}
+        if by_name.keys() >= {*corners["x"], *corners["y"]}:
+            return {side: [by_name[name] for name in names] for side, names in corners.items()}
+    return {}
 
 
 def by_plain_name(columns: Iterable[str]) -> dict[str, str]:

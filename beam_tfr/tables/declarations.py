@@ -264,6 +264,11 @@ def _open_column(
         cure = f"; give another type, `feature_columns={name}:TYPE`, {choice}"
         if _is_bad(cells[0]) or isinstance(problem, UntypedCellError):
             cure = ""  # no type helps
+        if "%" in str(problem):
+            cure = (
+                "; write shares of 1 in place of percents, of which boxes are bbox[rel_xyxy] and "
+                "so on; with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
+            )
         raise table_error(
             path,
             f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "

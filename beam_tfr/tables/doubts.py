@@ -28,6 +28,7 @@ _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
 _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
+_NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")  # 0.jpg_1
 # Lists and objects in brackets that are none as JSON, Python or NumPy write them.
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,.*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -84,6 +85,14 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
     folder = folder_of(content.files[0])
     for column, column_cells in cells.items():
         names = [cell for cell in column_cells if cell not in (None, "")][:_FIRST_CELLS]
+        if names and all(isinstance(name, str) and _NUMBERED.fullmatch(name) for name in names):
+            yield (
+                f"column {column!r} has names of images with more behind them, such as "
+                f"{names[0]:.100}, but each row is a record without its image: write both into "
+                'columns of their own; with pandas: table[["image", "class"]] = '
+                f'table["{column}"].str.rsplit("_", n=1, expand=True)'
+            )
+            return
         root = _find_folder(names, folder) if names else ""
         if root:
             cure = f"`uri_column={column}`"

@@ -22,7 +22,10 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?"
 _POINT = re.compile("[.eE]")
 _BOOLEANS = {"true", "false"}
 # What other programs write for a missing value.
-_NO_VALUES = {"nan", "null", "none", "na", "n/a", "<na>"}
+_NO_VALUES = {
+    *("nan", "null", "none", "na", "n/a", "<na>", "nat"),
+    *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # of Excel
+}
 
 
 def read_name(cell: Any) -> str:

@@ -67,6 +67,7 @@ from beam_tfr.tables.unused.beside_boxes import warn_beside_boxes
 from beam_tfr.tables.unused.columns import warn_of_unused_columns
 from beam_tfr.tables.unused.later_tables import warn_of_later_tables
 from beam_tfr.tables.unused.pixels import warn_of_pixels
+from beam_tfr.tables.unused.turned_boxes import warn_of_turned_boxes
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
 _MOST_IMAGES = 1_000  # whose folders are looked at
@@ -165,6 +166,7 @@ def open_tables(
             *warn_of_other_ids(content, class_texts),
             *warn_of_class_orders(content),
             *warn_beside_boxes(content),
+            *warn_of_turned_boxes(content, features),
             *warn_of_unused_columns(content),
             *warn_of_pixels(content, cells),
             *warn_of_later_tables(content),

@@ -6,7 +6,7 @@ reads what its lines say. See https://docs.ultralytics.com/datasets/detect.
 
 import itertools
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -41,6 +41,7 @@ from beam_tfr.tables.annotations.yolo_lines import (
     read_class,
     read_numbers,
     read_shape,
+    seem_corners,
 )
 from beam_tfr.tables.our_exports import read_export_splits
 
@@ -160,8 +161,9 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     splits = name_splits(read_export_splits(folder))
     files = require_labels(read_label_files(images), base, names)
     first = _take_first(files)
-    form = LineForm() if data.kpt_shape else _survey(first)
-    for note in _describe_files(first, form):
+    lines = [] if data.kpt_shape else _read_lines(first)
+    form = choose_form(lines)
+    for note in _describe_files(first, form, lines):
         say_of_file(note)
     doubts = (
         describe_imageless(images),
@@ -191,10 +193,18 @@ def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
     return first
 
 
-def _describe_files(files: Sequence[LabelFile], form: LineForm) -> Iterator[str]:
+def _describe_files(
+    files: Sequence[LabelFile], form: LineForm, lines: Sequence[Sequence[float]]
+) -> Iterator[str]:
     """Yields what the first label files leave open, and how they are read."""
     if form.describe():
         yield f"its label files have {form.describe()}{form.cure}"
+    if seem_corners(lines):
+        yield (
+            "boxes of its label files end outside of their images, as YOLO's are center and size; "
+            "if they are corners (xmin, ymin, xmax, ymax), as which all lie inside, give "
+            "`feature_columns=box:bbox[rel_xyxy]`"
+        )
     missing = [file for file in files if not file.is_there]
     if missing:
         respelled = find_respelled(missing)
@@ -267,15 +277,15 @@ def _check_depth(text: str) -> None:
             raise ValueError("has lists or mappings in each other, too deep to be read")
 
 
-def _survey(files: list[LabelFile]) -> LineForm:
-    """What the lines of a set have behind their shapes, given its first label files."""
+def _read_lines(files: Iterable[LabelFile]) -> list[list[float]]:
+    """The numbers of the lines of some label files, but for those that cannot be read."""
     lines = []
     for file in files:
         for fields in file.split_lines():
             numbers = read_numbers(fields[1:])
             if not isinstance(numbers, BadCell):
                 lines.append(numbers)
-    return choose_form(lines)
+    return lines
 
 
 def _read_row(

@@ -13,7 +13,7 @@ See https://docs.ultralytics.com/datasets/detect and `save_txt` in ultralytics.e
 import contextlib
 import functools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from beam_tfr.features.cells import BadCell
@@ -167,6 +167,19 @@ def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
         has_scores=has_odd and not pairs,
         are_six_unclear=is_telling and _are_boxes_of_six(pairs),
     )
+
+
+def seem_corners(lines: Iterable[Sequence[float]]) -> bool:
+    """Whether boxes all lie in their images as corners, and some do not as they are.
+
+    Args:
+        lines: the numbers of the first ones, with shapes of any kind.
+    """
+    boxes = [line for line in lines if len(line) == _BOX]
+    for left, top, right, bottom in boxes:
+        if not 0 <= left < right <= 1 + _FAR or not 0 <= top < bottom <= 1 + _FAR:
+            return False
+    return not all(map(_is_box_inside, boxes))
 
 
 def _is_even(line: Sequence[float]) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from beam_tfr.features.cells import is_missing
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.samples import EXTENSIONS, Samples
@@ -11,15 +12,20 @@ from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
 # Names of columns with masks as run lengths, as in competitions of Kaggle.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
+_RUNS = re.compile(r"\s*(?:[0-9]+\s+[0-9]+\s*)+")  # 100 5 200 3
 # Names of columns with the paths of masks.
 _MASKS = re.compile(
     r"(?i)(.*[_. ])?(masks?|seg|segmentation)([_. ]?(files?|images?|paths?|names?))?"
 )
 
 
-def find_run_lengths(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns that may hold masks as run lengths."""
+def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Columns that may hold masks as run lengths, by their names or what they hold."""
     masks = [*filter(_RUN_LENGTHS.fullmatch, columns)]
+    others = [*filter(_MASKS.fullmatch, columns)]
+    if others:
+        cells_of = read_first_cells(content, others)
+        masks += [name for name in others if _are_runs(cells_of[name])]
     if not masks:
         return None
     message = (
@@ -28,6 +34,12 @@ def find_run_lengths(_: TableContent, columns: Sequence[str]) -> Suggestion | No
         "`feature_columns=mask:mask` stores it"
     )
     return Suggestion(masks, message)
+
+
+def _are_runs(cells: Sequence[Any]) -> bool:
+    """Whether cells hold pairs of numbers, if they hold anything."""
+    texts = [cell for cell in cells if not is_missing(cell)]
+    return bool(texts) and all(isinstance(text, str) and _RUNS.fullmatch(text) for text in texts)
 
 
 def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:

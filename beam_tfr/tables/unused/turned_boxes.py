@@ -1,0 +1,59 @@
+"""Warns of columns with angles, by which boxes are not turned."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.cells import to_float
+from beam_tfr.tables.box_names import letters_of
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.unused.suggestions import list_fields_of, read_first_cells
+
+_ANGLES = frozenset(
+    ("angle", "rotation", "theta", "rot", "rotationangle", "degrees", "rotate", "orientation")
+)
+_BOX_WORDS = ("boundingbox", "bbox", "box")
+
+
+def warn_of_turned_boxes(content: TableContent, features: Sequence[ColumnKind]) -> Iterator[str]:
+    """Yields a warning about an angle beside boxes, if it is not 0 in all of the first rows.
+
+    Args:
+        content: what the tables say.
+        features: those that the columns become.
+    """
+    boxes = next((feature for feature in features if isinstance(feature, Boxes)), None)
+    if boxes is None or content.read_rows:
+        return
+    objects = {name.partition(".")[0] for name in (boxes.name, *boxes.columns) if "." in name}
+    columns = [*content.columns, *list_fields_of(content, objects)]
+    angles = [*filter(_names_angle, columns)]
+    if not angles:
+        return
+    for name, cells in read_first_cells(content, angles).items():
+        if any(map(_is_turn, cells)):
+            yield (
+                f"boxes are not turned by column {name!r:.60}: they are stored as they are before "
+                "it; to have them around what is turned, write them so"
+            )
+            return
+
+
+def _names_angle(column: str) -> bool:
+    """Whether the name of a column, or of a field of objects, is that of an angle of boxes."""
+    letters = letters_of(column.rpartition(".")[2])
+    for word in _BOX_WORDS:
+        letters = letters.removeprefix(word)
+    return letters in _ANGLES
+
+
+def _is_turn(cell: Any) -> bool:
+    """Whether a cell, or a member of it, is a number other than 0."""
+    for member in cell if isinstance(cell, list) else [cell]:
+        try:
+            if to_float(member):
+                return True
+        except ValueError:
+            continue
+    return False
