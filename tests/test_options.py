@@ -33,7 +33,7 @@ from beam_tfr.options import (
     kinds,
     tabular,
 )
-from beam_tfr.options.table import Option, options_of
+from beam_tfr.options.table import Option, from_values, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
 
@@ -453,7 +453,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"output": 5}, "`output=5`: must be text"),
     ({"output": None}, "`output=`: must be text"),
     ({"input_list": b"/a"}, "`input_list=b'/a'`: must be text"),
-    ({"classes": ["hat", "shoes"]}, "`classes=['hat', 'shoes']`: must be text"),
+    ({"classes": ["hat", "shoes"]}, "`classes=['hat', 'shoes']`: must be the path of a file"),
     ({"name": 5}, "`name=5`: must be text"),
     ({"license": "\udc80"}, "`license=\\udc80`: must be UTF-8 text"),
     ({"layout": ("{label}", "*")}, "`layout=('{label}', '*')`: must be text"),
@@ -793,3 +793,16 @@ def test_columns_are_separated_by_commas_outside_of_brackets() -> None:
     assert len(tabular._parse_columns("," * 1_000_000 + "a")) == 1
     with pytest.raises(ValueError, match="twice"):
         tabular._parse_columns("a[," * 300_000)
+
+
+def test_dicts_are_options_of_names_and_values() -> None:
+    paths = {"output": "/o", "input": "/p/*", "layout": "*"}
+    masks = from_values({**paths, "pair": {"mask": "../masks/{stem}.png"}}, ConvertOptions)
+    assert masks.pair == ("mask=../masks/{stem}.png",)
+    paths = {"output": "/o", "input": "/p/**"}
+    renamed = from_values({**paths, "rename": {"dog": "hound", "cat": "kitty"}}, ConvertOptions)
+    assert renamed.rename == ("cat=kitty", "dog=hound")
+    with pytest.raises(UsageError, match="must be a tuple of texts"):
+        from_values({**paths, "exclude": {"a": "b"}}, ConvertOptions)
+    with pytest.raises(UsageError, match="write the names into a file"):
+        from_values({**paths, "classes": ["dog", "cat"]}, ConvertOptions)

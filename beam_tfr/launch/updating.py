@@ -29,6 +29,7 @@ from beam_tfr.launch.reuse import KEPT_CODECS, choose_base
 from beam_tfr.launch.settling import convert_and_settle, remove_first, steps_that_settle
 from beam_tfr.launch.starting import StepBuilder, run_step
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.convert import RENAMES
 from beam_tfr.options.run import NOT_FOR_UPDATES, UpdateOptions
 from beam_tfr.output.removed import (
     FoundImages,
@@ -115,13 +116,15 @@ def update(
     return cast(Result, result)
 
 
-def _compose_renames(dataset: Manifest, texts: str | Sequence[str]) -> list[str]:
+def _compose_renames(
+    dataset: Manifest, texts: str | Mapping[str, str] | Sequence[str]
+) -> list[str]:
     """The renames of a dataset with more; those that it has already change nothing.
 
     Raises:
         UsageError: it has no such class, or has one of the new name.
     """
-    given = [texts] if isinstance(texts, str) else [*texts]
+    given = RENAMES.list_values(texts)
     try:
         renames = parse_renames(given)
     except ValueError as error:

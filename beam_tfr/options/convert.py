@@ -64,6 +64,7 @@ _PAIRS = kinds.Kind(
     pattern=rf"[A-Za-z][A-Za-z0-9_]*={_BESIDE}",
     metavar="NAME=PATTERN",
     many=True,
+    has_names=True,
 )
 
 
@@ -73,7 +74,7 @@ def _check_rename(value: object) -> str:
     return text
 
 
-_RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True)
+RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True, has_names=True)
 _ONE = "give only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
 
@@ -159,13 +160,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "(default: all classes found, sorted)",
         brief="file with one class per line, in the order of the label ids (default: all that are "
         "found, sorted)",
-        kind=kinds.Kind(metavar="FILE"),
+        kind=kinds.CLASSES,
     )  # its content changes data: see data_options
     rename: tuple[str, ...] = option(
         (),
         help="other names for classes, which keep the ids that they have without it; classes of "
         "one new name become one",
-        kind=_RENAMES,
+        kind=RENAMES,
         group=CLASSES,
         implied=True,
     )

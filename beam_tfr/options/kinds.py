@@ -43,6 +43,7 @@ class Kind:
             is wrong.
         metavar: placeholder for the value in help.
         many: takes several values, as a tuple; the rest is about each of them.
+        has_names: whether each of these is NAME=VALUE, so that a dict has them too.
     """
 
     check: Callable[..., Any] = _check_text
@@ -52,6 +53,20 @@ class Kind:
     pattern: str = ""
     metavar: str = ""
     many: bool = False
+    has_names: bool = False
+
+    def list_values(self, value: Any) -> Any:
+        """Several values, or one, as a tuple; anything else as it is, to be refused."""
+        if isinstance(value, (str, os.PathLike)):
+            return (value,)
+        if isinstance(value, Mapping):
+            if not self.has_names:
+                return value
+            return tuple(f"{name}={text}" for name, text in value.items())
+        try:
+            return tuple(value)
+        except TypeError:
+            return value
 
     def parse_value(self, value: Any, *limits: float) -> Any:
         """A value, or one of several, as text or in Python, normalized.
@@ -72,6 +87,16 @@ def check_path(value: object) -> str:
     return storage.backend_of(path).complete_path(path)
 
 
+def _check_class_file(value: object) -> str:
+    """The path of a file of classes."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ValueError(
+            "must be the path of a file with one class per line, or of a dataset: write the names "
+            "into a file"
+        )
+    return _check_text(value)
+
+
 def _check_unicode(value: object) -> str:
     """Text that files of UTF-8 can hold, which not every name of a file is."""
     text = _check_text(value)
@@ -84,6 +109,7 @@ def _check_unicode(value: object) -> str:
 
 TEXT = Kind()
 UNICODE = Kind(check=_check_unicode)
+CLASSES = Kind(check=_check_class_file, metavar="FILE")
 FILE = Kind(check=check_path, metavar="FILE")
 FOLDER = Kind(check=check_path, metavar="DIR")
 

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import difflib
 import math
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -323,21 +322,12 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
             hint = suggest_name(name, options) or "docs/options.md lists all"
             message = f"unknown option; {hint}; Beam's own go into `beam_flags=`"
             raise UsageError(message, option=name, value="")
-        arguments[name] = _as_tuple(value) if options[name].kind.many else value
+        option_kind = options[name].kind
+        arguments[name] = option_kind.list_values(value) if option_kind.many else value
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.name not in arguments:
             raise UsageError(f"`{field.name}=` is required: {options[field.name].help}")
     return kind(**arguments)
-
-
-def _as_tuple(value: Any) -> Any:
-    """One value or several as a tuple; anything else as it is, to be refused."""
-    if isinstance(value, (str, os.PathLike)):
-        return (value,)
-    try:
-        return tuple(value)
-    except TypeError:
-        return value
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
