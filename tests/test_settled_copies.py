@@ -369,7 +369,11 @@ def test_copies_that_stay_are_told_when_images_are_taken_down(
     [
         ("group", SPLITS),
         ("drop", SPLITS),
-        ("group", {**SPLITS, "layout": "{label}/{group}-*", "stratify": True}),
+        pytest.param(
+            "group",
+            {**SPLITS, "layout": "{label}/{group}-*", "stratify": True},
+            marks=pytest.mark.slow,
+        ),
         pytest.param("drop", {**SPLITS, "stratify": True}, marks=pytest.mark.slow),
     ],
 )
@@ -400,7 +404,11 @@ def test_broken_shards_and_contents_are_repaired(
 
 @pytest.mark.parametrize(
     ("settled", "options"),
-    [("group", {}), ("drop", {}), ("group", {**SPLITS, "stratify": True})],
+    [
+        ("group", {}),
+        pytest.param("drop", {}, marks=pytest.mark.slow),
+        pytest.param("group", {**SPLITS, "stratify": True}, marks=pytest.mark.slow),
+    ],
 )
 def test_tables_with_settled_copies_are_repaired_and_compared(
     beam_tfr: Command, copies: Path, tmp_path: Path, settled: str, options: dict[str, Any]

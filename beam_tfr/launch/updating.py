@@ -214,10 +214,8 @@ def remove(
 
 def _describe_dropped(keys: Sequence[str]) -> str:
     named = join_texts(keys, most=_MOST_NAMED, separator=", ")
-    return (
-        f"{counted(len(keys), 'image')} rejected as copies of these by `duplicates=drop`, and kept "
-        f"out too: {named}"
-    )
+    images = counted(len(keys), "image")
+    return f"{images} that `duplicates=drop` rejected as copies of these, kept out too: {named}"
 
 
 def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:
