@@ -28,6 +28,7 @@ from beam_tfr.reporting.samples import (
 )
 from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.reporting.table_columns import describe_columns
+from beam_tfr.reporting.unlike_boxes import find_unlike_boxes
 from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import spell_as_flags
@@ -35,6 +36,7 @@ from beam_tfr.version import __version__
 
 _MOST_CLUSTERS = 12
 _MOST_IN_CLUSTER = 6
+_MOST_UNLIKE = 12  # images
 _MOST_CLASS_ROWS = 5_000
 _SEARCHED_CLASSES = 20  # from so many on, there is a field to search them
 _EXTREMES = {  # name of a measure -> title
@@ -65,10 +67,17 @@ _SIZES = {  # name of a measure -> how its numbers are shown
 
 
 class ShownFinding(NamedTuple):
-    """A finding, with small pictures of some records that show it."""
+    """A finding, with some records that show it.
+
+    Attributes:
+        finding: the finding.
+        pictures: of the records, if these have images.
+        rows: the records as text, if they are rows of a table.
+    """
 
     finding: Finding
     pictures: list[Thumbnail]
+    rows: list[str]
 
 
 class Extreme(NamedTuple):
@@ -102,6 +111,7 @@ class Facts:
         self._pictures = RecordPictures(dataset)
         self._measures = measure(dataset, progress)
         self._odd = find_odd_labels(dataset)
+        self._unlike_boxes = find_unlike_boxes(self._measures)
         self._copies = self._find_copies()
         self._clusters = self._choose_clusters()
         self._findings = [*self._list_findings()]
@@ -113,12 +123,11 @@ class Facts:
         rejects = list_rejects(dataset, self._sources)
         class_rows = choose_classes(dataset, self._measures.samples)
         extremes = self._choose_extremes()
-        shown_findings = [ShownFinding(finding, []) for finding in self._findings]
         comparisons = list[Extreme]()
         if self._has_images:
             self._read_pictures(class_rows, extremes)
-            shown_findings = [self._show_finding(finding) for finding in self._findings]
             comparisons = [self._compare(title, numbers) for title, numbers in extremes]
+        shown_findings = [self._show_finding(finding) for finding in self._findings]
         shown = self._pictures.list_drawn()
         for group in rejects:
             shown += group.pictures
@@ -158,13 +167,22 @@ class Facts:
         }
 
     def _list_findings(self) -> Iterator[Finding]:
-        seen = Observations(self._dataset, self._measures, self._odd, self._copies, self._clusters)
+        seen = Observations(
+            self._dataset,
+            self._measures,
+            self._odd,
+            self._copies,
+            self._clusters,
+            self._unlike_boxes,
+        )
         for finding in list_findings(seen):
             yield finding._replace(text=spell_as_flags(finding.text))
 
     def _show_finding(self, finding: Finding) -> ShownFinding:
+        if not self._has_images:
+            return ShownFinding(finding, [], self._pictures.describe_rows(finding.records))
         pictures = [self._pictures.get(number).make_small() for number in finding.records]
-        return ShownFinding(finding, pictures)
+        return ShownFinding(finding, pictures, [])
 
     def _compare(self, title: str, numbers: Sequence[int]) -> Extreme:
         return Extreme(title, compare_records(numbers, self._pictures, self._sources))
@@ -206,6 +224,9 @@ class Facts:
         if resize in _ASPECT_TITLES:
             titles["aspect"] = _ASPECT_TITLES[resize]
         chosen = []
+        if self._unlike_boxes.records:
+            shown = self._unlike_boxes.records[:_MOST_UNLIKE]
+            chosen.append(("Boxes of the size of another class", shown))
         for name, title in titles.items():
             records = [record for record, _ in self._measures.extremes[name]]
             if records:

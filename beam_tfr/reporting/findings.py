@@ -1,5 +1,6 @@
 """What of a dataset deserves a look: sentences, each with the section that shows it."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +12,11 @@ from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.mask_counts import describe_masks
+from beam_tfr.reporting.equal_rows import EqualRows
 from beam_tfr.reporting.measuring import Measures
 from beam_tfr.reporting.odd_labels import OddLabels
+from beam_tfr.reporting.table_columns import find_contradicted_rows, find_far_values
+from beam_tfr.reporting.unlike_boxes import UnlikeBoxes
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.encodings import noun_of
@@ -24,6 +28,7 @@ _MUCH_CROPPED = 0.1
 _MOST_LOST_BOXES = 0.02  # share of boxes
 _MOST_SHOWN = 3
 _MOST_PICTURES = 6  # of a finding
+_MANY_MISSING = 0.05  # share of records without a value
 
 
 class Finding(NamedTuple):
@@ -49,6 +54,7 @@ class Observations(NamedTuple):
         odd: records with other classes than those around them.
         copies: its copies; None if they were not looked for.
         clusters: those that are shown.
+        unlike_boxes: boxes of the size of another class.
     """
 
     dataset: Manifest
@@ -56,6 +62,7 @@ class Observations(NamedTuple):
     odd: OddLabels
     copies: Duplicates | None
     clusters: Sequence[dict[str, Any]]
+    unlike_boxes: UnlikeBoxes
 
     @property
     def noun(self) -> str:
@@ -68,11 +75,15 @@ def list_findings(seen: Observations) -> list[Finding]:
     return [
         *_find_classes(seen),
         *_find_odd(seen),
+        *_find_unlike_boxes(seen),
+        *_find_unlike_rows(seen),
+        *_find_equal_rows(seen.measures.equal_rows),
         *_find_copies(seen),
         *_find_looks(seen),
         *_find_crops(seen),
         *_find_lost_boxes(seen),
         *_find_masks(seen.dataset),
+        *_find_column_problems(seen.measures),
         *_find_rejects(seen.dataset),
     ]
 
@@ -162,6 +173,70 @@ def _find_odd(seen: Observations) -> Iterator[Finding]:
         "odd-labels",
         [record.record for record in odd.shown[:_MOST_PICTURES]],
     )
+
+
+def _find_unlike_boxes(seen: Observations) -> Iterator[Finding]:
+    unlike = seen.unlike_boxes
+    if unlike.number:
+        names = seen.dataset.class_names
+        classes = join_names([printable(names[label]) for label in unlike.labels])
+        boxes = "1 box has" if unlike.number == 1 else f"{unlike.number:,} boxes have"
+        yield Finding(
+            f"{boxes} the size of another class: those of {classes}",
+            "looks",
+            unlike.records[:_MOST_PICTURES],
+        )
+
+
+def _find_unlike_rows(seen: Observations) -> Iterator[Finding]:
+    if seen.dataset.names.sha256:
+        return
+    records = find_contradicted_rows(seen.measures)
+    if records:
+        verb = "has" if len(records) == 1 else "have"
+        yield Finding(
+            f"{counted(len(records), 'row')} {verb} another class than nearly all rows of like "
+            "numbers",
+            "sizes",
+            records[:_MOST_PICTURES],
+        )
+
+
+def _find_equal_rows(rows: EqualRows) -> Iterator[Finding]:
+    if rows.across_splits:
+        verb = "is" if rows.across_splits == 1 else "are"
+        yield Finding(
+            f"{counted(rows.across_splits, 'row')} {verb} in several splits, equal in all columns",
+            "sizes",
+            [*itertools.chain.from_iterable(rows.split_pairs)],
+        )
+    if rows.across_classes:
+        verb = "has" if rows.across_classes == 1 else "have"
+        yield Finding(
+            f"{counted(rows.across_classes, 'row')} {verb} several classes, equal in all columns",
+            "sizes",
+            [*itertools.chain.from_iterable(rows.class_pairs)],
+        )
+    if rows.number and not rows.across_splits and not rows.across_classes:
+        yield Finding(f"{rows.number:,} rows are equal to others in all columns", "sizes")
+
+
+def _find_column_problems(measures: Measures) -> Iterator[Finding]:
+    for name, missing in measures.missing.items():
+        if missing > _MANY_MISSING * measures.number:
+            yield Finding(
+                f"column {printable(name)}: {missing:,} of {measures.number:,} have no value",
+                "columns",
+            )
+    for far in find_far_values(measures):
+        shown = join_names([f"{value:,.6g}" for value in sorted({*far.values})])
+        noun = "value is" if len(far.values) == 1 else "values are"
+        yield Finding(
+            f"column {printable(far.column)}: {len(far.values):,} {noun} far from all others: "
+            f"{shown}",
+            "columns",
+            far.records[:_MOST_SHOWN],
+        )
 
 
 def _find_copies(seen: Observations) -> Iterator[Finding]:

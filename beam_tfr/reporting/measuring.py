@@ -2,18 +2,21 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.class_samples import ClassSamples, find_classes, mix
+from beam_tfr.dataset.class_samples import NO_CLASS, ClassSamples, find_classes, mix
 from beam_tfr.dataset.lookup import read_all_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting import histograms
+from beam_tfr.reporting.equal_rows import MOST_ROWS, EqualRows, RowComparison
 from beam_tfr.reporting.histograms import Extremes, Floats, HeatMap, Histogram, Rows
+from beam_tfr.reporting.neighbors import MOST_COMPARED
 from beam_tfr.schema.feature_names import (
     HEIGHT,
     OBJECT_LABEL,
@@ -32,6 +35,13 @@ _BLACK = 12
 _WHITE = 243
 
 
+class LabelledRows(NamedTuple):
+    """Numbers of records, each with the number of a class; `NO_CLASS` without, or of several."""
+
+    records: Rows
+    labels: Rows
+
+
 @dataclasses.dataclass(frozen=True)
 class Measures:
     """What was measured.
@@ -48,7 +58,11 @@ class Measures:
         centers: where the centers of boxes are.
         table: columns of the table that the dataset was made from, of some of the rows: a
             `pyarrow.Table`.
+        table_rows: their records and classes.
         missing: column -> records without a value.
+        equal_rows: rows of a dataset without images that are equal.
+        box_sizes: logarithms of the width and height of some boxes [boxes, 2].
+        box_rows: their records and classes.
     """
 
     number: int
@@ -60,7 +74,11 @@ class Measures:
     boxes: dict[int, int]
     centers: HeatMap
     table: Any
+    table_rows: LabelledRows
     missing: dict[str, int]
+    equal_rows: EqualRows
+    box_sizes: Floats
+    box_rows: LabelledRows
 
 
 def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = None) -> Measures:
@@ -85,7 +103,7 @@ def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = N
 
 def _choose_columns(dataset: Manifest) -> list[str]:
     """The columns of the contents that are measured, and those of a table."""
-    own = {"split", "shard", "key", "offset", "length", "restart", "phash", "source_sha256"}
+    own = {"shard", "key", "offset", "length", "restart", "phash", "source_sha256"}
     return [name for name in dataset.contents_schema().names if name not in own]
 
 
@@ -107,7 +125,12 @@ class _Meter:
         self._centers = HeatMap()
         self._table_columns = _find_table_columns(dataset)
         self._tables = list[Any]()
+        self._table_rows = list[LabelledRows]()
         self._missing = dict.fromkeys(self._table_columns, 0)
+        self._comparison = RowComparison()
+        self._compares_rows = _can_compare_rows(dataset, self._table_columns)
+        self._box_sizes = [np.zeros((0, 2), np.float64)]
+        self._box_rows = list[LabelledRows]()
 
     def add(self, table: Any) -> None:
         """Adds the contents of the next shard."""
@@ -115,11 +138,12 @@ class _Meter:
         self.number += len(table)
         labels, places = find_classes(self._dataset, table)
         self._samples.add(labels, records[places])
+        row_labels = _keep_single(labels, places, len(table))
         self._add_sizes(table, records)
         self._add_looks(table, records)
         self._add_adjusted(table, records)
-        self._add_boxes(table)
-        self._add_table(table, records)
+        self._add_boxes(table, records)
+        self._add_table(table, records, row_labels)
 
     def finish(self) -> Measures:
         """What was measured of all."""
@@ -138,7 +162,11 @@ class _Meter:
             boxes={label: int(self._boxes[label]) for label in present},
             centers=self._centers,
             table=table,
+            table_rows=_join_rows(self._table_rows),
             missing=self._missing,
+            equal_rows=self._comparison.find(),
+            box_sizes=np.concatenate(self._box_sizes),
+            box_rows=_join_rows(self._box_rows),
         )
 
     def _add_sizes(self, table: Any, records: Rows) -> None:
@@ -189,7 +217,7 @@ class _Meter:
                 extremes = self._adjusted.setdefault(kind, Extremes(_MOST_EXTREMES))
                 extremes.add(order[chosen], records[chosen])
 
-    def _add_boxes(self, table: Any) -> None:
+    def _add_boxes(self, table: Any, records: Rows) -> None:
         if not self._columns.keys() >= {*SIDES}:
             return
         need_pyarrow()
@@ -205,21 +233,36 @@ class _Meter:
         if OBJECT_LABEL in self._columns:
             labels = table.column(self._columns[OBJECT_LABEL]).combine_chunks()
             self._add_box_classes(_flatten(labels))
+            rows = compute.list_parent_indices(labels).to_numpy()
+            sizes = np.log(np.maximum(np.stack([right - left, bottom - top], axis=1), 1e-4))
+            self._add_box_sizes(sizes, LabelledRows(records[rows], _flatten(labels)))
+
+    def _add_box_sizes(self, sizes: Floats, boxes: LabelledRows) -> None:
+        """Keeps some boxes, of images that are chosen as if at random."""
+        statistics = self._dataset.statistics.get("boxes", {})
+        mean = statistics.get("per_image", {}).get("mean", 0)
+        total = mean * self._dataset.counts["written"]
+        chosen = _choose_share(boxes.records, MOST_COMPARED, total)
+        self._box_sizes.append(sizes[chosen])
+        self._box_rows.append(LabelledRows(boxes.records[chosen], boxes.labels[chosen]))
 
     def _add_box_classes(self, labels: Rows) -> None:
         counts = np.bincount(labels[labels >= 0], minlength=len(self._boxes))
         counts[: len(self._boxes)] += self._boxes
         self._boxes = counts
 
-    def _add_table(self, table: Any, records: Rows) -> None:
+    def _add_table(self, table: Any, records: Rows, labels: Rows) -> None:
         for column in self._table_columns:
             self._missing[column] += _count_missing(table.column(column))
-        total = max(self._dataset.counts["written"], 1)
-        limit = int(min(_TABLE_ROWS / total, 1) * (2**64 - 1))
-        chosen = mix(records) <= np.uint64(limit)
+        if self._compares_rows:
+            columns = {name: table.column(name) for name in self._table_columns}
+            splits = table.column("split").to_numpy().astype(np.str_)
+            self._comparison.add(columns, labels, splits)
+        chosen = _choose_share(records, _TABLE_ROWS, self._dataset.counts["written"])
         if self._table_columns and chosen.any():
             mask = need_pyarrow().array(chosen)
             self._tables.append(table.select(self._table_columns).filter(mask))
+            self._table_rows.append(LabelledRows(records[chosen], labels[chosen]))
 
     def _histogram(self, name: str, edges: Floats, values: Floats) -> None:
         self._sizes.setdefault(name, Histogram(edges)).add(values)
@@ -229,6 +272,41 @@ class _Meter:
 
     def _read(self, table: Any, feature: str) -> Floats:
         return _numbers(table, self._columns.get(feature, ""))
+
+
+def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:
+    """Whether rows without images are equal if they are in these columns, and are not too many."""
+    if dataset.names.sha256 or dataset.counts["written"] > MOST_ROWS:
+        return False
+    declared = dataset.options.get("feature_columns", {})
+    return bool(columns) and len(columns) == len(declared)
+
+
+def _choose_share(records: Rows, most: int, total: float) -> NDArray[np.bool_]:
+    """Which records are among about so many of all, chosen as if at random: bool [records]."""
+    limit = int(min(most / max(total, 1), 1) * (2**64 - 1))
+    return mix(records) <= np.uint64(limit)
+
+
+def _keep_single(labels: Rows, rows: Rows, number: int) -> Rows:
+    """The class of each row; `NO_CLASS` of those with several.
+
+    Args:
+        labels: classes, as `_Meter._find_classes` has them.
+        rows: the row of each.
+        number: of rows.
+    """
+    single = np.full(number, NO_CLASS)
+    is_single = np.bincount(rows, minlength=number)[rows] == 1
+    single[rows[is_single]] = labels[is_single]
+    return single
+
+
+def _join_rows(parts: Sequence[LabelledRows]) -> LabelledRows:
+    nothing = np.zeros(0, np.int64)
+    records = [nothing, *(part.records for part in parts)]
+    labels = [nothing, *(part.labels for part in parts)]
+    return LabelledRows(np.concatenate(records), np.concatenate(labels))
 
 
 def _find_table_columns(dataset: Manifest) -> list[str]:

@@ -15,7 +15,7 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.legend import DrawnShapes
-from beam_tfr.inspection.records import InspectedRecord, label_of
+from beam_tfr.inspection.records import InspectedRecord, describe_values, label_of
 from beam_tfr.reporting.measuring import MOST_OF_CLASS
 from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.naming import parse_shard_names
@@ -116,6 +116,7 @@ class RecordPictures:
         self._key = dataset.names.key
         self._lookup = RecordLookup.whole(dataset)
         self._sha256 = dataset.names.sha256
+        self._unshown = {self._key, dataset.names.label, dataset.names.text}
         self._drawn = dict[int, Thumbnail]()
         self._sources = dict[int, SourceName]()
         self.shapes = DrawnShapes()
@@ -131,6 +132,21 @@ class RecordPictures:
             some = missing[begin : begin + _RECORDS_AT_A_TIME]
             for number, data in zip(some, self._lookup.read_records(some), strict=True):
                 self._drawn[number] = self._draw(InspectedRecord(number, "", 0, data))
+
+    def describe_rows(self, numbers: Sequence[int]) -> list[str]:
+        """Records of rows of a table as text: split, key, and values of columns."""
+        texts = []
+        for number, data in zip(numbers, self._lookup.read_records(numbers), strict=True):
+            record = InspectedRecord(number, "", 0, data)
+            values = [
+                f"{name} {describe_values(name, record.values[name])}"
+                for name in sorted(record.values)
+                if name not in self._unshown
+            ]
+            key = value_text(_first_bytes(record, self._key))
+            place = f"{self.find_split(number)}, {key}, {label_of(record.values)}"
+            texts.append(f"{place}: {', '.join(values)}")
+        return texts
 
     def get(self, number: int) -> Thumbnail:
         """The thumbnail of a record that was read."""

@@ -1,18 +1,23 @@
 """What is in the columns of the table that a dataset was made from."""
 
 import collections
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
+from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting import charts
-from beam_tfr.reporting.histograms import Histogram
+from beam_tfr.reporting.histograms import Floats, Histogram
 from beam_tfr.reporting.measuring import Measures
+from beam_tfr.reporting.neighbors import MOST_COMPARED, find_contradicted
 from beam_tfr.reporting.samples import show_text
 
 _BINS = 24
 _MOST_VALUES = 10
+_FAR = 10  # times the width of the middle half
+_FEW = 0.005  # share of values
 
 
 class DescribedColumn(NamedTuple):
@@ -39,7 +44,8 @@ def describe_columns(measures: Measures) -> list[DescribedColumn]:
     """Describes the columns of a table, by the rows that were kept of them."""
     columns = []
     for name in measures.table.column_names:
-        values = measures.table.column(name).drop_null().to_pylist()
+        known = measures.table.column(name).drop_null().to_pylist()
+        values = [value for value in known if value == value]  # without NaN
         counts = collections.Counter[Any](values)
         is_text = any(isinstance(value, str) for value in counts)
         chart = Markup("")
@@ -67,6 +73,72 @@ def _draw_numbers(name: str, values: list[float]) -> Markup:
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers) or numbers.min() == numbers.max():
         return Markup("")
-    histogram = Histogram(np.linspace(numbers.min(), numbers.max(), _BINS + 1))
+    low, high = _find_fences(numbers)
+    edges = np.linspace(max(numbers.min(), low), min(numbers.max(), high), _BINS + 1)
+    histogram = Histogram(edges)
     histogram.add(numbers)
     return charts.draw_histogram(histogram, name)
+
+
+def _find_fences(numbers: Floats) -> tuple[float, float]:
+    """Numbers below and above these are far from nearly all others."""
+    low, high = np.percentile(numbers, [25, 75]).tolist()
+    if low == high:
+        return -np.inf, np.inf
+    width = _FAR * (high - low)
+    return low - width, high + width
+
+
+class FarValues(NamedTuple):
+    """Values of a column that are far from nearly all others.
+
+    Attributes:
+        column: name of the column.
+        values: the values.
+        records: that have them.
+    """
+
+    column: str
+    values: list[float]
+    records: list[int]
+
+
+def find_far_values(measures: Measures) -> list[FarValues]:
+    """Finds columns with a few values that are far from all others, as mistakes are."""
+    columns = []
+    for name, numbers in _list_numeric(measures):
+        finite = numbers[np.isfinite(numbers)]
+        if not len(finite):
+            continue
+        low, high = _find_fences(finite)
+        places = np.flatnonzero((numbers < low) | (numbers > high))
+        if 0 < len(places) <= max(1, _FEW * len(finite)):
+            records = measures.table_rows.records[places].tolist()
+            columns.append(FarValues(name, numbers[places].tolist(), records))
+    return columns
+
+
+def find_contradicted_rows(measures: Measures) -> list[int]:
+    """Records whose columns of numbers are like those of another class."""
+    columns = [numbers for _, numbers in _list_numeric(measures)]
+    labels = measures.table_rows.labels
+    step = 1 + len(labels) // MOST_COMPARED
+    chosen = np.flatnonzero(labels >= 0)[::step]
+    if not columns or not len(chosen):
+        return []
+    found = find_contradicted(np.stack(columns, axis=1)[chosen], labels[chosen])
+    records: list[int] = measures.table_rows.records[chosen[found]].tolist()
+    return records
+
+
+def _list_numeric(measures: Measures) -> Iterator[tuple[str, Floats]]:
+    """Yields columns of numbers that are not all missing, with NaN for what is missing."""
+    pa = need_pyarrow()
+    for name in measures.table.column_names:
+        column = measures.table.column(name)
+        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            continue
+        numbers = column.cast(pa.float64()).to_numpy().copy()
+        numbers[~np.isfinite(numbers)] = np.nan
+        if np.isfinite(numbers).any():
+            yield name, numbers

@@ -1,0 +1,88 @@
+"""Finds labels that differ from those of the nearest others, where these nearly always agree."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_tfr.reporting.histograms import Floats, Rows
+
+MOST_COMPARED = 4_000  # rows: each is compared with each
+_NEIGHBORS = 8
+_LEAST_ALIKE = 7  # neighbors that have one other class
+_NEAR = 4  # the nearest neighbor of a class that counts: mistakes may be alike
+_FAR = 2  # times as far from its own class as usual
+_LEAST_DISTANCE = 1e-6
+_FARTHEST = 1e3
+_LEAST_ROWS = 50
+_TRUSTED = 0.9  # share of rows whose class is that of most neighbors; with less, they say little
+_MOST_FOUND = 0.05  # share of rows; more are no mistakes
+_ROWS_AT_A_TIME = 256
+
+
+class _Neighbors(NamedTuple):
+    """The neighbors of some rows.
+
+    Attributes:
+        votes: how many of the nearest have each class: int64 [rows, classes].
+        own_distances: to the nearest ones of the same class: float64 [rows].
+    """
+
+    votes: Rows
+    own_distances: Floats
+
+
+def find_contradicted(values: Floats, labels: Rows) -> Rows:
+    """Rows whose neighbors nearly all have one other class, and that are far from their own.
+
+    Those that are farthest come first. None if neighbors do not tell the class: if less than 90 %
+    of all rows have the class of most of their neighbors.
+
+    Args:
+        values: by which rows are near [rows, columns]; NaN is as far as the median.
+        labels: the class of each row [rows].
+    """
+    nothing = np.zeros(0, np.int64)
+    if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
+        return nothing
+    _, numbers = np.unique(labels, return_inverse=True)
+    neighbors = _find_neighbors(_scale(values), numbers)
+    is_other = neighbors.votes.argmax(axis=1) != numbers
+    if is_other.mean() > 1 - _TRUSTED:
+        return nothing
+    is_agreed = neighbors.votes.max(axis=1) >= _LEAST_ALIKE
+    times_as_far = neighbors.own_distances / _usual_distances(neighbors.own_distances, numbers)
+    contradicted = np.flatnonzero(is_other & is_agreed & (times_as_far > _FAR))
+    if len(contradicted) > _MOST_FOUND * len(labels):
+        return nothing
+    return contradicted[np.argsort(-times_as_far[contradicted], kind="stable")]
+
+
+def _usual_distances(distances: Floats, numbers: Rows) -> Floats:
+    """The median of the distances in the class of each row."""
+    medians = [np.median(distances[numbers == number]) for number in range(numbers.max() + 1)]
+    return np.maximum(medians, _LEAST_DISTANCE)[numbers]
+
+
+def _scale(values: Floats) -> Floats:
+    """Columns around 0, of which the middle half has a width of 1."""
+    low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=0)
+    width = np.where(high > low, high - low, 1)
+    scaled: Floats = np.nan_to_num((values - middle) / width, nan=0)
+    return np.clip(scaled, -10, 10)  # a far value is far, and no more
+
+
+def _find_neighbors(values: Floats, numbers: Rows) -> _Neighbors:
+    """The neighbors of each row; `numbers` are those of the classes, from 0 on."""
+    squares = (values**2).sum(axis=1)
+    votes = np.zeros((len(values), numbers.max() + 1), np.int64)
+    own_distances = np.zeros(len(values), np.float64)
+    for begin in range(0, len(values), _ROWS_AT_A_TIME):
+        rows = np.arange(begin, min(begin + _ROWS_AT_A_TIME, len(values)))
+        distances = squares[rows, np.newaxis] + squares - 2 * values[rows] @ values.T
+        distances[np.arange(len(rows)), rows] = np.inf
+        nearest = np.argpartition(distances, _NEIGHBORS, axis=1)[:, :_NEIGHBORS]
+        np.add.at(votes, (np.repeat(rows, _NEIGHBORS), numbers[nearest].ravel()), 1)
+        distances[numbers[rows, np.newaxis] != numbers] = np.inf
+        near = np.partition(distances, _NEAR - 1, axis=1)[:, _NEAR - 1]
+        own_distances[rows] = np.sqrt(np.clip(near, 0, _FARTHEST**2))
+    return _Neighbors(votes, own_distances)

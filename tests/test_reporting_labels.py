@@ -1,0 +1,149 @@
+"""What the page finds of wrong labels, of equal rows and of odd values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pytest
+
+from beam_tfr.reporting import report
+from beam_tfr.reporting.equal_rows import RowComparison
+from beam_tfr.reporting.neighbors import find_contradicted
+
+Planted = tuple[np.ndarray, np.ndarray]
+
+
+def draw_clouds(distance: float, columns: int = 2) -> Planted:
+    """Values and labels of two clouds of 100 points each."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(0, 1, (200, columns))
+    values[100:] += distance
+    return values, np.repeat([3, 8], 100)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 6])
+def test_labels_in_the_other_cloud_are_found(columns: int) -> None:
+    values, labels = draw_clouds(8, columns)
+    assert not len(find_contradicted(values, labels))
+    swapped = [4, 60, 150]
+    labels[swapped] = 11 - labels[swapped]
+    assert sorted(find_contradicted(values, labels)) == swapped
+
+
+def test_clouds_that_overlap_tell_nothing() -> None:
+    values, labels = draw_clouds(1)
+    assert not len(find_contradicted(values, labels))
+
+
+@pytest.mark.parametrize("number", [0, 1, 49])
+def test_few_rows_tell_nothing(number: int) -> None:
+    values, labels = draw_clouds(8)
+    assert not len(find_contradicted(values[:number], labels[:number]))
+
+
+def test_missing_and_huge_values_are_no_error() -> None:
+    values, labels = draw_clouds(8)
+    values[::7, 0] = np.nan
+    values[1] = 1e300
+    values[:, 1] = 5
+    assert len(find_contradicted(values, labels)) <= 10
+
+
+def compare_rows(rows: list[tuple[Any, ...]]) -> Any:
+    """Compares rows, of which the last values are class and split."""
+    *columns, labels, splits = zip(*rows, strict=True)
+    comparison = RowComparison()
+    names = [f"column {place}" for place in range(len(columns))]
+    values = [pa.chunked_array([pa.array(column)]) for column in columns]
+    comparison.add(
+        dict(zip(names, values, strict=True)), np.array(labels), np.array(splits, np.str_)
+    )
+    return comparison.find()
+
+
+def test_equal_rows_are_found_across_splits_and_classes() -> None:
+    equal = compare_rows(
+        [
+            (1, 0.5, "a", 0, "train"),
+            (2, 0.5, "b", 0, "train"),
+            (3, 0.5, "a", 0, "test"),  # of the first: the first column only numbers the rows
+            (4, None, "c", 0, "train"),
+            (5, None, "c", 1, "train"),
+            (6, -0.0, None, 1, "train"),
+            (7, 0.25, None, 1, "train"),
+            (8, 1.5, "a", 1, "train"),
+            (9, 2.5, "a", 1, "train"),
+        ]
+    )
+    assert equal.number == 4
+    assert (equal.across_splits, equal.split_pairs) == (1, [(0, 2)])
+    assert (equal.across_classes, equal.class_pairs) == (1, [(3, 4)])
+
+
+def test_few_different_rows_are_no_copies() -> None:
+    equal = compare_rows([(number % 3, "a", 0, "train") for number in range(30)])
+    assert equal.number == 0
+
+
+def test_what_was_planted_in_a_table_is_found(tmp_path: Path, beam_tfr: Any) -> None:
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(200):
+        label = "ab"[number % 2]
+        size, mass = generator.normal([30, 5] if label == "a" else [60, 9], [3, 0.5]).tolist()
+        split = "test" if number % 10 == 0 else "train"  # none of b
+        rows.append({"size": size, "mass": mass, "label": label, "split": split})
+    copies = [{**row, "split": "test"} for row in rows[2:42:4]]
+    rows[51]["label"] = "a"
+    rows[61]["size"] = 9_999
+    for row in rows[70:90]:
+        row["mass"] = float("nan")
+    table = tmp_path / "rows.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows + copies)))
+    output = tmp_path / "out"
+    run = beam_tfr(
+        "convert", "--table", table, "--encoding", "row", "--label_column", "label",
+        "--split_column", "split", "--feature_columns", "size:float,mass:float=nan",
+        "--output", output,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    page = report(output)
+    text = "\n".join(page.findings)
+    assert "class b has no row in test" in text
+    assert "8 rows are in several splits" in text  # of ten, two were in test before
+    assert "column mass: 20 of 210 have no value" in text
+    assert "column size: 1 value is far from all others: 9,999" in text
+    assert "another class than nearly all rows of like numbers" in text
+    assert "train, rows#52, a: mass" in page.html
+
+
+def test_boxes_of_the_size_of_another_class_are_found(tmp_path: Path, beam_tfr: Any) -> None:
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(40):
+        PIL.Image.new("RGB", (80, 80), (number * 6, 99, 99)).save(tmp_path / f"{number}.png")
+        small, large = generator.uniform([6, 40], [9, 60], (2, 2)).T
+        boxes = [[1, 1, *(1 + small)], [5, 5, *(5 + large)]]
+        labels = ["ball", "goal"]
+        if number == 7:
+            labels.reverse()
+        if number == 9:
+            boxes[0] = [200, 200, 220, 220]
+        rows.append({"path": f"{number}.png", "boxes": boxes, "labels": labels})
+    table = tmp_path / "images.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)))
+    output = tmp_path / "out"
+    run = beam_tfr(
+        "convert", "--table", table, "--uri_column", "path", "--label_column", "labels",
+        "--feature_columns", "boxes:bbox[xyxy]", "--bad_boxes", "drop", "--image_size", "80x80",
+        "--output", output,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    text = "\n".join(report(output).findings)
+    assert "2 boxes have the size of another class: those of ball, goal" in text
+    assert "1 image has boxes outside of the image" in text
