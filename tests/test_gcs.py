@@ -99,6 +99,7 @@ def test_what_is_too_large_is_not_fetched(fake: FakeGcs) -> None:
     assert storage.read_bytes("gs://b/large", max_bytes=1000) == bytes(1001)
     with pytest.raises(RejectError, match=r"^file-too-large: more than 1000 bytes$"):
         read_image(Entry("gs://b/large", 0, 0), max_bytes=1000)
+    assert storage.sha256_of_small("gs://b/large", 1000) == ""
     wait_for(lambda: fake.counts()["running"] == 0)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import hashlib
 import json
 import os
 import re
@@ -510,3 +511,13 @@ def test_a_mount_without_links_replaces_nothing(
         storage.write_bytes(str(target), b"same", scratch=str(tmp_path), replace=False)
     assert target.read_bytes() == (there or b"same")
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_the_checksum_of_a_small_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"x" * 600_000)
+    checksum = hashlib.sha256(b"x" * 600_000).hexdigest()
+    for most, expected in ((600_000, checksum), (599_999, ""), (0, ""), (1 << 30, checksum)):
+        assert storage.sha256_of_small(str(path), most) == expected
+    path.write_bytes(b"")
+    assert storage.sha256_of_small(str(path), 0) == hashlib.sha256().hexdigest()

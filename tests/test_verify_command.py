@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -157,6 +158,18 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     for name in STRAYS:
         (dataset / name).unlink()
     assert beam_tfr("verify", dataset).code == 0
+
+
+@pytest.mark.timeout(20)
+def test_sources_that_are_too_large_are_not_read_through(
+    beam_tfr: Command, dataset: Path, sources: Path
+) -> None:
+    """An image that has grown to a terabyte has changed, which needs no hours."""
+    large = min(sources.glob("train/shoes/*.jpg"))
+    os.truncate(large, 1 << 40)
+    run = beam_tfr("verify", dataset, "--sources", sources)
+    assert f"its source 'train/shoes/{large.name}' has changed" in run.err
+    assert "18 compared, 1 changed, 0 gone, 0 new, 0 unreadable" in run.out
 
 
 def test_sources_and_dataset_on_cloud_storage(

@@ -35,6 +35,7 @@ from beam_tfr.storage.names import NameRules as NameRules
 from beam_tfr.storage.waits import take_waits as take_waits
 
 READ_AHEAD = 64  # files read at a time
+_HASHED_BYTES = 1 << 18  # 256 KiB, at a time
 MOST_REMOTE_NAMES = 20_000  # in a folder, among which folders are looked for
 _DISK = DiskBackend()
 _GCS = GcsBackend()
@@ -231,13 +232,29 @@ def is_gone(path: str, root: str = "") -> bool:
 
 def open_binary(path: str) -> IO[bytes]:
     """Opens a file to read it from its start; an object is first downloaded whole."""
-    return backend_of(path).open_binary(path)
+    return backend_of(path).open_binary(path, None)
 
 
 def sha256(path: str) -> str:
     """The SHA-256 of a file, in hex; raises as `open_binary` does."""
     with open_binary(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def sha256_of_small(path: str, max_bytes: int) -> str:
+    """The SHA-256 of a file, in hex; empty if it has more bytes than that.
+
+    Raises as `open_binary` does.
+    """
+    digest = hashlib.sha256()
+    left = max_bytes
+    with backend_of(path).open_binary(path, max_bytes) as file:
+        while data := file.read(min(left + 1, _HASHED_BYTES)):
+            if len(data) > left:
+                return ""
+            digest.update(data)
+            left -= len(data)
+    return digest.hexdigest()
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:

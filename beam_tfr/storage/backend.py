@@ -137,7 +137,8 @@ class Backend(abc.ABC):
     def read_part(self, path: str, begin: int, num_bytes: int, generation: int) -> bytes: ...
 
     @abc.abstractmethod
-    def open_binary(self, path: str) -> IO[bytes]: ...
+    def open_binary(self, path: str, max_bytes: int | None) -> IO[bytes]:
+        """Opens a file from its start; behind `max_bytes`, some of it may be missing."""
 
     @abc.abstractmethod
     def create(self, path: str, scratch: str, replace: bool) -> PendingFile: ...

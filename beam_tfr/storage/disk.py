@@ -98,7 +98,7 @@ class DiskBackend(Backend):
             file.seek(begin)
             return file.read(max(0, num_bytes))
 
-    def open_binary(self, path: str) -> IO[bytes]:
+    def open_binary(self, path: str, max_bytes: int | None) -> IO[bytes]:
         return os.fdopen(_open_file(path)[0], "rb", buffering=_BUFFER_BYTES)
 
     def create(self, path: str, scratch: str, replace: bool) -> PendingFile:

@@ -132,9 +132,9 @@ class GcsBackend(Backend):
     def read_part(self, path: str, begin: int, num_bytes: int, generation: int) -> bytes:
         return download.read_part(path, begin, num_bytes, generation)
 
-    def open_binary(self, path: str) -> IO[bytes]:
+    def open_binary(self, path: str, max_bytes: int | None) -> IO[bytes]:
         file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
-        download.fetch(path, file)
+        download.fetch(path, file, max_bytes=max_bytes)
         return file
 
     def create(self, path: str, scratch: str, replace: bool) -> PendingFile:

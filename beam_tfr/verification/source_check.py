@@ -27,7 +27,7 @@ from beam_tfr.verification.report import (
     Problems,
     Section,
 )
-from beam_tfr.verification.sources import open_sources
+from beam_tfr.verification.sources import most_bytes, open_sources
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _LARGE_BYTES = 4 << 20  # 4 MiB, of an image in an archive
@@ -63,6 +63,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._sources = open_sources(manifest, sources, exclude)
         self.patterns = self._sources.patterns
         self._manifest = manifest
+        self._most_bytes = most_bytes(manifest)
         self._copies = tempfile.TemporaryDirectory(prefix="beam_tfr-")
         self._pool = ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
         self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
@@ -107,12 +108,13 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return ProblemKind.SOURCE_CHANGED, "has changed"
 
     def _read_sha256(self, path: str) -> str:
+        """The SHA-256 of a source, in hex; empty if it is larger than any image of the dataset."""
         source = self._sources.find(path)
         if source.place:
             is_large = source.size_bytes > _LARGE_BYTES or is_in_parquet(source.place)
             with self._large if is_large else contextlib.nullcontext():
                 return sha256_hex(self._sources.read_place(source, self._copies.name))
-        return storage.sha256(path)
+        return storage.sha256_of_small(path, self._most_bytes)
 
     def find_new(self, key_hashes: bytes) -> Problems:
         """The files or rows that are neither a record nor a reject, sorted.

@@ -28,10 +28,10 @@ from beam_tfr.inputs.skipped import UsedExclusions
 from beam_tfr.schema.errors import DataError, NotInstalledError, UsageError
 from beam_tfr.schema.number_ranges import expand_ranges
 
-_MAX_BYTES = 1 << 30  # 1 GiB, of an image that is no file of its own
+_MAX_BYTES = 1 << 30  # 1 GiB, of an image; a record has less
 
 
-def _most_bytes(manifest: Manifest) -> int:
+def most_bytes(manifest: Manifest) -> int:
     """The bytes of an image of a dataset, at most: larger ones were rejected."""
     most = manifest.options.get("max_file_bytes")
     return most if type(most) is int and 0 < most < _MAX_BYTES else _MAX_BYTES
@@ -71,7 +71,7 @@ class _FileSources(Sources):
     def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str]) -> None:
         self.root = common_root(patterns)
         self.patterns = [*patterns]
-        self._most_bytes = _most_bytes(manifest)
+        self._most_bytes = most_bytes(manifest)
         beside = [
             companion.glob for companion in manifest.feature_kinds.companions if companion.path
         ]
@@ -120,7 +120,7 @@ class _TableSources(Sources):
                 f"`sources=` with tables needs {error.name}: pip install 'beam_tfr[convert]'"
             ) from None
         self.patterns = [*sources]
-        self._most_bytes = _most_bytes(manifest)
+        self._most_bytes = most_bytes(manifest)
         folders = [source for source in sources if source.endswith("/")]
         if len(folders) > 1 or len(folders) == len(sources):
             raise UsageError(
