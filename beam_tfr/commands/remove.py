@@ -27,7 +27,7 @@ from beam_tfr.console.terminal import counted, printable
 from beam_tfr.inputs.key_lists import read_hashes, read_keys
 from beam_tfr.schema.dataset import REMOVED_FILE
 
-HELP = "take images down: from records, contents, rejects and all else"
+HELP = "take images down, and keep them out of later updates"
 _ON_GCS = (
     "note:    versions and soft-deleted objects may still hold what was removed; "
     "these commands list them:\n"

@@ -87,9 +87,9 @@ class ImageOptions(Checked):
         "its size is right and TensorFlow can decode it, else re-encoded; bytes: files of any "
         "kind, unchanged; array: .npy files as serialized tensors; row: table rows without files "
         "(default: jpeg, or row for --table without --uri_column)",
-        brief="how to store images: jpeg, png, webp, raw pixels, or keep (the bytes of the file "
-        "where its size is right); or other files: bytes, array (.npy), row (of a table) "
-        "(default: jpeg)",
+        brief="how to store images: jpeg, png, webp, raw pixels, or keep (the bytes of the file if "
+        "it needs no resizing, as with --resize none); or other files: bytes, array (.npy), row "
+        "(of a table) (default: jpeg)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
     )

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
 from sphinx.util.docstrings import prepare_docstring
@@ -41,10 +42,14 @@ html_show_sourcelink = False
 html_show_sphinx = False
 
 
+SHORT = 32  # characters of a word in code that is kept whole, also on a phone
+
+
 def setup(app: Sphinx) -> None:
     """Mends what Sphinx makes of docstrings."""
     app.connect("autodoc-process-docstring", _keep_colons, priority=600)  # after Napoleon
     app.connect("autodoc-process-signature", _hide_fields)
+    app.connect("doctree-resolved", _mark_short)
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"
@@ -62,3 +67,11 @@ def _hide_fields(_: Sphinx, what: str, name: str, value: object, *__: Any) -> An
     if what == "class" and is_result and not name.startswith("beam_tfr.transforms"):
         return "", None
     return None
+
+
+def _mark_short(_: Sphinx, page: nodes.document, __: str) -> None:
+    """Marks code of short words, which site.css keeps whole."""
+    for literal in page.findall(nodes.literal):
+        words = literal.astext().split()
+        if all(len(word) <= SHORT for word in words):
+            literal["classes"].append("short")
