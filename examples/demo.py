@@ -1,10 +1,11 @@
-"""Converts, verifies and reads the bundled sample photos, without a network: `python
+"""Converts, verifies, reads and shows the bundled sample photos, without a network: `python
 examples/demo.py [DIR]`.
 
 On the command line:
 
     beam-tfr convert --input beam_tfr/sample --output DIR --layout '{split}/{label}/*'
     beam-tfr verify DIR
+    beam-tfr report DIR
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ def main(folder: str) -> int:
     print("verified:", report)
     images, labels = next(iter(load(folder, split="train", batch_size=8)))
     print(f"read:     {images.dtype.name} {[*images.shape]}, {labels.dtype.name} {[*labels.shape]}")
+    page = pathlib.Path(folder).absolute() / "report.html"
+    beam_tfr.report(folder, sources=SAMPLE).save(page)
+    print(f"look:     {page.as_uri()}")
     return 0 if report.ok else 1
 
 

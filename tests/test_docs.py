@@ -251,6 +251,8 @@ def test_the_notebook_of_the_first_hour(
         130,
         (18, 224, 224, 3),
     )
+    assert Path("first_hour", "report.html").read_text() == names["page"].html
+    assert "130" in names["page"]._repr_html_()
     assert {*capsys.readouterr().out.strip().split(", ")} <= {*names["train"].class_names}
 
 

@@ -50,7 +50,11 @@ def test_the_demo_converts_verifies_and_reads_the_sample(
     assert "balance: 130 matched = 130 written + 0 rejected" in run.stdout
     assert "130 records in 3 shards" in run.stdout
     assert "OK: the dataset matches its manifest" in run.stdout
-    assert run.stdout.splitlines()[-1] == "read:     uint8 [8, 224, 224, 3], int64 [8]"
+    *_, read, look = run.stdout.splitlines()
+    assert read == "read:     uint8 [8, 224, 224, 3], int64 [8]"
+    page = folder / "report.html"
+    assert look == f"look:     {page.as_uri()}"
+    assert page.read_text().startswith("<!doctype html>")
     again = beam_tfr(
         "convert", "--input", SAMPLE, "--output", folder, "--layout", "{split}/{label}/*"
     )

@@ -85,6 +85,8 @@ class Preview(Printable):
         yield from self._describe_output()
         for text in self.warnings:
             yield "warning", text
+        if not self.failure:
+            yield "look", "afterwards, beam-tfr report DIR shows the dataset on a page"
         action = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {action}"
 
