@@ -43,10 +43,14 @@ def test_ranges_of_tables_and_inputs_are_read(tmp_path: Path) -> None:
         (tmp_path / f"x-00{shard}.tar").write_bytes(tarred(dict(sorted((files | labels).items()))))
     options = {"progress": False, "output": tmp_path / "d", "num_shards": 1}
     pattern = f"{tmp_path}/x-{{000..001}}.tar"
-    for source in ({"table": pattern}, {"input": pattern, "layout": "{label}/*"}):
+    sources: list[dict[str, str]] = [
+        {"table": pattern},
+        {"input": pattern, "layout": "{label}/*"},
+    ]
+    for source in sources:
         result = beam_tfr.convert(**source, **options, overwrite=True)
         assert result.counts["written"] == 6
-    for name in ("table", "input"):
-        missing = {name: pattern.replace("001", "002")}
+    for source in sources:
+        missing = {name: value.replace("001", "002") for name, value in source.items()}
         with pytest.raises(UsageError, match=r"x-002\.tar`: matches no file"):
             beam_tfr.convert(**missing, **options, overwrite=True)
