@@ -13,6 +13,7 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import find_manifest
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.class_files import read_class_file
+from beam_tfr.inputs.input_lists import open_input_list
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import (
     PatternPart,
@@ -31,7 +32,6 @@ from beam_tfr.inputs.patterns import (
     escape_pattern,
     is_wild,
     mark_folders,
-    read_input_list,
 )
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.webdataset import check_webdataset
@@ -220,7 +220,8 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
 
 def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
     patterns = mark_folders(options.input)
-    all_patterns = [*patterns, *read_input_list(options.input_list)]
+    listed = open_input_list(options.input_list)
+    all_patterns = [*patterns, *listed.patterns]
     root = common_root(all_patterns)
     exclude = _list_exclusions(options, patterns)
     _check_archives(options, all_patterns)
@@ -255,6 +256,7 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
                 None,
                 [
                     labeler.describe_root(root),
+                    listed.note,
                     labeler.describe_list(options.input_list),
                     classes.note,
                 ],

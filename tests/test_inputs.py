@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 import beam_tfr
 from beam_tfr import storage
 from beam_tfr.inputs import patterns, ranges, read_ahead
+from beam_tfr.inputs.input_lists import open_input_list, read_input_list
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
     NOTHING,
@@ -38,7 +39,6 @@ from beam_tfr.inputs.patterns import (
     describe_misplaced,
     mark_folders,
     order_patterns,
-    read_input_list,
     split_pattern,
 )
 from beam_tfr.inputs.read_ahead import ReadAhead
@@ -895,6 +895,35 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
     assert patterns == tuple(f"{tree}/{name}" for name in names)
     found = sorted(entry.path for entry in match_files(order_patterns(patterns)))
     assert found == sorted(f"{tree}/{name}" for name in ["a/2.png", "x/10*.jpg", *names[1:5]])
+
+
+def test_paths_of_a_list_start_from_its_folder_if_only_there_are_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    folder = tmp_path / "set [1]"
+    for name in ("cat/0.jpg", "cat/1.jpg", "dog/[2].jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    path = folder / "train.txt"
+    path.write_text("cat/0.jpg\n./cat\\1.jpg\ndog\ncat/*.jpg\ndog/[2].jpg\n/else/1.jpg\n")
+    listed = open_input_list(str(path))
+    escaped = str(folder).replace("[", "[[]")
+    assert listed.patterns == (
+        f"{escaped}/cat/0.jpg",
+        f"{escaped}/cat/1.jpg",
+        f"{folder}/dog/",
+        f"{escaped}/cat/*.jpg",
+        f"{escaped}/dog/[[]2].jpg",
+        "/else/1.jpg",
+    )
+    assert str(folder) in listed.note
+    (tmp_path / "work/cat").mkdir()
+    (tmp_path / "work/cat/0.jpg").touch()  # so paths are relative to the current folder
+    listed = open_input_list(str(path))
+    assert listed.patterns[0] == f"{tmp_path}/work/cat/0.jpg"
+    assert not listed.note
 
 
 @pytest.mark.parametrize(

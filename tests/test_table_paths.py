@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import mark_folders, read_input_list
+from beam_tfr.inputs.input_lists import read_input_list
+from beam_tfr.inputs.patterns import mark_folders
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.inputs.spellings import list_spellings
 from beam_tfr.options import ConvertOptions

@@ -10,7 +10,6 @@ Functions that raise errors take `option`: the option or argument that the patte
 """
 
 import codecs
-import contextlib
 import functools
 import itertools
 import os
@@ -19,11 +18,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.spellings import list_spellings, read_address
 from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
-from beam_tfr.schema.number_ranges import expand_ranges
 
 OPTIONS_OF_IMAGES = ("input", "sources")  # whose patterns may be folders and archives
 NOTHING = re.compile("(?!)")
@@ -472,42 +469,3 @@ def parse_lines(data: bytes, path: str, *, option: str, needs: str) -> list[str]
     if not any(names):
         raise UsageError(f"is empty; give {needs}", option=option, value=path)
     return names
-
-
-def _read_pattern(line: str) -> str:
-    r"""The path or pattern in a line.
-
-    A path may be spelled as elsewhere, such as a\b.jpg, and of a pattern the slashes.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if WILDCARD.search(line):
-        return storage.check_path(line.replace("\\", "/"))
-    path = line
-    with contextlib.suppress(ValueError):  # of other addresses, which no path can have
-        path = read_address(line)
-    written = storage.check_path(path)
-    spellings = list_spellings(line, remote=storage.is_gcs(line))
-    if not spellings or storage.find(written):
-        return written
-    others = map(storage.check_path, spellings)
-    return next(filter(storage.find, others), written)
-
-
-def read_input_list(path: str | None) -> tuple[str, ...]:
-    """Reads the patterns of a file, one per line; empty lines are skipped.
-
-    Raises:
-        UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
-    """
-    lines = read_lines(path, option="input_list", needs="one path or pattern per line")
-    patterns = list[str]()
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            patterns += map(_read_pattern, expand_ranges([line], option="input_list"))
-        except UsageError as error:
-            raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
-    return tuple(patterns)

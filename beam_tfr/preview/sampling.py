@@ -20,11 +20,11 @@ from beam_tfr.features.box_counts import box_statistics
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_counts import mask_statistics
 from beam_tfr.inputs.empty_folders import EmptyFolders
+from beam_tfr.inputs.input_lists import read_input_list
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import LIST_BATCH, match_files, order_parts
 from beam_tfr.inputs.measuring import make_record
 from beam_tfr.inputs.parquet import end_sample
-from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.inputs.read_ahead import read_refs
 from beam_tfr.inputs.skipped import GuessedNames, PackedLabels, RepeatedFolders, SkippedFiles
 from beam_tfr.layouts.mask_names import MaskNames

@@ -19,6 +19,7 @@ from apache_beam.typehints import with_output_types
 from beam_tfr import storage
 from beam_tfr.dataset.taken_down import Removed
 from beam_tfr.engine import interrupt
+from beam_tfr.inputs.input_lists import read_input_list
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts, order_parts
 from beam_tfr.inputs.patterns import (
@@ -26,7 +27,6 @@ from beam_tfr.inputs.patterns import (
     common_root,
     compile_exclusion,
     compile_exclusions,
-    read_input_list,
 )
 from beam_tfr.inputs.skipped import (
     SkippedFiles,

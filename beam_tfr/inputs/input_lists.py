@@ -1,0 +1,128 @@
+"""Lists of images: a path or pattern in each line of a file."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.inputs.patterns import (
+    WILDCARD,
+    escape_if_file,
+    escape_pattern,
+    is_wild,
+    read_lines,
+    split_pattern,
+)
+from beam_tfr.inputs.spellings import list_spellings, read_address
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.number_ranges import expand_ranges
+
+_TRIED_LINES = 10  # of a list, to find out what its paths are relative to
+_WHOLE = ("/", "~", storage.GCS)
+
+
+class InputList(NamedTuple):
+    """What a list names.
+
+    Attributes:
+        patterns: those of its lines; a folder ends in a slash.
+        note: says what its paths are relative to, if that is not the current folder; else empty.
+    """
+
+    patterns: tuple[str, ...]
+    note: str = ""
+
+
+def read_input_list(path: str | None) -> tuple[str, ...]:
+    """The patterns of a list; see `open_input_list`."""
+    return open_input_list(path).patterns
+
+
+def open_input_list(path: str | None) -> InputList:
+    """Reads a list; empty lines are skipped.
+
+    Paths are relative to the current folder, or to that of the list if only there is one of the
+    first files.
+
+    Raises:
+        UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
+    """
+    lines = read_lines(path, option="input_list", needs="one path or pattern per line")
+    folder = _find_folder(path or "", lines)
+    patterns = list[str]()
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        start = folder if _is_relative(line) else ""
+        try:
+            for expanded in expand_ranges([line], option="input_list"):
+                patterns.append(_read_pattern(start, expanded))
+        except UsageError as error:
+            raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
+    note = ""
+    if folder:
+        note = f"paths of {path} start from its folder, {folder}, where the first of them are"
+    return InputList(tuple(patterns), note)
+
+
+def _find_folder(path: str, lines: Sequence[str]) -> str:
+    """The folder of a list, with a slash at its end, if its paths start from there; else empty."""
+    relative = [line for line in lines if line and _is_relative(line)][:_TRIED_LINES]
+    folder = path.rpartition("/")[0]
+    if not folder or any(map(_exists, relative)):
+        return ""
+    starts_there = any(_exists(f"{folder}/{line}") for line in relative)
+    return f"{folder}/" if starts_there else ""
+
+
+def _is_relative(line: str) -> bool:
+    """Whether a line is no whole path, nor an address."""
+    return not line.startswith(_WHOLE) and ":" not in line.partition("/")[0]
+
+
+def _exists(line: str) -> bool:
+    """Whether there is a file or a folder, or that before the wildcards of a pattern."""
+    with contextlib.suppress(UsageError, OSError):  # which reading the line raises
+        path = storage.check_path(line.replace("\\", "/").strip())
+        if is_wild(path):
+            path = split_pattern(path)[0]
+        return storage.find(path) is not None or storage.is_folder(path)
+    return False
+
+
+def _read_pattern(start: str, line: str) -> str:
+    r"""The path or pattern in a line.
+
+    A path may be spelled as elsewhere, such as a\b.jpg, and of a pattern the slashes.
+
+    Args:
+        start: the folder that it starts from; empty for the current one, and for whole paths.
+        line: the line.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if WILDCARD.search(f"{start}{line}"):
+        name = line.replace("\\", "/")
+        path = storage.check_path(f"{start}{name}")
+        if not storage.is_gcs(path) and os.path.exists(path):
+            return _mark_folder(escape_if_file(path))
+        return storage.check_path(f"{escape_pattern(start)}{name}")
+    line = f"{start}{line}"
+    path = line
+    with contextlib.suppress(ValueError):  # of other addresses, which no path can have
+        path = read_address(line)
+    written = storage.check_path(path)
+    spellings = list_spellings(line, remote=storage.is_gcs(line))
+    if not spellings or storage.find(written):
+        return _mark_folder(written)
+    others = map(storage.check_path, spellings)
+    return _mark_folder(next(filter(storage.find, others), written))
+
+
+def _mark_folder(path: str) -> str:
+    """A path, with a slash at its end if it is that of a folder on a disk."""
+    may_be_folder = not storage.is_gcs(path) and not has_image_name(path)
+    return f"{path.rstrip('/')}/" if may_be_folder and os.path.isdir(path) else path
