@@ -884,3 +884,14 @@ def test_classes_whose_names_have_more_than_the_class(classes: list[str], said: 
         assert not [*describe_class_names(classes, ["train", "test"], "{label}_{number}.*")]
         (text,) = describe_class_names(classes, ["train"], "")
         assert "column `split`" in text
+
+
+def test_images_without_a_class_in_their_name_are_named_by_what_becomes_of_them() -> None:
+    named = [f"train/{name}_{number}.jpg" for name in ("cat", "dog") for number in range(9)]
+    keys = [*named, "test/1.jpg", "test/2.jpg", "train/(new).jpg"]
+    with pytest.raises(UsageError, match="classes of file names") as error:
+        check_split_folders({"train": len(named) + 1, "test": 2}, "", keys)
+    assert "`exclude='test/*'`, which leaves out those without, such as test/1.jpg" in str(
+        error.value
+    )
+    assert "rejects those beside them without one, such as train/(new).jpg" in str(error.value)

@@ -195,3 +195,31 @@ def test_bytes_of_parquet_that_are_text_are_classes(tmp_path: Path) -> None:
         path
     )
     assert [ref.labels for ref in opened(path).read(str(path))] == [("Käse",), ("cat",)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ("cat;", ("cat",)),
+        ("dog;bird;;", ("dog", "bird")),
+        ("dog;dog", ("dog",)),
+        ("; cat ;dog", ("cat", "dog")),
+        ("['dog', 'dog']", ("dog",)),
+        (";", ()),
+    ],
+)
+def test_empty_and_repeated_parts_count_for_nothing(
+    tmp_path: Path, cell: str, labels: tuple[str, ...]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f'path,label\n0.jpg,"{cell}"\n1.jpg,cow\n')
+    options = ConvertOptions(
+        table=(str(path),),
+        output="/o",
+        uri_column="path",
+        label_column="label",
+        label_separator=";",
+    )
+    content = find_content(options)
+    first, _ = open_tables(content).read(str(path))
+    assert (first.reason, first.labels) == ("" if labels else "bad-value", labels)

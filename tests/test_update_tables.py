@@ -10,10 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pytest
 
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import repair
 from beam_tfr.schema.errors import UsageError
+from tests.conftest import Run
 from tests.converted import once
 from tests.living_photos import files_of
 from tests.update_rows import OPTIONS, Rows, rows_of, write_table
@@ -216,3 +219,34 @@ def test_the_rows_of_a_table_are_converted_again(place: Path) -> None:
         for name, of in fresh(place / "fresh", table=table, **options).items()
     }
     assert done.changed == {}  # not known
+
+
+def write_rows(path: Path, header: str, *rows: str) -> Path:
+    path.write_text("\n".join([header, *rows, ""]))
+    return path
+
+
+def test_splits_of_an_update_come_from_where_it_says(
+    beam_tfr: Callable[..., Run], tmp_path: Path
+) -> None:
+    for number in range(4):
+        PIL.Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    plain = write_rows(tmp_path / "all.csv", "path,label", *(f"{n}.png,a" for n in range(4)))
+    rows = [f"{number}.png,a,{('train', 'val')[number % 2]}" for number in range(4)]
+    with_splits = write_rows(tmp_path / "new.csv", "path,label,split", *rows)
+    out = tmp_path / "out"
+    roles = ("--uri_column", "path", "--label_column", "label")
+    shares = ("--splits", "a=0.5,b=0.5")
+    run = beam_tfr("convert", "--table", plain, *roles, *shares, "--output", out)
+    assert run.code == 0
+    moved = ("--allow_empty", "a", "b")
+    run = beam_tfr("update", out, "--table", with_splits, "--split_column", "split", *moved)
+    assert run.code == 0, run.err
+    assert {*read_manifest(str(out)).splits} == {"train", "val"}
+    run = beam_tfr("update", out, "--table", plain)
+    assert run.code == 2
+    assert "there is no column 'split'" in run.err
+    assert "--overwrite" in run.err
+    run = beam_tfr("update", out, "--table", plain, *shares, "--allow_empty", "train", "val")
+    assert run.code == 0, run.err
+    assert {*read_manifest(str(out)).splits} <= {"a", "b"}

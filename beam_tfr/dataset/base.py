@@ -21,6 +21,12 @@ _EXCLUSIVE = (
     {"num_shards", "target_shard_bytes", "examples_per_shard"},
     {"splits", "folds"},
 )
+# What shares of splits, and a column of splits, replace of the dataset's.
+_OTHER_SPLITS = {
+    "split_column": {"splits", "folds", "stratify", "group_column"},
+    "splits": {"split_column"},
+    "folds": {"split_column"},
+}
 
 
 class RecordBoxes(enum.StrEnum):
@@ -126,6 +132,8 @@ def restore_options(
     for names in _EXCLUSIVE:
         if not names.isdisjoint(present):
             kept -= names
+    for name in _OTHER_SPLITS.keys() & present:
+        kept -= _OTHER_SPLITS[name]
     values = {name: dataset.options[name] for name in kept}
     level = dataset.options.get("gzip_level", "auto")
     if level != "auto":

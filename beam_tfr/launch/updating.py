@@ -269,7 +269,7 @@ def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[
     """
     if not _names_input(changes):
         return open_dataset(options, dataset, changes)
-    source = open_source(options, dataset.options.get("classes"))
+    source = _open_new(options, dataset, changes)
     first = source.plan.first
     if first:
         renamed = find_renamed_classes(dataset, options)
@@ -278,6 +278,25 @@ def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[
         first = classes_in_own_order(dataset, options)
     plan = dataclasses.replace(source.plan, first=first)
     return dataclasses.replace(source, plan=plan)
+
+
+def _open_new(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
+    """Opens the input that an update lists, with the options of the dataset.
+
+    Raises:
+        UsageError: it does not fit them; says where the column of splits comes from if it is that.
+    """
+    try:
+        return open_source(options, dataset.options.get("classes"))
+    except UsageError as error:
+        column = options.split_column
+        is_missing = f"there is no column {column!r}" in str(error)
+        if not column or "split_column" in changes or not is_missing:
+            raise
+        raise UsageError(
+            f"{error}. {dataset.folder} has its splits from this column: for others, as names of "
+            "tables give them, convert the tables again with `overwrite=`"
+        ) from None
 
 
 def _choose_update(

@@ -143,19 +143,34 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
         return ""
     named_layout = parse_layout(f"{layout[:-1]}{named}")
     fit = [key for key in all_keys if find_named_class(os.path.basename(key)) == named]
-    unfit = sorted({*all_keys} - {*fit})
-    folders = {*map(os.path.dirname, unfit)} - {*map(os.path.dirname, fit)}
-    leaves_out = ""
-    if folders:
-        excluded = " ".join(f"'{folder}/*'" for folder in sorted(folders))
-        leaves_out = (
-            f", and `exclude={excluded}`, which leaves out those without, such as {unfit[0]}"
-        )
+    leaves_out = _describe_unnamed(fit, sorted({*all_keys} - {*fit}))
     example = os.path.basename(fit[0])
     return (
         f"use `layout='{named_layout}'`{instead}, which reads classes of file names, as of "
         f"{example}{leaves_out}, or `layout='{layout}'` for no classes"
     )
+
+
+def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
+    """What becomes of images whose names have no class; empty without any.
+
+    Those of folders without any class can be left out; others become rejects.
+
+    Args:
+        named: images whose names have a class.
+        unnamed: those whose names have none, sorted.
+    """
+    with_classes = {*map(os.path.dirname, named)}
+    without = [key for key in unnamed if os.path.dirname(key) not in with_classes]
+    rejected = [key for key in unnamed if os.path.dirname(key) in with_classes]
+    text = ""
+    if without:
+        folders = sorted({*map(os.path.dirname, without)})
+        excluded = " ".join(f"'{folder}/*'" for folder in folders)
+        text = f", and `exclude={excluded}`, which leaves out those without, such as {without[0]}"
+    if rejected:
+        text += f" (it rejects those beside them without one, such as {rejected[0]})"
+    return text
 
 
 def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:

@@ -33,7 +33,13 @@ MOST_FOLDS = 100
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
-_files = functools.partial(_place, excludes={"table": "the table names what is read"})
+_files = functools.partial(
+    _place,
+    excludes={
+        "table": "the table names what is read; `uri_column=` is its column with the paths of "
+        "images, and `image_root=` the folder that these start from"
+    },
+)
 _shards = functools.partial(option, group=FILES)
 _card = functools.partial(option, "", kind=kinds.UNICODE, group=CARD, implied=True, metavar="TEXT")
 

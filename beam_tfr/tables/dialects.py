@@ -139,7 +139,10 @@ def _check_text(start: bytes) -> None:
     header = start.partition(b"\n")[0]
     is_marked = header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if b"\0" in header and not is_marked:
-        raise ValueError("has NUL characters in its first line: is it UTF-16? Save it as UTF-8")
+        raise ValueError(
+            "has NUL characters in its first line: is it UTF-16? Save it as UTF-8: "
+            "iconv -f UTF-16LE -t UTF-8 OLD > NEW"
+        )
     for pattern, problem in _NO_TABLES.items():
         if re.match(pattern, header.decode("utf-8-sig", "replace").strip(), re.IGNORECASE):
             raise ValueError(problem)

@@ -296,8 +296,8 @@ class LabelRole(Role):
         labels = tuple(map(self._read_class, parts))
         if self.of_boxes:
             row.counts[self.column] = len(labels)
-        elif len(set(labels)) != len(labels):
-            raise ValueError("names a class twice")
+        else:
+            labels = tuple(dict.fromkeys(labels))
         if not labels and not self.is_list:
             labels = ("",)
         ref = ref._replace(labels=labels)
@@ -326,6 +326,10 @@ class LabelRole(Role):
         return label
 
 
+def _is_blank(part: Any) -> bool:
+    return isinstance(part, str) and not part.strip()
+
+
 def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
     """The classes in a cell that is not empty.
 
@@ -337,7 +341,10 @@ def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
     if isinstance(cell, bytes):  # of texts that Parquet does not know to be such
         cell = cell.decode()
     if isinstance(cell, str) and (in_text or separator):
-        return split_text(cell, separator)
+        parts = split_text(cell, separator)
+        if in_text:
+            return parts
+        return [part for part in parts if not _is_blank(part)] or parts  # as of `cat;`
     return cell if isinstance(cell, list) else [cell]
 
 

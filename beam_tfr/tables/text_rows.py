@@ -306,7 +306,15 @@ def read_lines(file: IO[bytes], bound: _RowBound, line_end: bytes = b"\n") -> It
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"byte 0x{line[error.start]:02x} is not valid UTF-8; save the table as UTF-8"
+                f"{_suggest_command(line)}"
             ) from None
+
+
+def _suggest_command(line: bytes) -> str:
+    """The command that makes UTF-8 of a text, given a line that is none; it may be the first."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "; it is UTF-16: iconv -f UTF-16 -t UTF-8 OLD > NEW"
+    return "; if a program on Windows wrote it, iconv -f CP1252 -t UTF-8 OLD > NEW does"
 
 
 def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
