@@ -3,6 +3,7 @@
 measuring      the contents of all shards become histograms, extremes and samples
 odd_labels     labels that differ from those of all neighbors in a folder
 neighbors      labels that differ from those of the nearest others
+mask_samples   what some masks tell
 unlike_boxes   boxes of the size of another class
 equal_rows     rows of a table that are equal
 findings       what deserves a look, a sentence each

@@ -15,6 +15,7 @@ from beam_tfr.dataset.metadata.summary import describe_dataset, given_texts
 from beam_tfr.reporting import charts
 from beam_tfr.reporting.beside import Comparison, compare_records
 from beam_tfr.reporting.findings import Finding, Observations, list_findings
+from beam_tfr.reporting.mask_samples import look_at_masks
 from beam_tfr.reporting.measuring import measure
 from beam_tfr.reporting.odd_labels import find_odd_labels
 from beam_tfr.reporting.refused import list_rejects
@@ -112,6 +113,7 @@ class Facts:
         self._measures = measure(dataset, progress)
         self._odd = find_odd_labels(dataset)
         self._unlike_boxes = find_unlike_boxes(self._measures)
+        self._masks = look_at_masks(dataset, number=_MOST_UNLIKE)
         self._copies = self._find_copies()
         self._clusters = self._choose_clusters()
         self._findings = [*self._list_findings()]
@@ -174,6 +176,7 @@ class Facts:
             self._copies,
             self._clusters,
             self._unlike_boxes,
+            self._masks,
         )
         for finding in list_findings(seen):
             yield finding._replace(text=spell_as_flags(finding.text))
@@ -227,6 +230,8 @@ class Facts:
         if self._unlike_boxes.records:
             shown = self._unlike_boxes.records[:_MOST_UNLIKE]
             chosen.append(("Boxes of the size of another class", shown))
+        if self._masks.unlike:
+            chosen.append(("Masks least like the others", [*self._masks.unlike]))
         for name, title in titles.items():
             records = [record for record, _ in self._measures.extremes[name]]
             if records:

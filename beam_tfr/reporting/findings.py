@@ -13,6 +13,7 @@ from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.reporting.equal_rows import EqualRows
+from beam_tfr.reporting.mask_samples import MaskSamples
 from beam_tfr.reporting.measuring import Measures
 from beam_tfr.reporting.odd_labels import OddLabels
 from beam_tfr.reporting.table_columns import find_contradicted_rows, find_far_values
@@ -55,6 +56,7 @@ class Observations(NamedTuple):
         copies: its copies; None if they were not looked for.
         clusters: those that are shown.
         unlike_boxes: boxes of the size of another class.
+        masks: what some masks tell.
     """
 
     dataset: Manifest
@@ -63,6 +65,7 @@ class Observations(NamedTuple):
     copies: Duplicates | None
     clusters: Sequence[dict[str, Any]]
     unlike_boxes: UnlikeBoxes
+    masks: MaskSamples
 
     @property
     def noun(self) -> str:
@@ -83,6 +86,7 @@ def list_findings(seen: Observations) -> list[Finding]:
         *_find_crops(seen),
         *_find_lost_boxes(seen),
         *_find_masks(seen.dataset),
+        *_find_odd_masks(seen.masks),
         *_find_column_problems(seen.measures),
         *_find_rejects(seen.dataset),
     ]
@@ -340,6 +344,28 @@ def _find_masks(dataset: Manifest) -> Iterator[Finding]:
         yield Finding(f"value {values} of masks occurs in 1 image only", "masks")
     else:
         yield Finding(f"values {values} of masks occur in 1 image each", "masks")
+
+
+def _find_odd_masks(masks: MaskSamples) -> Iterator[Finding]:
+    for missing in masks.missing[:_MOST_SHOWN]:
+        yield Finding(
+            f"value {missing.value} is in none of {counted(missing.number, 'mask')} of "
+            f"{missing.split} that were looked at, but in {missing.share:.0%} of those of others",
+            "masks",
+        )
+    if masks.margin is not None:
+        yield Finding(
+            f"the margins of masks have {masks.margin}, which {masks.margin_share:.0%} of them "
+            "have within the image too: right if it is no class",
+            "masks",
+        )
+    if masks.odd:
+        verb = "has" if len(masks.odd) == 1 else "have"
+        yield Finding(
+            f"{counted(len(masks.odd), 'mask')} {verb} values where others hardly ever have them",
+            "looks",
+            masks.odd[:_MOST_PICTURES],
+        )
 
 
 def _find_rejects(dataset: Manifest) -> Iterator[Finding]:
