@@ -343,3 +343,27 @@ def test_a_class_of_the_image_is_none_of_its_objects(tmp_path: Path) -> None:
     (ref,) = references(tables)
     assert ref.labels == ("photo",)
     assert any("objects.topX" in line for line in tables.warnings)
+
+
+def test_the_cure_for_objects_without_a_column_of_images_works(tmp_path: Path) -> None:
+    """As of Hugging Face's metadata.jsonl."""
+    objects = [{"bbox": [5, 6, 20, 15], "category": "cat"}, {"bbox": [1, 2, 8, 7], "category": "x"}]
+    table = write_rows(tmp_path, [{"file_name": "a.jpg", "objects": objects}])
+    with pytest.raises(UsageError) as caught:
+        opened(table)
+    options = ("uri_column=file_name", "feature_columns=objects.bbox:bbox[xywh]")
+    assert all(f"`{option}`" in str(caught.value) for option in options)
+    assert "`label_column=objects.category`" in str(caught.value)
+    roles = {"uri_column": "file_name", "label_column": "objects.category"}
+    features = {"objects.bbox": "bbox[xywh]"}
+    (ref,) = references(opened(table, **roles, feature_columns=features))
+    assert (ref.key, ref.labels, boxes_of(ref)) == ("a.jpg", ("cat", "x"), PIXELS)
+
+
+@pytest.mark.parametrize("names", ["a.json b.xml", "a.csv b.json", "a.jsonl b.yaml", "a.csv b.xml"])
+def test_annotations_of_different_kinds_are_refused(tmp_path: Path, names: str) -> None:
+    paths = [tmp_path / name for name in names.split()]
+    for path in paths:
+        path.write_text("file,label\n")
+    with pytest.raises(UsageError, match="is of another kind than"):
+        find_content(ConvertOptions(output="/o", table=tuple(map(str, paths))))

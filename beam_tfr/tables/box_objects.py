@@ -87,10 +87,10 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
         if not _hold_flat_lists(path, sides):
             continue
         others = [name for name in fields if not name.startswith(f"{parent}.")]
-        label = _find_label(path, parent, fields)
+        label = find_label(path, parent, fields)
         return BoxObjects(
             boxes._replace(sides=sides),
-            file=_find_file(path, columns),
+            file=find_file(path, columns),
             label=label,
             split=find_name(SPLITS, _by_end([*columns, *others])),
             names=_find_class_map(others) if label else "",
@@ -127,7 +127,7 @@ def _hold_numbers(path: str, field: str) -> bool:
     return all(str(member).isdecimal() for member in members if member is not None)
 
 
-def _find_label(path: str, parent: str, fields: Sequence[str]) -> str:
+def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
     """The field with the classes of objects, or of those around; empty if there is none.
 
     Args:
@@ -145,7 +145,7 @@ def _find_label(path: str, parent: str, fields: Sequence[str]) -> str:
     return ""
 
 
-def _find_file(path: str, columns: Sequence[str]) -> str:
+def find_file(path: str, columns: Sequence[str]) -> str:
     """The column with the paths of images, by its name or its cells; empty if there is none."""
     name = find_name(FILES, by_plain_name(columns))
     if name:

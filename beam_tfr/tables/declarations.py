@@ -33,6 +33,7 @@ from beam_tfr.tables.content import (
 from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.joining import BoxJoin, ClassJoin, RowJoin
 from beam_tfr.tables.several_classes import find_presence_column
+from beam_tfr.tables.unused.boxes import cure_box_field
 
 FIELD_ROWS = 10_000  # the first rows, in which fields of objects are looked for
 
@@ -250,11 +251,12 @@ def _open_column(
         feature = parse_column(name, declaration)
     except ValueError as error:
         others = f"{KNOWN}," if takes_all(content.options) else ""
+        boxes = cure_box_field(content, [name])
         raise table_error(
             path,
             f"column {name!r} {error} in the first rows, which cannot be a feature; "
-            f"`feature_columns='{others}{name}:bytes'` stores it as text; {choice}"
-            f"{_suggest_images(content)}",
+            f"{boxes and f'{boxes}; '}`feature_columns='{others}{name}:bytes'` stores it as text; "
+            f"{choice}{_suggest_images(content)}",
         ) from None
     may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
     if feature.holds_files or may_be_bad:
@@ -262,6 +264,8 @@ def _open_column(
     if all(_find_problem(feature, cell) for cell in cells):
         problem = _find_problem(feature, cells[0])
         cure = f"; give another type, `feature_columns={name}:TYPE`, {choice}"
+        if feature.may_be_bad:
+            cure += ", or leave out boxes without area with `bad_boxes=drop`"
         if _is_bad(cells[0]) or isinstance(problem, UntypedCellError):
             cure = ""  # no type helps
         if "%" in str(problem):

@@ -13,6 +13,7 @@ from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.naming import parse_file_name
+from beam_tfr.tables.annotations import Annotations
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.content import TableContent, imply_by_file, imply_columns
 from beam_tfr.tables.datasets import open_dataset
@@ -33,6 +34,7 @@ def find_content(options: ConvertOptions) -> TableContent:
     if dataset:
         return _find_dataset(options, dataset)
     found = find_tables(options.table)
+    _check_kinds(found.files)
     options = imply_by_file(options, found.files[0])
     if options.uri_column:
         _refuse_shards(found.files)
@@ -54,6 +56,26 @@ def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
         raise table_error(path, "is a dataset, which can only be read alone: give the path of one")
     open_content = open_dataset if path.endswith(MANIFEST_FILE) else open_tfds
     return open_content(options, path)
+
+
+def _check_kinds(files: Sequence[str]) -> None:
+    """Checks that all tables are annotations of one kind, or none is.
+
+    Raises:
+        UsageError: some are, such as COCO's JSON, and others are XML, YOLO's or tables.
+    """
+    first = files[0]
+    first_format = format_of(first)
+    for path in files[1:]:
+        other_format = format_of(path)
+        if other_format is first_format:
+            continue
+        if isinstance(first_format, Annotations) or isinstance(other_format, Annotations):
+            raise table_error(
+                path,
+                f"is of another kind than {first}, and their columns have nothing in common: "
+                "convert each kind by itself, or write all as one CSV with a row for each box",
+            )
 
 
 def _refuse_shards(files: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
-from beam_tfr.tables.box_objects import hold_nested_lists
+from beam_tfr.tables.box_objects import find_file, find_label, hold_nested_lists
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
 from beam_tfr.tables.text_rows import Delimited, JsonLines
@@ -82,15 +82,10 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
     objects = [*filter(_may_hold_objects, columns)]
     if not objects:
         return None
-    field = _find_boxes(content, objects)
     uri_column = content.options.uri_column
-    if field:
-        message = (
-            f"nothing is stored of {list_columns(objects)}: `uri_column={uri_column}` with "
-            f"`feature_columns={field}:bbox[xywh]` stores the boxes, and `label_column=` their "
-            "classes, if they are in a field beside it"
-        )
-        return Suggestion(objects, message)
+    cure = cure_box_field(content, objects)
+    if cure:
+        return Suggestion(objects, f"nothing is stored of {list_columns(objects)}: {cure}")
     if not content.options.label_column and not _hold_boxes(content, objects):
         return None
     box = next(filter(names_boxes, objects), BOX)
@@ -102,6 +97,29 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
         "classes, if any, are the lists of `label_column=`"
     )
     return Suggestion(objects, message)
+
+
+def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
+    """The options that store the boxes in a field of objects, with their classes; or empty.
+
+    Args:
+        content: the table.
+        objects: columns that may hold objects with such a field.
+    """
+    field = _find_boxes(content, objects)
+    if not field:
+        return ""
+    path = content.files[0]
+    uri_column = content.options.uri_column or find_file(path, content.columns) or "NAME"
+    label = find_label(path, field.rpartition(".")[0], list_fields_of(content, objects))
+    classes = f"`label_column={label or 'NAME'}` their classes"
+    if not label:
+        classes += ", if they are in a field beside it"
+    declaration = f"{field}:bbox[{_guess_form(content, [field])}]"
+    return (
+        f"`uri_column={uri_column}` with `feature_columns={declaration}` stores the boxes, and "
+        f"{classes}"
+    )
 
 
 def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
