@@ -486,6 +486,15 @@ def test_the_summary_balances_and_names_what_comes_next(
 
 
 @pytest.mark.slow
+def test_beam_needs_docstrings(photos: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-OO", "-m", "beam_tfr", "plan", "--input", str(photos)]
+    run = subprocess.run(command, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    (line,) = run.stderr.splitlines()
+    assert "PYTHONOPTIMIZE" in line
+
+
+@pytest.mark.slow
 def test_closed_or_full_pipes_neither_hang_nor_hurt(photos: Path, tmp_path: Path) -> None:
     def run(output: str, redirection: str) -> subprocess.CompletedProcess[str]:
         command = (

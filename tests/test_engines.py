@@ -622,6 +622,11 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
             "and write there, and run",
         ),
         (
+            "IsADirectoryError: [Errno 21] Is a directory: '/o/.beam_tfr/.tmp-1' -> '/o/a.json'",
+            "Is a directory: '/o/.beam_tfr/.tmp-1' -> '/o/a.json'. Nothing is published; move what "
+            "is there out of the way, and run",
+        ),
+        (
             "RuntimeError: ValueError: it is 5",
             "the run failed: ValueError: it is 5. Nothing is published; ",
         ),

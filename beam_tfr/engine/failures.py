@@ -24,6 +24,7 @@ _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"(?:[A-Za-z]+Error: )?\[Errno ([0-9]+)\] (.*)")
 _FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
 _RIGHTS = "give this user the right to read and write there"
+_IN_THE_WAY = "move what is there out of the way"
 _LEAVE_ALONE = "leave the output folder as it is while a run works in it"
 _CURES = {
     errno.EACCES: _RIGHTS,
@@ -33,6 +34,8 @@ _CURES = {
     errno.EDQUOT: "make room, or raise the quota",
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
+    errno.EISDIR: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
 }
 # Prism may start the step after a failed one before it ends the run, and report its error.
 _WITHOUT_INPUT = "EmptySideInput"

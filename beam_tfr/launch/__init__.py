@@ -7,9 +7,15 @@ that waits for the dataset. `results` is what it returns and prints.
 """
 
 import importlib
+import sys
 
-from beam_tfr.schema.errors import NotInstalledError
+from beam_tfr.schema.errors import NotInstalledError, UsageError
 
+if sys.flags.optimize > 1:
+    raise UsageError(
+        "Apache Beam cannot be imported without docstrings: unset PYTHONOPTIMIZE, and call python "
+        "without -OO"
+    )
 try:
     from beam_tfr.dataflow.jobs import Job as Job
     from beam_tfr.launch.exporting import export as export
