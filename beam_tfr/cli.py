@@ -61,6 +61,8 @@ STEPS = """getting started:
   in Python: from beam_tfr.reader import load
              train = load("/data/photos", split="train", batch_size=32)
 
+help: beam-tfr COMMAND --help shows what is essential, beam-tfr COMMAND --help-all every option
+
 exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 130 interrupted
 """
 
