@@ -3,15 +3,19 @@
 - docs/dataset.jpg: the sample converted with the README's options. The left half lists the files of
   the dataset; the right half shows one record of each class, read back from the shard, at half its
   size.
-- docs/resizing.jpg: a photo with a box, another in it, and a mask, stored with each `--resize`.
+- docs/resizing.jpg: a photo with a box, another in it, and a mask, stored with some `--resize`; its
+  size and its boxes in pixels below.
 - docs/boxes.jpg: the contact sheet of three photos with boxes.
+- docs/page.jpg: the top of the sample's page, as Chromium shows it; left out without Chromium.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,7 @@ from PIL import Image, ImageDraw, ImageFont
 import beam_tfr
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import inspect
-from beam_tfr.inspection.pictures import SIDE_WITH_SHAPES
-from beam_tfr.inspection.sheets import contact_sheet
+from beam_tfr.inspection.pictures import SIDE_WITH_SHAPES, draw_thumbnail
 from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.torch import ImageDataset
@@ -29,6 +32,7 @@ from beam_tfr.torch import ImageDataset
 ROOT = Path(__file__).parents[1]
 MARGIN = 24  # pixels
 LINE = 26
+SMALL_LINE = 18
 FILES_WIDTH = 430
 COLUMNS = 5
 TILE = 112
@@ -66,6 +70,9 @@ def main(folder: str = "docs") -> None:
     draw_dataset().save(target / "dataset.jpg", quality=85, subsampling=0)
     draw_resizing().save(target / "resizing.jpg", quality=80)
     draw_boxes().save(target / "boxes.jpg", quality=80)
+    chromium = shutil.which("chromium")
+    if chromium:
+        draw_page(chromium).save(target / "page.jpg", quality=80)
 
 
 def draw_dataset() -> Image.Image:
@@ -79,11 +86,12 @@ def draw_dataset() -> Image.Image:
 
 
 def draw_resizing() -> Image.Image:
-    """A photo with boxes and a mask, as each `--resize` stores it."""
-    modes = ("none", "crop", "pad", "stretch")
+    """A photo with boxes and a mask, as each `--resize` stores it, with what is stored below."""
+    modes = ("none", "fit", "crop", "pad", "stretch")
     photo = next(iter(BOXES))
     cell = SIDE_WITH_SHAPES + GAP
-    picture = Image.new("RGB", (len(modes) * cell + GAP, SIDE_WITH_SHAPES + LINE + 2 * GAP), PAPER)
+    height = SIDE_WITH_SHAPES + 2 * LINE + len(BOXES[photo]) * SMALL_LINE + 2 * GAP
+    picture = Image.new("RGB", (len(modes) * cell + GAP, height), PAPER)
     canvas = ImageDraw.Draw(picture)
     with tempfile.TemporaryDirectory() as folder:
         with Image.open(ROOT / photo) as image:
@@ -95,15 +103,29 @@ def draw_resizing() -> Image.Image:
             output = f"{folder}/{mode}"
             columns = {"box": "bbox[xyxy]", "mask": "mask"}
             _convert_table(
-                table, output, feature_columns=columns, resize=mode, background="#d0d7de"
+                table, output, feature_columns=columns, resize=mode, background="#5b7083"
             )
-            sheet = contact_sheet(inspect(output).records)
-            # Contact sheets have margins of 8 pixels, and captions.
-            shown = sheet.crop((8, 8, 8 + SIDE_WITH_SHAPES, 8 + SIDE_WITH_SHAPES))
+            (record,) = inspect(output).records
             left = GAP + number * cell
-            picture.paste(shown, (left, GAP))
-            _write(canvas, (left, GAP + SIDE_WITH_SHAPES + 4), f"--resize {mode}", INK)
+            picture.paste(draw_thumbnail(record, SIDE_WITH_SHAPES), (left, GAP))
+            top = GAP + SIDE_WITH_SHAPES + 4
+            _write(canvas, (left, top), f"--resize {mode}", INK)
+            for line, text in enumerate(_describe(record.values)):
+                place = (left, top + LINE + line * SMALL_LINE)
+                _write(canvas, place, text, FAINT, size=14)
     return picture
+
+
+def _describe(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yields the size of a stored image, and its boxes in pixels."""
+    (height,) = values["image/height"]
+    (width,) = values["image/width"]
+    yield f"height {height}, width {width}"
+    sides = [values[f"image/object/bbox/{side}"] for side in ("xmin", "ymin", "xmax", "ymax")]
+    names = values["image/object/class/text"]
+    for name, left, top, right, bottom in zip(names, *sides, strict=True):
+        pixels = [left * width, top * height, right * width, bottom * height]
+        yield f"{name.decode()}: {', '.join(f'{pixel:.0f}' for pixel in pixels)}"
 
 
 def draw_boxes() -> Image.Image:
@@ -111,7 +133,38 @@ def draw_boxes() -> Image.Image:
     with tempfile.TemporaryDirectory() as folder:
         table = _write_table(folder, [*BOXES])
         _convert_table(table, f"{folder}/d", feature_columns={"box": "bbox[xyxy]"})
-        return contact_sheet(inspect(f"{folder}/d").records)
+        return inspect(f"{folder}/d").contact_sheet()
+
+
+def draw_page(chromium: str) -> Image.Image:
+    """The top of the page of the sample, in a window of a desktop, at two thirds of its size."""
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = beam_tfr.convert(
+            input=ROOT / "beam_tfr/sample",
+            output=f"{folder}/clothing",
+            layout="{split}/{label}/*",
+            progress=False,
+        )
+        page = Path(folder) / "page.html"
+        beam_tfr.report(dataset.folder).save(page)
+        screenshot = f"{folder}/page.png"
+        subprocess.run(  # noqa: S603  # the browser that is installed
+            [
+                chromium,
+                "--headless",
+                "--no-sandbox",
+                "--hide-scrollbars",
+                f"--user-data-dir={folder}/chromium",
+                "--window-size=1280,1500",
+                f"--screenshot={screenshot}",
+                page.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        with Image.open(screenshot) as image:
+            size = (image.width * 2 // 3, image.height * 2 // 3)
+            return image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
 
 
 def _write_table(folder: str, photos: Sequence[str], **cells: str) -> str:
