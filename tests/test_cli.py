@@ -106,6 +106,10 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "my photos: unknown argument; say what it is, such as --input 'my photos' --output ds",
     ),
     (["convert", "-i", "a", "-o", "ds"], "-i: unknown flag; did you mean --input?"),
+    (
+        ["plan", "--input_list", "a.txt", "b c.txt"],
+        "b c.txt: unknown argument; --input_list takes one list: `cat FIRST 'b c.txt' > all.txt`",
+    ),
     (["plan", "a"], "a: unknown argument; say what it is, such as --input a"),
     (
         ["plan", "--input", "not_there"],

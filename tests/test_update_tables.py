@@ -174,6 +174,15 @@ def test_new_and_changed_images_of_a_table_are_decoded_and_no_others(
     assert done.changed == NONE | {"added": 2, "changed": 1}
 
 
+def test_a_split_that_is_gone_is_told(place: Path) -> None:
+    table = write_table(place / "t.csv", [row for row in rows_of() if row["part"] == "train"])
+    done = update(place / "d", table=table, allow_empty=OPTIONS["allow_empty"])
+    assert "test (4)" in done.lost_splits
+    assert f"note:    {done.lost_splits}" in [*done.lines()]
+    done = update(place / "d", table=write_table(place / "t.csv", rows_of()))
+    assert (done.changed["added"], done.lost_splits) == (4, "")
+
+
 def test_a_table_that_did_not_change_leaves_the_dataset_and_its_history(place: Path) -> None:
     before = files_of(place / "d")
     done = update(place / "d", table=str(place / "t.csv"))

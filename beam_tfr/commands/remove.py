@@ -99,6 +99,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     lines += _describe_copies(result.copies_that_stay)
     if result.new_ids:
         lines.append(f"note:    {result.describe_new_ids()}")
+    if result.lost_splits:
+        lines.append(f"note:    {result.lost_splits}")
     if storage.is_gcs(result.folder):
         lines.append(_ON_GCS.format(result.folder.rstrip("/")))
     print_lines(lines)

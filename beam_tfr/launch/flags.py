@@ -95,6 +95,8 @@ def _refuse_flag(
     long_flag = _LONG_FLAGS.get(flag)
     if long_flag in ours:
         hint = f"did you mean {long_flag}?"
+    elif kind == "argument" and flag.endswith(".txt") and "--input_list" in ours:
+        hint = f"--input_list takes one list: `cat FIRST {shlex.quote(flag)} > all.txt` joins them"
     elif kind == "argument" and not hint and "--input" in ours:
         flags = zip(("--input", "--output"), unknown, strict=False)
         texts = [f"{name} {shlex.quote(value)}" for name, value in flags]

@@ -158,6 +158,7 @@ class Result(Printable):
             others look like them.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
+        lost_splits: a sentence about splits of that dataset that are gone; empty if none is.
         renamed: class of the dataset that was replaced -> its new name; no id changes by that.
         changed: "added", "removed", "changed", "relabelled" and "renamed" -> records, of an update.
         new_codecs: codecs that a dataset which was complete already has rejects for want of, and
@@ -174,6 +175,7 @@ class Result(Printable):
     fresh: bool
     run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     new_ids: str = ""
+    lost_splits: str = ""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
     new_codecs: Sequence[str] = ()
@@ -274,7 +276,7 @@ class Result(Printable):
             "changed": dict(self.changed),
             "notes": [
                 *self.notes,
-                *filter(None, [self.class_numbers]),
+                *filter(None, [self.class_numbers, self.lost_splits]),
                 *self.odd_names,
                 *self.unused,
             ],
@@ -359,7 +361,8 @@ class Result(Printable):
         if self.new_ids:
             yield f"note:    {self.describe_new_ids()}"
         only_class = describe_only_class(self.class_names, self.manifest.options.get("layout", ""))
-        for note in filter(None, [self.class_numbers, only_class, *self.odd_names]):
+        notes = [self.lost_splits, self.class_numbers, only_class, *self.odd_names]
+        for note in filter(None, notes):
             yield f"note:    {note}"
         for name, note in _NOTES.items():
             number = self.run[name]
@@ -442,8 +445,11 @@ def read_result(
     if is_update and differs:
         changed = _read_changes(options.output)
     new_ids = ""
+    lost_splits = ""
     renamed = dict[str, str]()
     if replaced:
+        images = {name: split["num_examples"] for name, split in replaced["splits"].items()}
+        lost_splits = differences.describe_lost_splits(images, published.splits)
         names_before = replaced["labels"]["names"]
         renamed = find_renamed(
             parse_renames(replaced["options"].get("rename", ())),
@@ -459,6 +465,7 @@ def read_result(
         fresh=fresh,
         run=collections.Counter(counts),
         new_ids=new_ids,
+        lost_splits=lost_splits,
         renamed=renamed,
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),

@@ -342,10 +342,14 @@ def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState)
     if state.replaces:
         text += f" and replaces the one in {output}"
         with contextlib.suppress(BeamTfrError):
-            class_names = read_manifest(output).class_names
-            changes = differences.describe_id_changes(class_names, plan.labels or ())
+            replaced = read_manifest(output)
+            changes = differences.describe_id_changes(replaced.class_names, plan.labels or ())
             if changes:
                 text += f"; class ids: {changes}"
+            images = {name: split.num_examples for name, split in replaced.splits.items()}
+            lost = differences.describe_lost_splits(images, plan.splits)
+            if lost:
+                text += f"; {lost}"
     return _Outcome(text)
 
 

@@ -1,7 +1,7 @@
 """Describes the differences between two plans, calls or sets of options."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 ABSENT = "none"  # the version of a library that is not installed
@@ -41,6 +41,18 @@ def find_other_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[st
 def find_new_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """The codecs of `new` that are absent in `old`, so that it has rejects which they may read."""
     return [name for name, version in new.items() if old.get(name) == ABSENT != version]
+
+
+def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
+    """Which splits of a dataset are gone; empty if none is.
+
+    Args:
+        old: split that it had -> its images.
+        new: the splits that it has.
+    """
+    gone = {split: number for split, number in old.items() if number and split not in new}
+    lost = [f"{split} ({number:,})" for split, number in gone.items()]
+    return f"splits are gone, with so many images: {join_texts(lost)}" if lost else ""
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
