@@ -31,7 +31,7 @@ from beam_tfr.features.registry import parse_column
 from beam_tfr.options.implied import ANNOTATIONS, optional_columns
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.feature_names import OBJECT_LABEL, OBJECT_TEXT, SIDES, SOURCE_SIDES
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.formats import read_rows
@@ -206,12 +206,12 @@ def test_the_columns_and_options_can_be_chosen(truth: Path, tmp_path: Path) -> N
     )
     assert [done.counts[name] for name in ("matched", "written", "rejected")] == [4, 4, {}]
     assert "image/object/area" not in records(tmp_path / "d")[0]
-    with pytest.raises(UsageError, match=r"splits=.*cannot be combined with `split_column=split`"):
-        beam_tfr.convert(
-            **{**options, "table": str(truth / "data.yaml")},
-            output=str(tmp_path / "e"),
-            splits="train=1",
-        )
+    joined = beam_tfr.convert(
+        **{**options, "table": str(truth / "data.yaml")},
+        output=str(tmp_path / "e"),
+        splits="all=1",
+    )
+    assert [*joined.manifest.splits] == ["all"]
 
 
 COCO = {

@@ -554,6 +554,8 @@ def _count_array(array: Any) -> int:
     num_bytes = _VALUE_BYTES * len(array)
     if types.is_struct(kind):
         return num_bytes + sum(map(_count_array, array.flatten()))
+    if types.is_map(kind):
+        return num_bytes + _count_array(array.keys) + _count_array(array.items)
     if types.is_nested(kind) and hasattr(array, "flatten"):
         return num_bytes + _count_array(array.flatten())
     return num_bytes + int(array.nbytes)

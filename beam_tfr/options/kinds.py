@@ -19,7 +19,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.schema.dataset import sort_splits
-from beam_tfr.schema.errors import check_text, check_whole_number
+from beam_tfr.schema.errors import UsageError, check_text, check_whole_number
 
 
 def _check_text(value: object) -> str:
@@ -56,13 +56,22 @@ class Kind:
     has_names: bool = False
 
     def list_values(self, value: Any) -> Any:
-        """Several values, or one, as a tuple; anything else as it is, to be refused."""
+        """Several values, or one, as a tuple; anything else as it is, to be refused.
+
+        Raises:
+            UsageError: it is a DataFrame.
+        """
         if isinstance(value, (str, os.PathLike)):
             return (value,)
         if isinstance(value, Mapping):
             if not self.has_names:
                 return value
             return tuple(f"{name}={text}" for name, text in value.items())
+        if hasattr(value, "to_parquet"):  # a DataFrame, whose members are the names of columns
+            raise UsageError(
+                "a DataFrame is no file: frame.to_parquet('table.parquet') writes one, whose path "
+                "is to be given"
+            )
         try:
             return tuple(value)
         except TypeError:

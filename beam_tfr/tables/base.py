@@ -407,6 +407,11 @@ def check_columns(
             raise table_error(path, f"has {number} columns {name!r}; rename all but one")
         if not number:
             hint = _find_partition(path, name) or _suggest_column(name, present)
+            if not hint and "" in numbers:
+                hint = (
+                    "; a column has no name, as the index of pandas: give it one in the header, as "
+                    f"table.to_csv(FILE, index_label={name!r}) does"
+                )
             if not hint and not is_single:
                 hint = (
                     "; if other tables have it, leave tables without it out of `table=`, or add "

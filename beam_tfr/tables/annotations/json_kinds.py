@@ -27,6 +27,9 @@ class _Kind(NamedTuple):
     message: str
 
 
+_WRITE_LINES = (
+    "write an object for each row in a line: table.to_json('a.jsonl', orient='records', lines=True)"
+)
 _KINDS = (
     _Kind(
         frozenset({"annotations[].segments_info"}),
@@ -128,6 +131,26 @@ _KINDS = (
         "is an export of Label Studio; export it there in COCO's format",
     ),
     _Kind(
+        frozenset({"schema", "data"}),
+        f"is a table of pandas with its schema; {_WRITE_LINES}",
+    ),
+    _Kind(
+        frozenset({"columns", "index", "data"}),
+        f"is a table of pandas in parts; {_WRITE_LINES}",
+    ),
+    _Kind(
+        frozenset({".0"}),
+        f"is a table of pandas with an object for each column; {_WRITE_LINES}",
+    ),
+    _Kind(
+        frozenset({"0"}),
+        f"has an object for each row; {_WRITE_LINES}",
+    ),
+    _Kind(
+        frozenset({"[] of lists"}),
+        f"is an array of lists, without names of columns; {_WRITE_LINES}",
+    ),
+    _Kind(
         frozenset({"[] without annotations"}),
         "is an array of rows; write one object in a line, as .jsonl: jq -c '.[]' a.json > a.jsonl",
     ),
@@ -176,6 +199,8 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
         yield from (f"[].{key}" for key in keys)
         if keys and {"annotations", "annotation"}.isdisjoint(keys):
             yield "[] without annotations"
+        if content and not keys and bytes(content[0]).startswith(b"["):
+            yield "[] of lists"
         return
     yield from content
     if has_image_name(next(iter(content), "")):

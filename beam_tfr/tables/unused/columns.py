@@ -28,7 +28,12 @@ from beam_tfr.tables.unused.boxes import (
     find_sides,
 )
 from beam_tfr.tables.unused.class_flags import find_class_flags
-from beam_tfr.tables.unused.masks import find_masks, find_run_lengths, find_second_images
+from beam_tfr.tables.unused.masks import (
+    find_masks,
+    find_run_lengths,
+    find_second_images,
+    find_stored_masks,
+)
 from beam_tfr.tables.unused.pixels import find_pixels
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of
 
@@ -39,6 +44,7 @@ MADE_ANEW = {HEIGHT, WIDTH, CHANNELS, COLORSPACE, FORMAT, SHA256}
 
 _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...] = (
     find_second_images,
+    find_stored_masks,
     find_pixels,
     find_regions,
     find_labelbox,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr.features.cells import is_missing
+from beam_tfr.schema.feature_names import MASK
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.samples import EXTENSIONS, Samples
@@ -52,6 +53,18 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
         f"`feature_columns={masks[0]}:mask` stores these"
     )
     return Suggestion(masks, message)
+
+
+def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """The column of TFRecords with the masks of images, as DeepLab's and our own call it."""
+    if MASK not in columns:
+        return None
+    options = content.options
+    roles = f"`uri_column={options.uri_column}`"
+    if options.label_column:
+        roles += f" `label_column={options.label_column}`"
+    message = f"nothing is stored of {MASK}: {roles} `feature_columns={MASK}:mask` stores the masks"
+    return Suggestion([MASK], message)
 
 
 def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | None:
