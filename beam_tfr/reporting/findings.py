@@ -77,7 +77,9 @@ def list_findings(seen: Observations) -> list[Finding]:
     """The findings, in the order of the sections of the page."""
     return [
         *_find_classes(seen),
+        *_find_masks_of_splits(seen.masks),
         *_find_odd(seen),
+        *_find_unlike_masks(seen.masks),
         *_find_unlike_boxes(seen),
         *_find_unlike_rows(seen),
         *_find_equal_rows(seen.measures.equal_rows),
@@ -86,7 +88,7 @@ def list_findings(seen: Observations) -> list[Finding]:
         *_find_crops(seen),
         *_find_lost_boxes(seen),
         *_find_masks(seen.dataset),
-        *_find_odd_masks(seen.masks),
+        *_find_margins(seen.masks),
         *_find_column_problems(seen.measures),
         *_find_rejects(seen.dataset),
     ]
@@ -346,25 +348,31 @@ def _find_masks(dataset: Manifest) -> Iterator[Finding]:
         yield Finding(f"values {values} of masks occur in 1 image each", "masks")
 
 
-def _find_odd_masks(masks: MaskSamples) -> Iterator[Finding]:
+def _find_masks_of_splits(masks: MaskSamples) -> Iterator[Finding]:
     for missing in masks.missing[:_MOST_SHOWN]:
         yield Finding(
             f"value {missing.value} is in none of {counted(missing.number, 'mask')} of "
             f"{missing.split} that were looked at, but in {missing.share:.0%} of those of others",
             "masks",
         )
-    if masks.margin is not None:
-        yield Finding(
-            f"the margins of masks have {masks.margin}, which {masks.margin_share:.0%} of them "
-            "have within the image too: right if it is no class",
-            "masks",
-        )
+
+
+def _find_unlike_masks(masks: MaskSamples) -> Iterator[Finding]:
     if masks.odd:
         verb = "has" if len(masks.odd) == 1 else "have"
         yield Finding(
             f"{counted(len(masks.odd), 'mask')} {verb} values where others hardly ever have them",
             "looks",
             masks.odd[:_MOST_PICTURES],
+        )
+
+
+def _find_margins(masks: MaskSamples) -> Iterator[Finding]:
+    if masks.margin is not None:
+        yield Finding(
+            f"the margins of masks have {masks.margin}, which {masks.margin_share:.0%} of them "
+            "have within the image too: right if it is no class",
+            "masks",
         )
 
 
