@@ -311,7 +311,7 @@ def test_what_is_said_of_other_boxes_is_never_moved_to_them(
     ref, _ = tables.read(tables.files[0])
     assert (ref.reason, ref.detail) == (
         "bad-value",
-        f"t.jsonl, row 1: column '{beside}': has {number} values for 3 boxes",
+        f"t.jsonl, row 1: column '{beside}': has {number} value{'s' * (number != 1)} for 3 boxes",
     )
 
 

@@ -347,9 +347,9 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"box": [1, 2, 30, 40, 5]}, "[5] is no box of four numbers"),
     ({"box": [[500, 5, 510, 9]]}, "box 1: outside of the 91x61 pixels"),
-    ({"name": ["red", "red"]}, "has 2 values for 1 boxes"),
-    ({"depth": []}, "has 0 values for 1 boxes"),
-    ({"tag": ["x", "y"]}, "column 'tag': has 2 values for 1 boxes"),
+    ({"name": ["red", "red"]}, "has 2 values for 1 box"),
+    ({"depth": []}, "has 0 values for 1 box"),
+    ({"tag": ["x", "y"]}, "column 'tag': has 2 values for 1 box"),
 ]
 
 

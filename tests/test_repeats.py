@@ -110,7 +110,7 @@ def test_plan_convert_and_update_agree_about_repeated_rows(
     table.write_bytes(as_csv(rows_of("ax", "bx", "ax", "cx", "cy")))
     call = ["--table", table, *FLAGS, "--output", tmp_path / "o"]
     plan = beam_tfr("plan", *call)
-    assert "one key (2 times)" in plan.out + plan.err
+    assert "keys that several rows have: 2;" in plan.out + plan.err
     run = beam_tfr("convert", *call, "--json")
     assert (run.code, run.json["matched"], run.json["written"]) == (0, 3, 2)
     assert run.json["rejected"] == {"bad-value": 1}

@@ -160,7 +160,7 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
     for sources, problem in (
         (
             [table],
-            f"--sources {table}, row 7 after the header: has 1 cells, but the header has 2; "
+            f"--sources {table}, row 7 after the header: has 1 cell, but the header has 2; "
             "is a quote missing?",
         ),
         (

@@ -771,7 +771,7 @@ TWICE = _twice()
         (
             "t.csv",
             b"id,age\na,1\nb\n",
-            "row 2 after the header: has 1 cells, but the header has 2; is a quote missing?",
+            "row 2 after the header: has 1 cell, but the header has 2; is a quote missing?",
         ),
         (
             "t.csv",

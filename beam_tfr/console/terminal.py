@@ -95,9 +95,9 @@ def without_secrets(text: str) -> str:
     return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: "1 record", "2,000 records"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: "1 record", "2,000 records", and "2 boxes" with that plural."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 @functools.cache

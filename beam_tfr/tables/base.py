@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 
 from beam_tfr import storage
+from beam_tfr.console.terminal import counted
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
@@ -449,3 +450,8 @@ def _suggest_column(name: str, present: Sequence[str]) -> str:
     if len(present) == 1 and name in re.split(r"[\s,;|]+", present[0]):
         return "; if spaces separate its columns, save the table with commas"
     return ""
+
+
+def describe_values(values: int, boxes: int) -> str:
+    """What is wrong with so many values for the boxes of a row."""
+    return f"has {counted(values, 'value')} for {counted(boxes, 'box', 'boxes')}"

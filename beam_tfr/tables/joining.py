@@ -22,6 +22,7 @@ from beam_tfr.tables.base import (
     RowAtLine,
     RowReader,
     damaged_table,
+    describe_values,
     name_number,
     name_row,
     table_error,
@@ -377,7 +378,7 @@ def _divide_cell(cell: Any, number: int) -> list[Any]:
         return [cell] * number
     if len(cell) == number:
         return cell
-    return [BadCell(f"has {len(cell)} values for {number} boxes")] * number
+    return [BadCell(describe_values(len(cell), number))] * number
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:

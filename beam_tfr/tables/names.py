@@ -167,9 +167,10 @@ class NameColumn:
             )
         names = {text for text in texts if means_nothing(text) and not self.is_missing(text)}
         if names:
+            become = "becomes a class" if len(names) == 1 else "become classes"
             yield (
-                f"column {column!r}: {', '.join(sorted(names))} become classes of these names; if "
-                "they mean that there is no label, leave the cells empty, or give `na_values=`"
+                f"column {column!r}: {', '.join(sorted(names))} {become}; if cells say so where "
+                "there is no label, leave them empty, or give `na_values=`"
             )
 
     def read(self, cell: Any) -> str:

@@ -23,8 +23,8 @@ from beam_tfr.tables.rows import Tables
 
 MOST_REPEATED = 100_000  # keys, held by each worker
 REPEATED_NOTE = (
-    "several rows have one key ({number:,} times): equal rows are converted once, and rows that "
-    "differ are one reject"
+    "keys that several rows have: {number:,}; equal rows are converted once, and rows that differ "
+    "are one reject"
 )
 _SOURCE_ID = "image/source_id"  # of annotations
 _MOST_CHARACTERS = 60  # of a value

@@ -24,7 +24,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
-from beam_tfr.tables.base import name_row
+from beam_tfr.tables.base import describe_values, name_row
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.image_sets import name_of_image, read_image_sets
@@ -80,7 +80,7 @@ class TableRow:
         if not self.bad_boxes:
             return parts
         if len(parts) != len(self.bad_boxes):
-            raise ValueError(f"has {len(parts)} values for {len(self.bad_boxes)} boxes")
+            raise ValueError(describe_values(len(parts), len(self.bad_boxes)))
         pairs = zip(parts, self.bad_boxes, strict=True)
         return [part for part, problem in pairs if not problem]
 
@@ -407,7 +407,7 @@ class CompareCounts(Role):
         values = row.counts[self.column]
         boxes = row.counts[self.box_column]
         if values != boxes:
-            raise ValueError(f"has {values} values for {boxes} boxes")
+            raise ValueError(describe_values(values, boxes))
         return ref
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
+from beam_tfr.console.terminal import counted
 from beam_tfr.features.cells import MAX_VALUES, check_json, check_number
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import (
@@ -179,7 +180,7 @@ def _fit_cells(path: str, number: int, cells: list[str], header: Sequence[str]) 
         cause = "is a quote missing, or is a comma within a value, such as 1,5?"
     raise damaged_table(
         name_row(path, number),
-        f"has {len(cells)} cells, but the header has {expected}; {cause}",
+        f"has {counted(len(cells), 'cell')}, but the header has {expected}; {cause}",
     )
 
 

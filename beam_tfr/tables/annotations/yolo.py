@@ -209,9 +209,10 @@ def _describe_files(
     if missing:
         respelled = find_respelled(missing)
         cure = f"; {respelled} is there: rename it, and all others" if respelled else ""
+        have = "has" if len(missing) == 1 else "have"
         yield (
-            f"{len(missing)} of the first {len(files)} images have no label file, such as "
-            f"{missing[0].path}: they count as images without objects{cure}"
+            f"{len(missing)} of the first {len(files)} images {have} no label file, such as "
+            f"{missing[0].path}: taken for images without objects{cure}"
         )
 
 
