@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from beam_tfr.copies.hashes import Hashes
 from beam_tfr.images import convert_image
-from beam_tfr.inspection import pictures
+from beam_tfr.inspection import fonts
 from benchmarks import duplicates_cost
 from benchmarks.measuring import Table
 from benchmarks.turns import add_photos, photos
@@ -215,6 +215,6 @@ def draw_pair(path: pathlib.Path, left: Image.Image, right: Image.Image, text: s
         shown = image.convert("RGB")
         shown.thumbnail((_SIDE, _SIDE))
         sheet.paste(shown, (8 + place * (_SIDE + 8), 8))
-    ImageDraw.Draw(sheet).text((8, _SIDE + 14), pictures.drawable(text), "black")
+    ImageDraw.Draw(sheet).text((8, _SIDE + 14), fonts.drawable(text), "black")
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path, quality=85)

@@ -20,7 +20,7 @@ import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import features_named, fits_conditions, value_text
-from beam_tfr.inspection import InspectedRecord, inspect, pictures, sheets
+from beam_tfr.inspection import InspectedRecord, fonts, inspect, pictures, sheets
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError
@@ -449,20 +449,36 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
     assert '<img alt="records" src="data:image/png;base64,' in shown
 
 
-def test_captions_escape_what_the_font_may_lack() -> None:
-    labels = [
-        {"class/text": ("bytes", [text.encode()])}
-        for text in ("hat", "Ku\u0308che", "帽子", "a\nb\x1b")
-    ]
-    captions = [sheets.caption(InspectedRecord(7, "x", 0, serialize(label))) for label in labels]
-    assert captions == ["7: hat", "7: Küche", r"7: \u5e3d\u5b50", r"7: a b\x1b"]
+def test_captions_escape_what_no_font_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ("hat", "Ku\u0308che", "帽子", "a\nb\x1b")
+    told = ["hat", "Küche", r"\u5e3d\u5b50", r"a b\x1b"]
+    monkeypatch.setattr(fonts, "_load_fonts_of_system", lambda size: [])
+    for text, shown in zip(texts, told, strict=True):
+        label = {"class/text": ("bytes", [text.encode()])}
+        caption = sheets.caption(InspectedRecord(7, "x", 0, serialize(label)))
+        assert fonts.choose_lettering(caption, 12)[0] == f"7: {shown}"
+
+
+def test_captions_are_in_a_font_of_the_machine_if_it_has_what_the_bundled_lack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Chinese:
+        def getmask(self, char: str) -> bytes:
+            return char.encode() if char in "帽子 hat" else b"absent"
+
+    font = Chinese()
+    monkeypatch.setattr(fonts, "_load_fonts_of_system", lambda size: [font])
+    assert fonts.choose_lettering("帽子 hat", 12) == ("帽子 hat", font)
+    assert fonts.choose_lettering("모자", 12)[0] == r"\ubaa8\uc790"
+    assert fonts.choose_lettering("hat", 12)[1] != font
+    assert fonts.drawable("帽") == r"\u5e3d"  # within images, the same everywhere
 
 
 def test_the_font_has_what_is_not_escaped() -> None:
-    font = pictures.find_font("ü", 12)
+    font = fonts.find_font("ü", 12)
     absent = bytes(font.getmask("\uffff"))
     for char in "üößéçńőğřśΩяЖ…€":
-        assert pictures.drawable(char) == char
+        assert fonts.drawable(char) == char
         assert bytes(font.getmask(char)) != absent
 
 

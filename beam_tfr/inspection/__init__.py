@@ -6,7 +6,7 @@ from beam_tfr.inspection import inspect
 inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 
 `record_files` finds and reads files, `searching` chooses records, `records` describes them,
-`pictures` draws them, `sheets` arranges them, `legend` says what colors mean, and `inspecting` puts
+`pictures` draws them, `sheets` arranges them, with `fonts` and a `legend`, and `inspecting` puts
 these together.
 """
 

@@ -2,25 +2,21 @@
 
 import base64
 import contextlib
-import functools
 import io
 import itertools
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
-from PIL import ImageColor, ImageDraw, ImageFont, ImageOps
+from PIL import ImageColor, ImageDraw, ImageOps
 
-from beam_tfr.console.terminal import printable
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.features.registry import KINDS
 from beam_tfr.features.shapes import Dots, Outline, Rectangle, Shape, Tint
 from beam_tfr.images import limits
+from beam_tfr.inspection.fonts import drawable, find_font
 from beam_tfr.inspection.records import InspectedRecord, open_image, tensor_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
@@ -34,12 +30,8 @@ _LIGHT = 0.179  # relative luminance from which on black has more contrast than 
 GROUND = "#c9ccd1"  # around an image: not white, so that margins of white are seen
 MOST_DRAWN = 100  # shapes of a kind on an image
 _MOST_POINTS = 10_000  # of a shape
-# Pillow's own font has ASCII only; this one is for names with other characters.
-_FONT = str(Path(__file__).with_name("DejaVuSans.ttf"))
-_NOT_IN_FONT = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
-_Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}  # number of channels -> mode of Pillow
-# Of classes: neighbors differ in hue and lightness, also for those who do not see red and green.
+# Of classes; those that follow each other differ in hue and lightness.
 BOX_COLORS = (
     "#00c853",
     "#ff1744",
@@ -61,28 +53,6 @@ BOX_COLORS = (
 def is_drawn(record: InspectedRecord) -> bool:
     """Whether shapes are drawn on the image of a record, which then needs more room."""
     return any(kind.is_drawn(record.values) for kind in KINDS)
-
-
-def drawable(text: str) -> str:
-    """A text on one line, with escapes for what the font lacks."""
-    line = printable(unicodedata.normalize("NFC", text.replace("\n", " ")))
-    return _NOT_IN_FONT.sub(_escape_match, line)
-
-
-def _escape_match(match: re.Match[str]) -> str:
-    return match[0].encode("ascii", "backslashreplace").decode()
-
-
-@functools.cache
-def _load_font(size: int) -> _Font:
-    return ImageFont.truetype(_FONT, size)
-
-
-def find_font(text: str, size: int) -> _Font:
-    """A font that has the characters of a drawable text."""
-    if text.isascii():
-        return ImageFont.load_default(size)
-    return _load_font(size)
 
 
 def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:

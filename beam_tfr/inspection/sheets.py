@@ -10,13 +10,15 @@ from PIL import ImageDraw
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import pictures
+from beam_tfr.inspection.fonts import choose_lettering
 from beam_tfr.inspection.legend import DrawnShapes, Legend
-from beam_tfr.inspection.pictures import SIDE, SIDE_WITH_SHAPES, drawable, find_font
+from beam_tfr.inspection.pictures import SIDE, SIDE_WITH_SHAPES
 from beam_tfr.inspection.records import InspectedRecord, label_of
 
 COLUMNS = 8
 _GAP = 8  # between thumbnails
 _LINE = 18  # of a caption
+_SIZE = 12  # of its letters
 _FAINT = "#57606a"
 _PAPER = "#e4e6ea"  # not white, so that images with white margins end visibly
 
@@ -123,7 +125,7 @@ def _cell(record: InspectedRecord, names: bool, dataset: Manifest | None) -> Cel
 def caption(record: InspectedRecord) -> str:
     """The number and class of a record."""
     label = label_of(record.values)
-    return drawable(f"{record.number}: {label}" if label else f"{record.number}")
+    return f"{record.number}: {label}" if label else f"{record.number}"
 
 
 def _key_of(record: InspectedRecord, dataset: Manifest | None) -> str:
@@ -168,8 +170,7 @@ def _write(
 ) -> None:
     """Writes a text, shortened to so many pixels."""
     canvas = ImageDraw.Draw(sheet)
-    line = drawable(text)
-    font = find_font(line, 12)
+    line, font = choose_lettering(text, _SIZE)
     measure = functools.partial(canvas.textlength, font=font)
     shown = _shorten_begin(line, width, measure) if keep_end else _shorten(line, width, measure)
     canvas.text(place, shown, fill=color, font=font)
@@ -203,13 +204,14 @@ class _LegendLine(NamedTuple):
 def _legend_lines(legend: Legend, width: int) -> list[_LegendLine]:
     """The lines of a legend that fit into so many pixels."""
     lines = [_LegendLine(f"{legend.title}:")]
-    entries = [(entry.color, drawable(entry.text)) for entry in legend.entries]
+    entries = [(entry.color, entry.text) for entry in legend.entries]
     if legend.more:
         entries.append(("", f"and {legend.more:,} more"))
     line = list[tuple[int, str, str]]()
     left = _GAP
     for color, text in entries:
-        entry_width = _LINE + round(find_font(text, 12).getlength(text)) + 2 * _GAP
+        shown, font = choose_lettering(text, _SIZE)
+        entry_width = _LINE + round(font.getlength(shown)) + 2 * _GAP
         if line and left + entry_width > width:
             lines.append(_LegendLine("", line))
             line = []

@@ -11,7 +11,8 @@ from PIL import ImageDraw, ImageOps
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.inspection import sheets
-from beam_tfr.inspection.pictures import GROUND, INK, find_font
+from beam_tfr.inspection.fonts import find_font
+from beam_tfr.inspection.pictures import GROUND, INK
 from beam_tfr.reporting.refused import RejectsOfReason, list_rejects
 from beam_tfr.reporting.samples import SIDE, show_text
 from beam_tfr.reporting.source_files import SourceFiles

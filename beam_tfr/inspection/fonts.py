@@ -1,0 +1,87 @@
+"""Texts in pictures, in fonts that have their characters.
+
+Pillow's own font has ASCII only; the bundled DejaVu Sans has Latin, Greek and Cyrillic. Texts
+within images are in these two, so that they are the same on each machine, and captions in a font of
+the machine if these lack a character.
+"""
+
+import functools
+import re
+import unicodedata
+from pathlib import Path
+
+from PIL import ImageFont
+
+from beam_tfr.console.terminal import printable
+
+Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
+_BUNDLED = str(Path(__file__).with_name("DejaVuSans.ttf"))
+_NOT_IN_BUNDLED = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
+_ABSENT = "\uffff"  # no font has it
+# Fonts with Chinese, Japanese and Korean that come with Linux, macOS and Windows; Pillow looks for
+# them where the system has its fonts.
+_OF_SYSTEMS = (
+    "NotoSansCJK-Regular.ttc",
+    "DroidSansFallbackFull.ttf",
+    "wqy-microhei.ttc",
+    "wqy-zenhei.ttc",
+    "Arial Unicode.ttf",
+    "AppleSDGothicNeo.ttc",
+    "msyh.ttc",
+    "malgun.ttf",
+    "unifont.ttf",
+)
+
+
+def drawable(text: str) -> str:
+    """A text on one line, with escapes for what the bundled fonts lack."""
+    return _NOT_IN_BUNDLED.sub(_escape_match, _on_one_line(text))
+
+
+def find_font(text: str, size: int) -> Font:
+    """A bundled font that has the characters of a drawable text."""
+    if text.isascii():
+        return ImageFont.load_default(size)
+    return _load_bundled(size)
+
+
+def choose_lettering(text: str, size: int) -> tuple[str, Font]:
+    """A text on one line, and a font that has its characters.
+
+    They are escaped if neither the bundled fonts nor one of the machine have them.
+    """
+    line = _on_one_line(text)
+    escaped = drawable(text)
+    if escaped != line:
+        for font in _load_fonts_of_system(size):
+            if all(_has(font, char) for char in line):
+                return line, font
+    return escaped, find_font(escaped, size)
+
+
+def _on_one_line(text: str) -> str:
+    return printable(unicodedata.normalize("NFC", text.replace("\n", " ")))
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    return match[0].encode("ascii", "backslashreplace").decode()
+
+
+@functools.cache
+def _load_bundled(size: int) -> Font:
+    return ImageFont.truetype(_BUNDLED, size)
+
+
+@functools.cache
+def _load_fonts_of_system(size: int) -> list[Font]:
+    fonts = list[Font]()
+    for name in _OF_SYSTEMS:
+        try:
+            fonts.append(ImageFont.truetype(name, size))
+        except OSError:  # this machine has none of that name
+            continue
+    return fonts
+
+
+def _has(font: Font, char: str) -> bool:
+    return bytes(font.getmask(char)) != bytes(font.getmask(_ABSENT))
