@@ -10,8 +10,9 @@ from typing import Any
 import pandas
 import pytest
 
-from beam_tfr import convert
+from beam_tfr import convert, plan
 from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import first_rows
 from beam_tfr.tables.finding import find_content
@@ -207,3 +208,38 @@ def test_words_for_missing_values_are_told(tmp_path: Path) -> None:
 def test_what_is_no_name(cell: Any) -> None:
     with pytest.raises(ValueError, match=r"is no|has a NUL"):
         NameColumn().read(cell)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("id,dx\nISIC_1,nv\n", ".csv"),
+        ('"id";"dx type"\r\n1;nv\r\n', ".csv"),
+        ("id\tdx\nISIC_1\tnv\n", ".tsv"),
+        ("1.jpg,nv\n2.jpg,nv\n", ""),
+        ("Notes, and more\nof text\n", ""),
+    ],
+)
+@pytest.mark.parametrize("file", ["HAM10000_metadata", "a.txt", "a.dat"])
+def test_tables_with_a_header_and_another_name_are_to_be_renamed(
+    tmp_path: Path, text: str, name: str, file: str
+) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(UsageError) as caught:
+        find_content(ConvertOptions(table=(str(tmp_path / file),), output="/o"))
+    assert str(caught.value).endswith(f"name it {name}") == bool(name)
+
+
+def test_tables_in_a_folder_are_named(tmp_path: Path) -> None:
+    for path in ("a/data/1.parquet", "a/data/2.parquet", "b/x/1.csv", "b/y/2.csv", "c/1.tar"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    cures = {"a": "a/data/*.parquet", "b": "b/**/*.csv", "c": "c/*.tar"}
+    for folder, pattern in cures.items():
+        cure = f"`table='{tmp_path}/{pattern}'`"
+        with pytest.raises(UsageError) as caught:
+            find_content(ConvertOptions(table=(str(tmp_path / folder),), output="/o"))
+        assert str(caught.value).endswith(cure)
+        with pytest.raises(UsageError) as caught:
+            plan(input=tmp_path / folder)
+        assert str(caught.value).endswith(cure) == (folder != "c")

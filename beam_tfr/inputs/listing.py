@@ -371,6 +371,9 @@ def list_names(root: str, folder: str) -> list[str]:
     return []
 
 
+_TABLES = (".parquet", ".tfrecord", ".jsonl", ".csv", ".tsv")
+
+
 def find_records(paths: Iterable[str]) -> str:
     """The first of some files that is a TFRecord, by its content; empty if none is."""
     for path in paths:
@@ -385,6 +388,30 @@ def _suggest_records(folder: str) -> str:
     first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), MOST_LOOKED_AT)
     found = find_records(entry.path for entry in first)
     return f"; TFRecords, such as {found}, are a `table=`" if found else ""
+
+
+def _suggest_tables(folder: str, *more: str) -> str:
+    """The pattern of the tables in a folder; empty if there are none among the first files.
+
+    Args:
+        folder: the folder.
+        more: extensions besides those that only tables have.
+    """
+    extensions = (*_TABLES, *more)  # the likeliest first
+    folders_of = collections.defaultdict[str, set[str]](set)
+    first = itertools.islice(storage.walk(folder.rstrip("/"), lambda _: True), MOST_LOOKED_AT)
+    with contextlib.suppress(OSError):
+        for entry in first:
+            inner, _, name = entry.path.rpartition("/")
+            extension = os.path.splitext(name)[1]
+            if extension.lower() in extensions and not is_junk(entry.path):
+                folders_of[extension].add(inner)
+    if not folders_of:
+        return ""
+    extension = min(folders_of, key=lambda name: extensions.index(name.lower()))
+    inner_folders = folders_of[extension]
+    inner = min(inner_folders) if len(inner_folders) == 1 else f"{folder.rstrip('/')}/**"
+    return f"there are tables in it: `table='{inner}/*{extension}'`"
 
 
 def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
@@ -404,10 +431,14 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
     if advice:
         return advice
     if pattern.endswith("/"):
-        advice = "; ".join(describe_archives(kinds))
+        tables = _suggest_tables(pattern) if option == "input" else ""
+        advice = "; ".join(filter(None, [*describe_archives(kinds), tables]))
         advice = advice or f"'{escape_pattern(pattern)}**' matches all files"
         return f" below it with an image extension; {advice}"
     if not is_wild(pattern):
+        tables = _suggest_tables(pattern, ".tar") if option == "table" else ""
+        if tables:
+            return f"; {tables}"
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
     literal = _escape_folders(pattern)
     if literal != pattern:

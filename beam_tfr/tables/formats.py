@@ -42,6 +42,7 @@ from beam_tfr.tables.tfrecord_rows import TfRecord
 _BEGIN_BYTES = 4 << 10  # of a table whose name says nothing, enough for its first lines
 _MOST_JSON_BYTES = 16 << 20  # 16 MiB of one that is JSON, which then may tell its kind
 _JSON_LINES = "; with an object in each line it is JSON Lines: name it .jsonl"
+_COLUMN = re.compile(rb'\s*"?[A-Za-z_][^"\\/]{0,60}"?\s*')
 _LIST_LINE = re.compile(rb"[0-9]+\t[0-9.]+\t[^\t]+")
 _TFRECORDS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".tf_record", ".record", ".records")
 FORMATS: dict[str, TableFormat] = {
@@ -160,6 +161,19 @@ def _suggest_name(begin: bytes) -> str:
             "the first line number<TAB>label<TAB>path, a name that ends in .tsv, `uri_column=path` "
             "and `label_column=label`"
         )
+    return _suggest_delimited(first_line, rest)
+
+
+def _suggest_delimited(first_line: bytes, rest: bytes) -> str:
+    """What to name a table with a header and cells; empty if it does not look like one."""
+    if has_image_name(first_line.decode(errors="replace")):
+        return ""
+    for separator, name in ((b"\t", ".tsv"), (b",", ".csv"), (b";", ".csv")):
+        header = first_line.split(separator)
+        cells = rest.partition(b"\n")[0].split(separator)
+        has_names = len({*header}) == len(header) and all(map(_COLUMN.fullmatch, header))
+        if len(header) > 1 and len(cells) == len(header) and has_names:
+            return f"; it looks like a table with a header: name it {name}"
     return ""
 
 
