@@ -695,6 +695,11 @@ def two_files(*folders: str) -> dict[str, list[str]]:
         ({"a": ["1.jpg"], "a/masks": ["1.png"]}, "mask='{folder}/masks/{stem}.png'"),
         ({"rgb": ["1.jpg"], "depth": ["1_d.png"]}, "depth='../depth/{stem}_d.png'"),
         ({"a/images": ["a.png"], "a/masks": ["x.png", "y.png"]}, "column of type mask"),
+        (
+            {"2_Ortho_RGB": ["top_2_0_RGB.tif"], "5_Labels_all": ["top_2_0_label.tif"]},
+            "'../5_Labels_all/{stem%_RGB}_label.png'",  # of ISPRS Potsdam
+        ),
+        ({"top": ["a1.tif"], "gts_for_participants": ["a1.tif"]}, "gts_for_participants/"),
         ({"automatic": ["1.jpg"], "manual": ["1.jpg"]}, ""),
         ({"benign": ["benign1.png"], "normal": ["normal1.png"]}, ""),
         (

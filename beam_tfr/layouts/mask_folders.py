@@ -28,9 +28,9 @@ IMAGES = re.compile(
 )
 _MASK_WORDS = (
     r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
-    r"|ground[-_ ]?truth|gt|gtfine|gtcoarse|trimaps?|manual|semantic|instances?"
+    r"|ground[-_ ]?truth|gts?|gtfine|gtcoarse|trimaps?|manual|semantic|instances?"
     r"|labeledapproved_full)"
-    r"(?:[-_ ]?(?:png|imgs?|images?|machine|human))?"
+    r"(?:[-_ ]?(?:png|imgs?|images?|machine|human|all|full|for[-_ ]participants[a-z_ -]*))?"
     r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?)"
 )
 # Words before are apart: PedMasks, but not unmasks.
