@@ -146,6 +146,15 @@ def test_names_in_zips_without_a_declared_encoding_are_utf8_if_all_can_be(
     assert bool(skipped.guessed_names.describe()) == bool(guessed)
 
 
+@pytest.mark.parametrize("option", ["input", "sources"])
+def test_a_broken_archive_has_the_cures_of_its_option(tmp_path: Path, option: str) -> None:
+    """`verify` has no `max_rejects`."""
+    (tmp_path / "a.zip").write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"a\.zip cannot be read as zip.*`exclude=`") as error:
+        list(match_files(order_patterns([f"{tmp_path}/a.zip"]), option=option))
+    assert ("`max_rejects=1`" in str(error.value)) == (option == "input")
+
+
 def test_a_zero_in_a_name_in_a_zip_declares_no_encoding() -> None:
     """It ends the name."""
     info = zipfile.ZipInfo("ü.jpg\0x")

@@ -233,8 +233,8 @@ def list_images(
         kind = extension.lower()
         cause = error or type(error).__name__
         damaged = DamagedArchiveError(
-            f"{file.path} cannot be read as {kind}: {cause}; {_find_cure(file)}, leave it out with "
-            "`exclude=`, or give `max_rejects=1` to count it as a reject"
+            f"{file.path} cannot be read as {kind}: {cause}; {_find_cure(file)}, or leave it out "
+            "with `exclude=`"
         )
         damaged.problem = f"cannot be read as {kind}: {cause}"
         raise damaged from error

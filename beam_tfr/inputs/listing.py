@@ -205,9 +205,12 @@ class _Lister:
             with _naming_errors(part.pattern, self.option):
                 yield from archives.list_images(archive, self.exclude, self.skipped)
         except archives.DamagedArchiveError as error:
-            if not self.keep_damaged:
-                raise
-            yield archive._replace(problem=error.problem)
+            if self.keep_damaged:
+                yield archive._replace(problem=error.problem)
+                return
+            if self.option == "input":
+                error.args = (f"{error}, or give `max_rejects=1` to count it as a reject",)
+            raise
 
     def _list_pattern(self, part: PatternPart) -> Iterator[_Listed]:
         pattern = part.pattern
