@@ -169,6 +169,16 @@ def test_images_of_voc_are_found_on_gs(tmp_path: Path, fake: FakeGcs) -> None:
     assert (done.counts["written"], done.counts["rejected"]) == (3, {"bad-value": 1})
 
 
+def test_files_that_are_gone_do_not_hide_the_folder_of_the_others(tmp_path: Path) -> None:
+    for number in range(6):
+        write_picture(tmp_path / f"images/{number}.png")
+        name = f"{number}.png" if number > 1 else f"gone{number}.png"
+        (tmp_path / "annotations").mkdir(exist_ok=True)
+        (tmp_path / f"annotations/x{number}.xml").write_text(voc(name))
+    planned = beam_tfr.plan(table=tmp_path / "annotations/*.xml")
+    assert any(f"`image_root={tmp_path}/images`" in line for line in planned.warnings)
+
+
 def test_names_in_tables_may_lack_their_extension(tmp_path: Path) -> None:
     for name in ("images/1.png", "images/2.jpg", "images/3.jpg", "images/3.png", "images/4.png"):
         write_picture(tmp_path / name)

@@ -179,6 +179,7 @@ def guess_image_root(
         return ""
     others = [root for root in list_roots(folder) if root != folder and _has_files(root)]
     roots = [root for root in others if _holds_all(root, uris) or has_folders(base=root)]
+    roots = roots or [root for root in others if _holds_half(root, uris)]
     return roots[0] if len(roots) == 1 else ""
 
 
@@ -192,6 +193,12 @@ def _are_elsewhere(uris: Iterable[str], folder: str, tables: Iterable[str]) -> b
 def _holds_all(root: str, uris: Iterable[str]) -> bool:
     """Whether a folder has all of some files."""
     return all(_is_file(uri, root) for uri in uris)
+
+
+def _holds_half(root: str, uris: Sequence[str]) -> bool:
+    """Whether a folder has at least half of some files, of which others may be gone."""
+    number = sum(_is_file(uri, root) for uri in uris)
+    return 2 * number >= len(uris)
 
 
 def list_roots(folder: str) -> list[str]:
