@@ -398,6 +398,7 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
 def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     for make, message in (
         (lambda: None, r"manifest\.json is missing, and it is empty"),
+        ((tmp_path / "dog").mkdir, r"it holds other files, such as dog/"),
         (
             lambda: (tmp_path / "a.txt").write_text(""),
             r"is missing, which convert writes last; it holds other files, such as a\.txt",

@@ -273,7 +273,7 @@ def _missing_manifest(folder: str) -> DataError:
     try:
         if storage.find(folder):
             return DataError(f"{incomplete}: it is a file; give the folder of a dataset")
-        names = storage.list_folder(folder)
+        names = storage.list_folder(folder) or _list_shown_folders(folder)
         work_files = storage.list_folder(storage.join(folder, WORK_FOLDER))
         has_first = storage.is_folder(storage.work_path(folder, FIRST_FOLDER))
     except OSError as error:
@@ -294,6 +294,13 @@ def _missing_manifest(folder: str) -> DataError:
     if not storage.is_folder(folder):  # gs:// has no empty ones
         return NotFoundError(f"{incomplete}: the folder does not exist")
     return DataError(f"{missing}, and it is empty")
+
+
+def _list_shown_folders(folder: str) -> list[str]:
+    """The folders in a folder, with a slash each, but hidden ones; none if it is not there."""
+    if not storage.is_folder(folder):
+        return []
+    return [f"{name}/" for name in storage.list_folders(folder) if not name.startswith(".")]
 
 
 def check_not_replaced(dataset: Manifest) -> None:
