@@ -9,6 +9,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr.first_look import early_warnings
+from beam_tfr.inputs.annotation_content import describe_tables
 from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.options import ConvertOptions, from_values
@@ -171,3 +172,11 @@ def test_files_of_other_sets_beside_a_folder_are_not_its_labels(
     path.parent.mkdir()
     path.write_text("image,label\nimages/a.jpg,cat\n")
     assert (str(path) in list_beside(f"{tmp_path}/photos", FirstNames())) == is_of_labels
+
+
+def test_an_example_of_what_to_submit_is_named_last(tmp_path: Path) -> None:
+    for name in ("Sample_Submission.csv", "train.csv"):
+        (tmp_path / name).write_text("id,label\n1,cat\n")
+    paths = sorted(map(str, tmp_path.iterdir()))
+    assert f"{tmp_path}/train.csv" in describe_tables({".csv": paths})[0]
+    assert "Submission" in describe_tables({".csv": paths[:1]})[0]

@@ -85,7 +85,7 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _describe_table(extension: str, paths: Sequence[str]) -> str:
     """Says what table the first of some files with annotations is part of; empty if none is."""
-    for path in sorted(paths):
+    for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
         if _holds_annotations(extension, begin):
             return _name_table(extension, path)
@@ -93,6 +93,11 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
         if text:
             return text
     return ""
+
+
+def _rank_table(path: str) -> tuple[bool, str]:
+    """The place of a table among others: an example of what to submit, as of Kaggle, comes last."""
+    return "submission" in posixpath.basename(path).lower(), path
 
 
 def _describe_text(path: str, begin: bytes) -> str:
