@@ -184,7 +184,7 @@ def test_wrong_calls(folder: Path) -> None:
         beam_tfr.convert(**options, feature_columns={"p": "points[xy]"})
     with pytest.raises(UsageError, match="is not a type"):
         beam_tfr.convert(**options, feature_columns={"box": "bbox[xyxy]", "p": "points[yx]"})
-    with pytest.raises(DataError, match="has 2 values for 1 boxes"):
+    with pytest.raises(DataError, match="has 2 values for 1 box"):
         beam_tfr.convert(**options, feature_columns={"box": "bbox[xyxy]", "p": "points[xy]"})
     path.write_text('path,box,p,image/object/p/num\nphotos/0.png,"[[1,2,30,40]]","[[1,2]]",7\n')
     columns = {"box": "bbox[xyxy]", "p": "points[xy]", "image/object/p/num": "int64"}
