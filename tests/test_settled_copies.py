@@ -210,8 +210,8 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     for name, photo in zip(names, [photos[i] for i in (0, 1, 1, 2, 3, 3)], strict=True):
         (tmp_path / "photos" / "hat").mkdir(parents=True, exist_ok=True)
         shutil.copy(photo, tmp_path / "photos" / "hat" / f"{name}.jpg")
-    layout = "{label}/{group}_*"
-    convert(tmp_path / "d", input=tmp_path / "photos", layout=layout, image_size=64)
+    flags = {"layout": "{label}/{group}_*", "splits": {"train": 1}}
+    convert(tmp_path / "d", input=tmp_path / "photos", image_size=64, **flags)
     manifest = read_manifest(str(tmp_path / "d"))
     base = BaseDataset.of(manifest)
     parts = Parts.choose(manifest.counts["written"], 31)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from beam_tfr import convert
+from beam_tfr.dataset.base import restore_options
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.schema.errors import UsageError
 from tests.table_files import open_input, references, write_csv, write_images
 from tests.voc_files import voc
@@ -77,8 +80,10 @@ def test_shares_are_refused_where_tables_say_splits(
     (name,) = shares
     with pytest.raises(UsageError, match=rf"^`{name}=.*train.*leave `{name}=` out") as error:
         open_input(**options, **shares)
-    cure = "feature_columns='split'`" if write is write_column else "`table=FOLDER/manifest.json`"
-    assert cure in str(error.value)
+    assert "`split_column=none`" in str(error.value)
+    anew = references(open_input(**options, split_column="none", **shares))
+    assert len(anew) == len(NAMES)
+    assert {ref.split for ref in anew} <= {"train", "test", "fold0", "fold1"}
     assert len({ref.split for ref in references(open_input(**options))}) == 2
     joined = open_input(**options, splits={"all": 1})
     assert {ref.split for ref in references(joined)} == {"all"}
@@ -110,3 +115,21 @@ def test_what_may_say_splits_is_told_beside_shares(tmp_path: Path) -> None:
     write_csv(tmp_path / "paths.csv", *paths)
     tables = open_input(table=f"{tmp_path}/paths.csv", **ROLES, **SHARES[1])
     assert any("named like splits" in line and "`folds=`" in line for line in tables.warnings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares", "column"),
+    [
+        ({}, {"a": 0.5, "b": 0.5}, "none"),
+        ({"splits": {"c": 1}}, {"c": 1}, "none"),
+        ({"split_column": "split"}, {}, "split"),
+    ],
+)
+def test_an_update_keeps_that_tables_say_no_splits(
+    tmp_path: Path, changes: dict[str, Any], shares: dict[str, float], column: str
+) -> None:
+    table = write_column(tmp_path)["table"]
+    anew = {"split_column": "none", "splits": {"a": 0.5, "b": 0.5}}
+    convert(table=table, key_column="image", output=tmp_path / "made", quiet=True, **anew)
+    options = restore_options(read_manifest(str(tmp_path / "made")), changes, {"table": table})
+    assert (options.splits or {}, options.split_column) == (shares, column)

@@ -159,7 +159,8 @@ def test_spaces_around_names_are_left_out_and_told(tmp_path: Path, suffix: str) 
     assert [ref.split for ref in refs] == ["train", "test", "train", "train"]
     told = [line for line in tables.warnings if "spaces around names" in line]
     assert [line.partition(":")[0] for line in told] == ["column 'split'", "column 'class'"]
-    shares = opened(path, splits={"train": 0.5, "test": 0.5}, group_column="group")
+    anew = {"split_column": "none", "splits": {"train": 0.5, "test": 0.5}}
+    shares = opened(path, **anew, group_column="group")
     first, second, third, _ = shares.read(str(path))
     assert first.split == second.split == third.split
 

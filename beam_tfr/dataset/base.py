@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
+from beam_tfr.options.tabular import NO_COLUMN
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.differences import find_other_codecs
 from beam_tfr.schema.errors import RunError, UsageError
@@ -132,8 +133,7 @@ def restore_options(
     for names in _EXCLUSIVE:
         if not names.isdisjoint(present):
             kept -= names
-    for name in _OTHER_SPLITS.keys() & present:
-        kept -= _OTHER_SPLITS[name]
+    kept -= _find_other_splits(dataset, present)
     values = {name: dataset.options[name] for name in kept}
     level = dataset.options.get("gzip_level", "auto")
     if level != "auto":
@@ -142,6 +142,17 @@ def restore_options(
     _check_kind_of_input(dataset, changed)
     fixed = {"output": dataset.folder, "name": dataset.name}
     return from_values({**values, **changed, **fixed}, ConvertOptions)
+
+
+def _find_other_splits(dataset: Manifest, present: Mapping[str, Any]) -> set[str]:
+    """The options of a dataset that those which are given replace, as they say other splits."""
+    column = present.get("split_column", dataset.options.get("split_column"))
+    if column == NO_COLUMN:  # goes together with shares
+        return set()
+    replaced = set[str]()
+    for name in _OTHER_SPLITS.keys() & present:
+        replaced |= _OTHER_SPLITS[name]
+    return replaced
 
 
 def _check_kind_of_input(dataset: Manifest, options: Mapping[str, Any]) -> None:

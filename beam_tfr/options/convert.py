@@ -19,9 +19,9 @@ from beam_tfr.options.image import DEFAULT_RESIZE, ImageOptions
 from beam_tfr.options.implied import ROWS, implied_options, table_suffix
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import Option, option, options_of
-from beam_tfr.options.tabular import TableOptions
+from beam_tfr.options.tabular import NO_COLUMN, TableOptions
 from beam_tfr.schema.beside import HANDLING
-from beam_tfr.schema.dataset import MANIFEST_FILE, MOST_SHARDS, shares_of
+from beam_tfr.schema.dataset import MOST_SHARDS, shares_of
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME, SUFFIXES
@@ -436,29 +436,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         other = ""
         if "{split}" in self.layout:
             other = f"{{split}} in `layout={self.layout}`"
-        elif self.split_column:
+        elif self.column_of_splits:
             other = f"`split_column={self.split_column}`"
         if other:
             self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
 
-    def refuse_other_splits(self, given: str, *, column: str = "") -> NoReturn:
+    def refuse_other_splits(self, given: str) -> NoReturn:
         """Raises the UsageError for shares of splits where tables say the splits.
 
         Args:
             given: what says them, and which they are.
-            column: the one that does; empty if names or lists do.
         """
         name = self.shares_option
-        cure = (
-            f"convert them without `{name}=`, and then the dataset with it: "
-            f"`table=FOLDER/{MANIFEST_FILE}`"
-        )
-        if column:
-            cure = f"make the column a feature: `feature_columns='{column}'`"
         self.refuse(
             name,
-            f"{given}: leave `{name}=` out to keep these splits, or give `splits=train=1` for one "
-            f"split of all; to divide all anew, {cure}",
+            f"{given}: leave `{name}=` out to keep these splits, or add "
+            f"`split_column={NO_COLUMN}` to divide all rows anew",
         )
 
     def data_options(

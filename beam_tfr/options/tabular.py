@@ -20,6 +20,7 @@ _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=BOXES, only_with={"table": ()}, implied=True)
 _DECLARED = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\]|[\[\]])++")  # commas may be in brackets
+NO_COLUMN = "none"  # of splits: what the tables say of splits is not read
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
 
@@ -119,8 +120,9 @@ class TableOptions(Checked):
     )
     split_column: str = _column(
         "",
-        help="column with the split (default: --splits; else a column named split, VOC's "
-        "ImageSets, or the folders and names of the tables)",
+        help="column with the split; none leaves out what the tables say of splits, to divide "
+        "their rows by --splits (default: --splits; else a column named split, VOC's ImageSets, "
+        "or the folders and names of the tables)",
         metavar="NAME",
     )
     group_column: str = _column(
@@ -186,10 +188,15 @@ class TableOptions(Checked):
             self.uri_column,
             self.key_column,
             self.label_column,
-            self.split_column,
+            self.column_of_splits,
             self.group_column,
         )
         return list(dict.fromkeys(filter(None, columns)))
+
+    @property
+    def column_of_splits(self) -> str:
+        """The column that `split_column` names; empty if it names none."""
+        return "" if self.split_column == NO_COLUMN else self.split_column
 
     @property
     def box_policy(self) -> "BoxPolicy":

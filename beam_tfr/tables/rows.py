@@ -197,7 +197,7 @@ class Tables:
         return roles.RowNumbers()
 
     def _split_role(self) -> Role:
-        if self.options.split_column:
+        if self.options.column_of_splits:
             return roles.SplitRole(column=self.options.split_column)
         if self.stratify:
             return roles.OpenSplitRole(column=self.options.group_column)

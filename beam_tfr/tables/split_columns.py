@@ -109,18 +109,11 @@ def imply_split_column(content: TableContent, column: str, cells: Sequence[Any])
     given = f"column {column!a} gives the splits: {names}"
     if options.shares:
         if len(options.shares) > 1 and are_different(splits):
-            options.refuse_other_splits(given, column=_plain_column(content, column))
+            options.refuse_other_splits(given)
         return content
     options = dataclasses.replace(options, split_column=column)
     warning = f"{given}; `splits=train=1` puts all rows into one split"
     return _add_warning(content._replace(options=options), warning)
-
-
-def _plain_column(content: TableContent, column: str) -> str:
-    """A column if naming it as a feature changes no other, else empty."""
-    options = content.options
-    is_free = options.feature_columns is None and not is_annotated(content.files[0])
-    return column if is_free and column in content.columns else ""
 
 
 def _add_warning(content: TableContent, warning: str) -> TableContent:
