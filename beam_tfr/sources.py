@@ -1,5 +1,6 @@
 """Opens the patterns or tables of a conversion before the pipeline starts."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -47,11 +48,13 @@ from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.renames import parse_renames
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import format_of, has_table_name, split_suffix
+from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
 MOST_RECORDS = 10  # files that are looked into
+_MOST_FILES = 10_000  # whose classes show whether they are numbers
 _MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 # Archives that must be unpacked, and TFRecords, which are tables.
 _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
@@ -142,9 +145,16 @@ class Input:
             InputNotFoundError: a pattern matches nothing.
             UsageError: one cannot be listed.
         """
-        parts = order_parts(self.input, ())
-        batches = list_parts(parts, exclude=self.exclusion, limit=_MOST_NAMES, skipped=skipped)
-        return itertools.chain.from_iterable(batches)
+        return _list_first(self.input, self.exclusion, skipped)
+
+
+def _list_first(
+    patterns: Sequence[str], exclusion: re.Pattern[str], skipped: SkippedFiles = UNCOUNTED
+) -> Iterator[storage.Entry | PatternPart]:
+    """Yields the first files of patterns; see `Input.list_first`."""
+    parts = order_parts(patterns, ())
+    batches = list_parts(parts, exclude=exclusion, limit=_MOST_NAMES, skipped=skipped)
+    return itertools.chain.from_iterable(batches)
 
 
 class _Classes(NamedTuple):
@@ -153,12 +163,20 @@ class _Classes(NamedTuple):
     Attributes:
         allowed: the only classes, in order; None for any.
         first: classes of a dataset, which get the first ids.
+        first_number: that of the first class, if the file has numbers.
         note: what the file may be instead of one of classes; mostly empty.
+        id_note: that ids are other numbers than those in the file; mostly empty.
     """
 
     allowed: Sequence[str] | None = None
     first: Sequence[str] = ()
+    first_number: int | None = None
     note: str = ""
+    id_note: str = ""
+
+    @property
+    def notes(self) -> list[str]:
+        return [*filter(None, [self.note, self.id_note])]
 
     def allowed_set(self) -> frozenset[str] | None:
         return None if self.allowed is None else frozenset(self.allowed)
@@ -187,12 +205,13 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
 def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
     content = find_content(options)
     _check_outside(options, content.files)
-    tables = open_tables(content, classes.allowed, may_number=not classes.note)
+    tables = open_tables(
+        content, classes.allowed, may_number=not classes.note, first_number=classes.first_number
+    )
     options = content.options
     if tables.numbered_names:
         classes = classes._replace(allowed=[*tables.numbered_names])
-        renames = tuple(f"{number}={name}" for number, name in tables.numbered_names.items())
-        options = dataclasses.replace(options, rename=renames)
+        options = _rename_numbers(options, tables.numbered_names)
     if tables.options.split_column != options.split_column:  # which their first rows imply
         options = dataclasses.replace(options, split_column=tables.options.split_column)
     first = classes.first
@@ -214,7 +233,7 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
         origin=tables,
         plan=plan,
         renames=parse_renames(options.rename),
-        notes=(*filter(None, [classes.note]), *_describe_padding(options, plan)),
+        notes=(*classes.notes, *_describe_padding(options, plan)),
     )
 
 
@@ -231,6 +250,13 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
     _refuse_tables(options.encoding, patterns)
     _check_apart(options, all_patterns, compile_exclusion(exclude, root))
     layout = parse_layout(options.layout or DEFAULT_LAYOUT)
+    numbered = NumberedNames()
+    if options.classes and classes.allowed and not classes.note and not options.rename:
+        entries = _list_first(patterns, compile_exclusion(exclude, root))
+        numbered = _number_folders(entries, root, layout, classes)
+    if numbered.name_of:
+        classes = classes._replace(allowed=[*numbered.name_of])
+        options = _rename_numbers(options, numbered.name_of)
     plan = PlanSettings(
         name=options.name,
         suffix=options.suffix,
@@ -258,11 +284,41 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
                     labeler.describe_root(root),
                     listed.note,
                     labeler.describe_list(options.input_list),
-                    classes.note,
+                    *classes.notes,
+                    numbered.warning,
                 ],
             ),
         ),
     )
+
+
+def _number_folders(
+    entries: Iterable[storage.Entry | PatternPart], root: str, layout: Layout, classes: _Classes
+) -> NumberedNames:
+    """The names of folders, or of what else a layout takes for classes, that are their numbers.
+
+    Args:
+        entries: the first files; nothing is known of those in archives.
+        root: folder that keys are relative to, with a trailing slash.
+        layout: how to read keys.
+        classes: the names.
+    """
+    labels = set[str]()
+    with contextlib.suppress(UsageError):  # of a pattern, which the run tells
+        for entry in itertools.islice(entries, _MOST_FILES):
+            if not isinstance(entry, storage.Entry):
+                continue
+            values = layout.parse_key(entry.path.removeprefix(root))
+            if values and "label" in values:
+                labels.add(values["label"])
+    names = classes.allowed or ()
+    return find_numbered_names("folders", labels, names, first_number=classes.first_number)
+
+
+def _rename_numbers(options: ConvertOptions, name_of: Mapping[str, str]) -> ConvertOptions:
+    """The options, by which classes that are numbers get their names."""
+    renames = tuple(f"{number}={name}" for number, name in name_of.items())
+    return dataclasses.replace(options, rename=renames)
 
 
 def rename_all(classes: Sequence[str], options: ConvertOptions) -> list[str]:
@@ -381,7 +437,15 @@ def _read_classes(path: str) -> _Classes:
         raise UsageError(f"cannot be read: {problem}", option="classes", value=path) from None
     if dataset is None:
         classes = read_class_file(path)
-        return _Classes(allowed=classes.names, note=classes.note)
+        number = classes.first_number
+        id_note = ""
+        if number:
+            id_note = (
+                f"`classes={path}` counts from {number}, and ids from 0, that of {classes.names[0]}"
+            )
+        return _Classes(
+            allowed=classes.names, first_number=number, note=classes.note, id_note=id_note
+        )
     if not dataset.class_names:
         raise UsageError("is a dataset without classes", option="classes", value=path)
     return _Classes(first=dataset.class_names)

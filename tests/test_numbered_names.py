@@ -105,3 +105,50 @@ def test_classes_and_renames_have_an_effect_on_implied_columns(tmp_path: Path) -
     for option in ({"classes": str(tmp_path / "classes.txt")}, {"rename": "a=b"}):
         with pytest.raises(UsageError, match="has no effect without `label_column=`"):
             open_input(table=str(plain), **option)
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("train/{}", 0), ("train/0{}", 0), ("{}", 1), ("train/{}/summer", 0)]
+)
+def test_folders_that_are_numbers_stand_for_names(tmp_path: Path, form: str, start: int) -> None:
+    (tmp_path / "classes.txt").write_text("zebra\ncat\nape\n")
+    for number in range(start, start + 3):
+        write_images(tmp_path / "in", f"{form.format(number)}/a.jpg")
+    classes = str(tmp_path / "classes.txt")
+    options: dict[str, Any] = {"input": str(tmp_path / "in"), "output": "/o", "classes": classes}
+    if form.endswith("summer"):
+        options["layout"] = "{split}/{label}/**"
+    source = open_source(from_values(options, ConvertOptions))
+    assert [*source.renames.values()] == ["zebra", "cat", "ape"]
+    assert any(line.startswith("folders: labels are the numbers") for line in source.notes)
+
+
+def test_numbers_of_the_file_say_where_folders_begin(tmp_path: Path) -> None:
+    write_images(tmp_path / "in", "2/a.jpg", "2/b.jpg")
+    options = {"input": str(tmp_path / "in"), "output": "/o"}
+    for start in (0, 1):
+        names = {name: number for number, name in enumerate(["a", "b", "c", "d"], start)}
+        (tmp_path / "names.json").write_text(json.dumps(names))
+        options["classes"] = str(tmp_path / "names.json")
+        source = open_source(from_values(options, ConvertOptions))
+        assert source.renames["2"] == "abcd"[2 - start]
+        assert any("counts from 1" in note for note in source.notes) == (start == 1)
+    (tmp_path / "names.txt").write_text("a\nb\nc\nd\n")
+    options["classes"] = str(tmp_path / "names.txt")
+    source = open_source(from_values(options, ConvertOptions))
+    assert not source.renames
+    assert any("whether 2 is b or c is not certain" in note for note in source.notes)
+
+
+def test_names_of_folders_are_kept_in_updates(tmp_path: Path, beam_tfr: Any) -> None:
+    (tmp_path / "classes.txt").write_text("zebra\ncat\nape\n")
+    write_images(tmp_path / "in", "0/a.jpg", "1/a.jpg")
+    out = tmp_path / "out"
+    command = ("convert", "--input", tmp_path / "in", "--output", out)
+    run: Run = beam_tfr(*command, "--classes", tmp_path / "classes.txt")
+    assert run.code == 0
+    assert "changes nothing" not in run.out
+    write_images(tmp_path / "in", "1/b.jpg")
+    assert beam_tfr("update", out, "--input", tmp_path / "in").code == 0
+    manifest = read_manifest(str(out))
+    assert manifest.class_names == ("zebra", "cat", "ape")

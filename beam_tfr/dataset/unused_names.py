@@ -11,7 +11,7 @@ def describe_unused_renames(
 
     Args:
         renames: class -> its new name.
-        used: the classes that were renamed.
+        used: the classes that were renamed, and those that `classes=` names.
         classes: of the dataset, with their new names.
     """
     for old, new in renames.items():

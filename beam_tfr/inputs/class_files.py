@@ -30,11 +30,13 @@ class ClassFile(NamedTuple):
 
     Attributes:
         names: the classes, in order.
+        first_number: that of the first class, if the file has numbers.
         note: what it may be instead, for people; mostly empty.
     """
 
     names: tuple[str, ...]
-    note: str
+    first_number: int | None = None
+    note: str = ""
 
 
 def read_class_file(path: str) -> ClassFile:
@@ -53,11 +55,11 @@ def read_class_file(path: str) -> ClassFile:
             raise ValueError(
                 f"line 1, {first!r:.60}, is a comment, and each line is a class: remove it"
             )
-        names = _read_json("\n".join(lines))
-        if names is None:
-            classes = _parse_classes(lines)
-            return ClassFile(classes, _describe_doubt(path, classes))
-        return ClassFile(_parse_classes(names), "")
+        classes = _read_json("\n".join(lines))
+        if classes is None:
+            names = _parse_classes(lines)
+            return ClassFile(names, note=_describe_doubt(path, names))
+        return classes._replace(names=_parse_classes(classes.names))
     except ValueError as error:
         raise UsageError(str(error), option="classes", value=path) from None
 
@@ -101,8 +103,10 @@ def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(numbers)
 
 
-def _read_json(text: str) -> list[str] | None:
+def _read_json(text: str) -> ClassFile | None:
     """The names in a JSON list, or object with numbers; None if it is no JSON.
+
+    No name is checked.
 
     Raises:
         ValueError: it is JSON, but neither of these.
@@ -113,28 +117,33 @@ def _read_json(text: str) -> list[str] | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    first_number = None
     if isinstance(content, dict):
-        content = _order_by_number(content)
+        name_of = _number_names(content)
+        content = [*name_of.values()]
+        first_number = min(name_of, default=None)
     is_list = isinstance(content, list) and bool(content)
     if not is_list or not all(isinstance(name, str) for name in content):
         raise ValueError(
             f"is JSON, {text.strip()!r:.60}, of which only a list of names is read, such as "
-            '["cat", "dog"], or an object of names and numbers from 0, such as {"0": "cat"}; or '
-            "write one class per line, in the order of their ids"
+            '["cat", "dog"], or an object of names and numbers from 0 or 1, such as {"0": "cat"}; '
+            "or write one class per line, in the order of their ids"
         )
-    return list(content)
+    return ClassFile(tuple(content), first_number)
 
 
-def _order_by_number(names: Mapping[str, Any]) -> list[Any]:
-    """The names of an object with the number of each, as key or value, in this order.
+def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
+    """Number -> name, in order, of an object with the number of each, as key or value.
 
-    None if they are not all numbers from 0 to the number of names.
+    Empty if they are not all numbers from 0 or from 1 on.
     """
     name_of = {int(key): name for key, name in names.items() if key.isdecimal()}
     if not name_of:
         name_of = {number: name for name, number in names.items() if type(number) is int}
-    is_complete = sorted(name_of) == [*range(len(names))]
-    return [name_of[number] for number in sorted(name_of)] if is_complete else []
+    numbers = sorted(name_of)
+    if not any(numbers == [*range(begin, begin + len(names))] for begin in (0, 1)):
+        return {}
+    return {number: name_of[number] for number in numbers}
 
 
 def _describe_doubt(path: str, names: Sequence[str]) -> str:

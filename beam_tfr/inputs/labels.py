@@ -150,7 +150,10 @@ def _describe_unknown(label: str) -> str:
     """Why a class is not allowed, and what to do if it is a number."""
     detail = f"class {label!r} is not in the file of --classes"
     if label.isdecimal():
-        detail += "; if it is the number of a line there, rename the folder to that name"
+        detail += (
+            "; if it is the number of one there, give that file as JSON with all numbers, such as "
+            '{"0": "cat", "1": "dog"}'
+        )
     return detail
 
 

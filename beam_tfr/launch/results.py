@@ -502,7 +502,7 @@ def _describe_unused_renames(
     """Sentences about renames of classes that are not there, by the counters of a run."""
     renames = step.source.renames
     used = {old for number, old in enumerate(renames, start=1) if counters.get(f"renamed-{number}")}
-    return describe_unused_renames(renames, used, classes)
+    return describe_unused_renames(renames, used.union(step.source.plan.allowed_classes), classes)
 
 
 def _describe_unused_exclusions(step: Convert, counters: Mapping[str, int]) -> list[str]:

@@ -90,6 +90,11 @@ class PlanSettings:
         """Whether the order of classes is given, and not that of their names."""
         return bool(self.first or self.options["classes"])
 
+    @property
+    def allowed_classes(self) -> Sequence[str]:
+        """The only classes, without their new names; none if any is allowed."""
+        return self.options["classes"] or ()
+
 
 def draft_plan(
     survey: Survey, record_bytes: float, settings: PlanSettings, *, codecs: Mapping[str, str]

@@ -419,7 +419,8 @@ def _describe_class_options(
     options: ConvertOptions, source: Input, plan: Plan, listing: Listing
 ) -> Iterator[str]:
     """Yields what is noteworthy about the classes, and about options that name some."""
-    yield from describe_unused_renames(source.renames, listing.renamed, plan.classes)
+    renamed = {*listing.renamed, *source.plan.allowed_classes}
+    yield from describe_unused_renames(source.renames, renamed, plan.classes)
     yield from describe_unused_allowances(options.allow_empty, plan.splits, plan.classes)
     class_numbers = describe_class_numbers(plan.classes, are_given=source.plan.gives_classes)
     only_class = describe_only_class(plan.labels or (), str(source.layout))

@@ -1,11 +1,16 @@
-"""Names of classes in a file, where the labels of a table are their numbers."""
+"""Names of classes in a file, where labels, or folders, are their numbers."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.differences import join_names
 from beam_tfr.tables.names import NameColumn
+
+_TO_JSON = (
+    'python -c \'import json; print(json.dumps(dict(enumerate(open("classes.txt").read()'
+    ".splitlines()))))' > classes.json"
+)
 
 
 class NumberedNames(NamedTuple):
@@ -21,38 +26,37 @@ class NumberedNames(NamedTuple):
 
 
 def find_numbered_names(
-    column: str, names: Sequence[str], cells: Iterable[Any], reader: NameColumn
+    subject: str, labels: Set[str], names: Sequence[str], *, first_number: int | None = None
 ) -> NumberedNames:
     """The names of labels that are numbers of the lines of a file with names.
 
-    They count from 0 if one is 0, and from 1 if the last line has one.
+    If the file does not say where they begin, they count from 0 if one is 0, and from 1 if the last
+    line has one. Numbers with leading zeros have as many digits as the shortest.
 
     Args:
-        column: that of the labels.
+        subject: what has the labels, for people.
+        labels: some or all labels.
         names: the lines of the file.
-        cells: the labels in the first rows.
-        reader: how they are read.
+        first_number: that of the first name; None if the file does not say it.
     """
-    labels = _read_labels(cells, reader)
     numbers = [int(label) for label in labels if label.isdecimal() and label.isascii()]
     are_numbers = bool(labels) and len(numbers) == len(labels)
     if not are_numbers or not labels.isdisjoint(names) or max(numbers) > len(names):
         return NumberedNames()
-    if min(numbers) > 0 and max(numbers) < len(names):
-        return NumberedNames(warning=_describe_doubt(column, names, min(numbers)))
-    start = 0 if min(numbers) == 0 else 1
-    if max(numbers) - start >= len(names):
+    start = _find_start(numbers, len(names), first_number)
+    if start is None:
+        return NumberedNames(warning=_describe_doubt(subject, names, min(numbers)))
+    num_digits = _count_digits(labels)
+    name_of = {str(number).zfill(num_digits): name for number, name in enumerate(names, start)}
+    if not labels <= name_of.keys():
         return NumberedNames()
-    name_of = {str(number): name for number, name in enumerate(names, start)}
     shown = join_names([f"{number} is {name}" for number, name in name_of.items()])
     return NumberedNames(
-        name_of,
-        f"column {column!r} has the numbers of the names that `classes=` lists: {shown}; a table "
-        "with the names themselves needs no count",
+        name_of, f"{subject}: labels are the numbers of the names that `classes=` lists: {shown}"
     )
 
 
-def _read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
+def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
     """The labels in cells, but for those without one."""
     labels = set[str]()
     for cell in cells:
@@ -62,12 +66,29 @@ def _read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
     return labels
 
 
-def _describe_doubt(column: str, names: Sequence[str], number: int) -> str:
+def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None) -> int | None:
+    """The number of the first name; None if it may be 0 or 1.
+
+    That of the file counts if all numbers have a name by it.
+    """
+    if min(numbers) == 0:
+        return 0
+    if max(numbers) == num_names:
+        return 1
+    return first_number
+
+
+def _count_digits(numbers: Set[str]) -> int:
+    """How many digits some numbers have at least: 2 if 01 is one of them, 1 if none has zeros."""
+    has_zeros = any(number.startswith("0") and len(number) > 1 for number in numbers)
+    return min(map(len, numbers)) if has_zeros else 1
+
+
+def _describe_doubt(subject: str, names: Sequence[str], number: int) -> str:
     """The message about numbers that may count from 0 or from 1."""
-    line = f'table["class"] = table["{column}"].map(dict(enumerate(open("classes.txt").read()'
     return (
-        f"column {column!r} has numbers and `classes=` names, and whether {number} is "
-        f"{names[number - 1]} or {names[number]} is not certain: write the names into a column; "
-        f"with pandas, if they count from 0: {line}.splitlines()))), and if from 1, with "
-        "enumerate(…, 1)"
+        f"{subject}: labels are numbers and `classes=` lists names, and whether {number} is "
+        f"{names[number - 1]} or {names[number]} is not certain: give the names with their "
+        f"numbers; if these count from 0, {_TO_JSON} writes them, and if from 1, the same with "
+        "splitlines(), 1"
     )

@@ -45,7 +45,7 @@ from beam_tfr.tables.foreign_paths import spread
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
 from beam_tfr.tables.label_numbers import warn_of_other_ids
 from beam_tfr.tables.names import NameColumn, describe_spaces
-from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names
+from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names, read_labels
 from beam_tfr.tables.places import describe_image_places
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rows import Tables
@@ -74,7 +74,11 @@ _MOST_IMAGES = 1_000  # whose folders are looked at
 
 
 def open_tables(
-    content: TableContent, classes: Sequence[str] | None = None, *, may_number: bool = True
+    content: TableContent,
+    classes: Sequence[str] | None = None,
+    *,
+    may_number: bool = True,
+    first_number: int | None = None,
 ) -> Tables:
     """Opens tables, of which it reads up to `first_rows.SAMPLE_ROWS` rows.
 
@@ -82,6 +86,7 @@ def open_tables(
         content: result of `find_content`.
         classes: the allowed classes, in order, or None for any.
         may_number: whether labels that are numbers may stand for the classes in this order.
+        first_number: that of the first class; None if it is not known.
 
     Raises:
         UsageError: a column is missing, has no type or one that none of the first rows fits, or has
@@ -115,7 +120,12 @@ def open_tables(
         label_names = NameColumn.infer(class_texts, known=classes or ())
     numbered = NumberedNames()
     if classes and may_number and not options.rename:
-        numbered = find_numbered_names(options.label_column, classes, class_texts, label_names)
+        numbered = find_numbered_names(
+            f"column {options.label_column!r}",
+            read_labels(class_texts, label_names),
+            classes,
+            first_number=first_number,
+        )
         classes = [*numbered.name_of] or classes
     box_cure = "" if has_boxes else _suggest_boxes(content)
     read = row_reader(content, images)
