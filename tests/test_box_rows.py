@@ -135,6 +135,10 @@ def test_rows_of_a_file_are_joined(tmp_path: Path, name: str, *, named: bool) ->
         ("img,x_center,y_center,width,height", "center_xywh", "a.jpg,15,13,20,16", [5, 5, 25, 21]),
         ("img,xc,yc,w,h", "center_xywh", "a.jpg,15,13,20,16", [5, 5, 25, 21]),
         ("img,cx,cy,width,height", "center_xywh", "a.jpg,15,13,20,16", [5, 5, 25, 21]),
+        ("filename,class,x1,y1,w,h", "xywh", "a.jpg,cat,5,6,20,15", [5, 6, 25, 21]),
+        ("filename,class,x0,y0,w,h", "xywh", "a.jpg,cat,5,6,20,15", [5, 6, 25, 21]),
+        ("filename,class,x,y,dx,dy", "xywh", "a.jpg,cat,5,6,20,15", [5, 6, 25, 21]),
+        ("filename,class,tl_x,tl_y,width,height", "xywh", "a.jpg,cat,5,6,20,15", [5, 6, 25, 21]),
         ("img,ulx,uly,lrx,lry", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
         (
             "img,top_left_x,top_left_y,bottom_right_x,bottom_right_y",
@@ -162,6 +166,14 @@ def test_names_of_columns(
 @pytest.mark.parametrize("header", ["x,y,width,height", "xmin,ymin", "path,class", "x1,x2,y1"])
 def test_names_that_are_not_certain(header: str) -> None:
     assert find_box_columns(header.split(",")) is None
+
+
+@pytest.mark.parametrize("start", ["x0,y0", "x_1,y_1", "x,y"])
+def test_sides_that_may_be_a_point_and_a_size_are_told(tmp_path: Path, start: str) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(f"filename,{start},width,height\na.jpg,5,6,20,15\n")
+    declaration = f"box:bbox[xywh]={start.replace(',', '+')}+width+height"
+    assert declaration in " ".join(opened(table, uri_column="filename").warnings)
 
 
 def test_boxes_without_a_column_of_files_are_told(tmp_path: Path) -> None:
@@ -598,7 +610,7 @@ def test_rows_behind_blank_lines_are_named_by_their_lines(tmp_path: Path) -> Non
     assert "has no value in line 9" in refs["e.jpg"].detail
     assert boxes_of(refs["a.jpg"]) == EXPECTED["a.jpg"][1]
     table.write_text("filename,age\na.jpg,1\n\n\nb.jpg\n")
-    with pytest.raises(DataError, match=r"t\.csv, line 5`: has 1 cells"):
+    with pytest.raises(DataError, match=r"t\.csv, line 5`: has 1 cell,"):
         list(opened(table, uri_column="filename").read(str(table)))
 
 

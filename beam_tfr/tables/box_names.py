@@ -1,48 +1,54 @@
 """Columns with the sides of boxes, and with what else is said of images, by their names."""
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 
 BOX = "box"  # the name of the feature that such columns become
-# Format -> the names of four columns, as `_plain_name` spells them; the first that are there.
-_SIDES = (
-    ("xyxy", ("xmin", "ymin", "xmax", "ymax")),
-    ("xyxy", ("x1", "y1", "x2", "y2")),
-    ("xyxy", ("x0", "y0", "x1", "y1")),
-    ("xyxy", ("xtl", "ytl", "xbr", "ybr")),
-    ("xyxy", ("minx", "miny", "maxx", "maxy")),
-    ("xyxy", ("topx", "topy", "bottomx", "bottomy")),
-    ("xyxy", ("startx", "starty", "endx", "endy")),
-    ("xyxy", ("left", "top", "right", "bottom")),
-    ("xyxy", ("ulx", "uly", "lrx", "lry")),
-    ("xyxy", ("tlx", "tly", "brx", "bry")),
-    ("xyxy", ("xtopleft", "ytopleft", "xbottomright", "ybottomright")),
-    ("xyxy", ("topleftx", "toplefty", "bottomrightx", "bottomrighty")),
-    ("xyxy", ("upperleftx", "upperlefty", "lowerrightx", "lowerrighty")),
-    ("xyxy", ("xleft", "ytop", "xright", "ybottom")),
-    ("xywh", ("x", "y", "w", "h")),
-    ("xywh", ("xmin", "ymin", "w", "h")),
-    ("xywh", ("xmin", "ymin", "width", "height")),
-    ("xywh", ("left", "top", "w", "h")),
-    ("xywh", ("left", "top", "width", "height")),
-    ("center_xywh", ("xcenter", "ycenter", "w", "h")),
-    ("center_xywh", ("xcenter", "ycenter", "width", "height")),
-    ("center_xywh", ("centerx", "centery", "w", "h")),
-    ("center_xywh", ("centerx", "centery", "width", "height")),
-    ("center_xywh", ("cx", "cy", "w", "h")),
-    ("center_xywh", ("cx", "cy", "width", "height")),
-    ("center_xywh", ("xc", "yc", "w", "h")),
-    ("center_xywh", ("xc", "yc", "width", "height")),
+# The names of columns, as `_plain_name` spells them.
+_CORNERS = (
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x1", "y1", "x2", "y2"),
+    ("x0", "y0", "x1", "y1"),
+    ("xtl", "ytl", "xbr", "ybr"),
+    ("minx", "miny", "maxx", "maxy"),
+    ("topx", "topy", "bottomx", "bottomy"),
+    ("startx", "starty", "endx", "endy"),
+    ("left", "top", "right", "bottom"),
+    ("ulx", "uly", "lrx", "lry"),
+    ("tlx", "tly", "brx", "bry"),
+    ("xtopleft", "ytopleft", "xbottomright", "ybottomright"),
+    ("topleftx", "toplefty", "bottomrightx", "bottomrighty"),
+    ("upperleftx", "upperlefty", "lowerrightx", "lowerrighty"),
+    ("xleft", "ytop", "xright", "ybottom"),
 )
-# Besides those, of columns with `bbox_` before their names, as of makesense.ai; others, as CelebA's
-# x_1, may have a point, and the size of its image.
-_MARKED_SIDES = (
-    ("xywh", ("x", "y", "width", "height")),
-    ("xywh", ("x1", "y1", "width", "height")),
-)
+_CENTERS = (("xcenter", "ycenter"), ("centerx", "centery"), ("cx", "cy"), ("xc", "yc"))
+_STARTS = (("x", "y"), *((left, top) for left, top, _, _ in _CORNERS))
+_SIZES = (("w", "h"), ("width", "height"), ("dx", "dy"))
+# As CelebA's x_1, these may have a point, and the size of its image beside it.
+_POINTS = (("x", "y"), ("x1", "y1"), ("x0", "y0"))
+
+_Sides = tuple[str, tuple[str, ...]]  # format and names of four columns
+
+
+def _list_sides() -> Iterator[_Sides]:
+    """Yields the sides that boxes alone have."""
+    for corners in _CORNERS:
+        yield "xyxy", corners
+    for start, size in itertools.product(_STARTS, _SIZES):
+        may_be_image = start in _POINTS and size == ("width", "height")
+        if not may_be_image:
+            yield "xywh", (*start, *size)
+    for center, size in itertools.product(_CENTERS, _SIZES):
+        yield "center_xywh", (*center, *size)
+
+
+_SIDES = (*_list_sides(),)  # of a table, the first that are there are taken
+# Besides those, of columns with `bbox_` before their names, as of makesense.ai.
+_MARKED_SIDES = tuple(("xywh", (*point, "width", "height")) for point in _POINTS)
 FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
     *("imagefilename", "img", "imgpath", "imgname", "frame", "photo"),
@@ -126,9 +132,7 @@ def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
     return None
 
 
-def _find_sides(
-    columns: Iterable[str], sides: Iterable[tuple[str, tuple[str, ...]]]
-) -> BoxColumns | None:
+def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns | None:
     """The first of some sides, by their format and names, that columns have; None if none is."""
     by_name = by_plain_name(columns)
     for form, names in sides:

@@ -16,7 +16,7 @@ from beam_tfr.tables.content import (
     SPLIT,
     TableContent,
 )
-from beam_tfr.tables.coordinates import names_places
+from beam_tfr.tables.coordinates import names_boxes, names_places
 from beam_tfr.tables.declarations import (
     check_declarations,
     declare_columns,
@@ -204,10 +204,13 @@ def _suggest_boxes(content: TableContent) -> str:
     found = find_possible_boxes(content.columns)
     if found:
         return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
-    places = [*filter(names_places, content.columns)]
-    if places:
+    boxes = next(filter(names_boxes, content.columns), "")
+    if boxes:
+        return f"if each row is a box, declare it, such as `feature_columns='{boxes}:bbox[xywh]'`"
+    if any(map(names_places, content.columns)):
         return (
-            f"if each row is a box, declare it, such as `feature_columns='{places[0]}:bbox[xywh]'`"
+            "if each row is a box, declare its four columns, such as "
+            f"`feature_columns='{BOX}:bbox[xywh]=LEFT+TOP+WIDTH+HEIGHT'`"
         )
     return ""
 
