@@ -16,7 +16,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import first_rows
 from beam_tfr.tables.finding import find_content
-from beam_tfr.tables.names import NameColumn
+from beam_tfr.tables.names import NameColumn, read_name
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred
@@ -74,6 +74,17 @@ def test_splits_of_numbers_are_the_same_in_each_format(tmp_path: Path) -> None:
     frame = pandas.DataFrame({"path": ["1.jpg", "2.jpg"], "split": [0.0, 1.0]})
     for path in tables_of(tmp_path, frame):
         assert [ref.split for ref in read(path, split_column="split")] == ["0", "1"]
+
+
+def test_floats_of_32_bits_have_the_names_that_csv_has(tmp_path: Path) -> None:
+    numbers = [0.1, 1e-5, 3.14159, 2.5]
+    names = [f"{number}.jpg" for number in range(len(numbers))]
+    frame = pandas.DataFrame({"path": names, "class": pandas.Series(numbers, dtype="float32")})
+    for path in tables_of(tmp_path, frame)[::3]:  # CSV and Parquet
+        labels = [ref.labels for ref in read(path, label_column="class")]
+        assert labels == [("0.1",), ("1e-05",), ("3.14159",), ("2.5",)], path
+    assert read_name(0.12345678901234) == "0.12345678901234"
+    assert read_name(123456792.0) == "123456792.0"
 
 
 def test_labels_of_whole_numbers_are_their_own_ids(photos: Path, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 The same rows have the same names in any format. A number has the name that CSV has for it, a truth
 value `True` or `False`, as pandas writes them. A whole number with a point, which pandas makes of
-columns with missing values, has the name of that number: 2.0 is 2. Spaces around a name are no part
-of it, but of a key.
+columns with missing values, has the name of that number: 2.0 is 2. A float32 has as few digits as
+tell it from others: 0.1, not 0.10000000149011612. Spaces around a name are no part of it, but of a
+key.
 """
 
 import dataclasses
@@ -13,6 +14,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Set
 from typing import Any
 
+import numpy as np
+
 from beam_tfr.features.cells import AS_TEXT, is_missing
 from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.tables.paths import read_text
@@ -21,6 +24,7 @@ from beam_tfr.tables.paths import read_text
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?")
 _POINT = re.compile("[.eE]")
 _BOOLEANS = {"true", "false"}
+_MOST_DIGITS = 9  # that a float32 needs
 # What other programs write for a missing value.
 _NO_VALUES = {
     *("nan", "null", "none", "na", "n/a", "<na>", "nat"),
@@ -37,10 +41,20 @@ def read_name(cell: Any) -> str:
     if isinstance(cell, float):
         if not math.isfinite(cell):
             raise ValueError(f"{cell!r} is no name")
-        return repr(cell)
+        return _spell_float(cell)
     if isinstance(cell, (int, *AS_TEXT)):
         return str(cell)
     return read_text(cell, "text or number")
+
+
+def _spell_float(number: float) -> str:
+    """The text of a number, of a float32 too, which Parquet and TFRecords may have."""
+    text = repr(number)
+    if len(text) <= _MOST_DIGITS or number.is_integer():
+        return text
+    with np.errstate(over="ignore"):
+        narrow = np.float32(number)
+    return str(narrow) if float(narrow) == number else text
 
 
 def read_single_name(cell: Any) -> str:
