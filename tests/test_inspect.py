@@ -132,6 +132,7 @@ def test_any_record_of_a_dataset() -> None:
     ("names", "number"),
     [
         (["label"], 6),
+        (["class", "key"], 1),
         (["class/label", "width"], 6),
         (["image/filename"], 1),
         (["key/sha256", "label"], 1),

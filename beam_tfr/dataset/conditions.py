@@ -14,6 +14,13 @@ Where = Annotated[
 ]
 _CONDITION = re.compile("([^=]+)=(.*)", re.DOTALL)
 
+# Names of columns of contents that no feature has -> the ends of the features that they mean.
+_ENDS = {
+    "label": ("/label", "/class/text"),
+    "class": ("/class", "/class/text"),
+    "key": ("/key", "/image/filename"),
+}
+
 
 def parse_conditions(where: Where) -> dict[str, str]:
     """Name -> value of the conditions in `where=`.
@@ -55,7 +62,7 @@ def features_named(features: Iterable[str], name: str) -> list[str]:
 
     "label" is "image/class/label" and "image/class/text".
     """
-    ends = ("/label", "class/text") if name == "label" else (f"/{name}",)
+    ends = _ENDS.get(name, (f"/{name}",))
     return [feature for feature in features if f"/{feature}".endswith(ends)]
 
 
