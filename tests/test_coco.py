@@ -528,11 +528,11 @@ SEGMENT = {"id": 3, "category_id": 1, "bbox": BOX}
 KINDS: dict[str, tuple[Any, str]] = {
     "panoptic": (
         {"images": IMAGES, "annotations": [{"image_id": 1, "segments_info": [SEGMENT]}]},
-        "panoptic",
+        r"panoptic.*instances_\*\.json",
     ),
     "captions": (
         {"images": IMAGES, "annotations": [{"id": 1, "image_id": 1, "caption": "A cat."}]},
-        "captions",
+        r"captions.*instances_\*\.json",
     ),
     "results": ([{"image_id": 1, "category_id": 1, "bbox": BOX, "score": 0.9}], "results"),
     "Supervisely": ({"objects": [], "size": {"height": 30, "width": 40}}, "Supervisely"),

@@ -128,7 +128,7 @@ def _refuse_mixture(
     return table_error(
         folder + tables[0],
         f"its folder or name names the split {split}, but that of {folder}{unnamed} {what}; "
-        f"rename one, or say where splits come from: {OTHER_WAYS}",
+        f"rename one, leave one out of `table=`, or say where splits come from: {OTHER_WAYS}",
     )
 
 

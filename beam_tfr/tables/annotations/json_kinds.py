@@ -27,18 +27,19 @@ class _Kind(NamedTuple):
     message: str
 
 
+_INSTANCES = "give files of instances, such as `table='annotations/instances_*.json'`"
 _WRITE_LINES = (
     "write an object for each row in a line: table.to_json('a.jsonl', orient='records', lines=True)"
 )
 _KINDS = (
     _Kind(
         frozenset({"annotations[].segments_info"}),
-        "is a panoptic file, whose masks are in PNGs; give the file of instances of these images",
+        f"is a panoptic file, whose masks are in PNGs; {_INSTANCES}",
     ),
     _Kind(
         frozenset({"annotations[].caption"}),
-        "has captions, which are texts of images without boxes; write them as a table with a row "
-        "for each image, such as .jsonl",
+        f"has captions, which are texts of images without boxes; {_INSTANCES}, or write captions "
+        "as a table with a row for each image, such as .jsonl",
     ),
     _Kind(
         frozenset({"[].image_id", "[].category_id"}),
