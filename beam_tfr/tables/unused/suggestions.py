@@ -26,6 +26,8 @@ class Suggestion(NamedTuple):
 
 def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str, list[Any]]:
     """Column -> its cells in the first rows of the first table, as far as these can be read."""
+    if not columns:
+        return {}
     cells_of: dict[str, list[Any]] = {name: [] for name in columns}
     with contextlib.suppress(BeamTfrError):  # which reading the rows raises
         for _, cells in itertools.islice(read_rows(content.files[0], columns), FIRST_ROWS):
