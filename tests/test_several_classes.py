@@ -19,6 +19,7 @@ from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.several_classes import warn_of_several_classes
+from tests.cpu_limit import bounded_cpu
 
 OPTIONS = ConvertOptions(table=("t.csv",), output="/o", uri_column="path", label_column="class")
 
@@ -130,6 +131,13 @@ def test_a_class_that_is_made_up_of_others_is_told(names: Sequence[Any], separat
     warnings = [*warn_of_several_classes(OPTIONS, names)]
     assert len(warnings) == bool(separator)
     assert all(f"`label_separator={separator!r}`" in warning for warning in warnings)
+
+
+def test_classes_of_many_parts_take_no_time_to_speak_of() -> None:
+    parts = [f"p{number}" for number in range(200)]
+    names = ["|".join([*parts[number % 100 :], f"x{number}"]) for number in range(1_000)]
+    with bounded_cpu():
+        assert [*warn_of_several_classes(OPTIONS, names)] == []
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from beam_tfr.tables.roles import split_labels
 _SEPARATORS = ("|", ";", ",", "/", "+", " ")
 _MOST_NAMES = 1_000  # different ones, each of which is compared with others
 _MOST_CHARACTERS = 1_000  # of a name that is compared
+_MOST_PARTS = 20_000  # of all names that are compared, which bounds the time of comparing them
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"].*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 
 # Names of columns that are 0 where an image has not the class of the row, as of Open Images.
@@ -33,7 +34,6 @@ _BOX_WORDS = (5, 6)
 # Separators of whole numbers that are no decimal signs or parts of dates.
 _BETWEEN_NUMBERS = ("|", ";", " ")
 
-_Parts = frozenset[str]
 _PartsOf = dict[str, list[str]]  # text -> its parts
 
 
@@ -242,12 +242,16 @@ def _is_list(text: str) -> bool:
 
 
 def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
-    """The parts of the first texts that are short."""
+    """The parts of the first texts that are short, as far as there are not too many."""
     parts_of: _PartsOf = {}
+    num_parts = 0
     for text in texts[:_MOST_NAMES]:
         if len(text) <= _MOST_CHARACTERS:
             parts = [part.strip() for part in text.split(separator)]
             parts_of[text] = [*filter(None, parts)]
+            num_parts += len(parts)
+        if num_parts > _MOST_PARTS:
+            break
     return parts_of
 
 
@@ -256,12 +260,18 @@ def _find_compound(parts_of: _PartsOf) -> str:
 
     Such as `Mass|Nodule` beside `Mass` and `Nodule`.
     """
-    texts_with = _group_by_part([*map(frozenset, parts_of.values())])
-    for text, parts in parts_of.items():
-        own_parts = frozenset(parts)
-        if len(own_parts) > 1 and _is_union(own_parts, texts_with):
+    bit_of = {part: 1 << number for number, part in enumerate(_list_parts(parts_of))}
+    sets = {text: sum({bit_of[part] for part in parts}) for text, parts in parts_of.items()}
+    all_sets = {*sets.values()}
+    for text, parts in sets.items():
+        if parts.bit_count() > 1 and _is_union(parts, all_sets):
             return text
     return ""
+
+
+def _list_parts(parts_of: _PartsOf) -> list[str]:
+    """All parts, each once."""
+    return [*dict.fromkeys(itertools.chain.from_iterable(parts_of.values()))]
 
 
 def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
@@ -303,20 +313,13 @@ def _are_numbers(lists: Iterable[Sequence[str]]) -> bool:
     return len(sizes) > 1
 
 
-def _group_by_part(groups: Iterable[_Parts]) -> Mapping[str, set[_Parts]]:
-    """Part -> the parts of each text that has it."""
-    groups_with = collections.defaultdict[str, set[_Parts]](set)
-    for parts in groups:
-        for part in parts:
-            groups_with[part].add(parts)
-    return groups_with
+def _is_union(parts: int, others: Iterable[int]) -> bool:
+    """Whether some other sets, each a part of this one, have all of its members together.
 
-
-def _is_union(parts: _Parts, groups_with: Mapping[str, set[_Parts]]) -> bool:
-    """Whether other groups, each a part of these, have all of them together."""
-    together = set[str]()
-    for part in parts:
-        for group in groups_with[part]:
-            if group < parts:
-                together |= group
+    Sets are numbers, with a bit for each member.
+    """
+    together = 0
+    for other in others:
+        if other != parts and other & parts == other:
+            together |= other
     return together == parts
