@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas
 import PIL.Image
 import pytest
 
 import beam_tfr
 from beam_tfr.first_look import early_warnings
 from beam_tfr.inputs.annotation_content import describe_tables
+from beam_tfr.inputs.annotation_texts import describe_text
 from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.sources import open_source
 from tests.fake_gcs import FakeGcs
 
@@ -30,7 +33,13 @@ FILES = {
     "metadata.jsonl": ('{"file_name": "a.jpg"}\n{"file_name": "b.jpg"}\n', "metadata.jsonl"),
     "labels/a.txt": ("0 0.5 0.5 0.2 0.2\n1 .1 .2 .3 4e-1 .9\n", "*.txt"),
     "labels.txt": ("a.jpg cat\nb.jpg dog\n", "labels.txt names images with values"),
-    "attributes.txt": ("2\nmale old\na.jpg  1 -1\nb.jpg -1  1\n", "attributes.txt names"),
+    "attributes.txt": ("2\nmale old\na.jpg  1 -1\nb.jpg -1  1\n", "attributes.txt has columns"),
+    "bbox.txt": ("2\nid x y w h\na.jpg 1 2 3 4\nb.jpg 1 2 3 4\n", "bbox.txt has columns"),
+    "split/wider_gt.txt": (
+        "x/b.jpg\n0\n0 0 0 0 0 0\nx/a.jpg\n1\n5 6 7 8 0 0 \n",
+        "wider_gt.txt has boxes in lines",
+    ),
+    "yolo.txt": ("a.jpg 5,6,7,8,0 5,6,7,8,1\nb.jpg 5,6,7,8,0\n", "yolo.txt has boxes behind"),
     "names.txt": ("a.jpg\nb.jpg\n", ""),
     "notes.txt": ("0 0.5 0.5 0.2 0.2\nhello\n", ""),
     "labels.csv": ("id,Label\n0,cat\n1,dog\n", "labels.csv"),
@@ -83,7 +92,7 @@ COCO = '{"images": [{"file_name": "a.jpg"}], "annotations": []}'
 BESIDE = {
     "YOLO": ("images/train", "labels/train/a.txt", YOLO, "{0}/labels/train/*.txt belong to"),
     "YOLO, flat": ("images", "labels/a.txt", YOLO, "{0}/labels/*.txt belong to a data.yaml"),
-    "KITTI": ("image_2", "label_2/a.txt", KITTI, "{0}/label_2/*.txt are of KITTI"),
+    "KITTI": ("image_2", "label_2/a.txt", KITTI, "{0}/label_2/*.txt is of KITTI"),
     "VOC": ("JPEGImages", "Annotations/a.xml", "<annotation>", "{0}/Annotations/*.xml are a"),
     "VOC, without extension": ("Images", "Annotation/a", "<annotation>", "{0}/Annotation/* are of"),
     "COCO": ("train2017", "annotations/x.json", COCO, "{0}/annotations/x.json is a `table=`"),
@@ -180,3 +189,23 @@ def test_an_example_of_what_to_submit_is_named_last(tmp_path: Path) -> None:
     paths = sorted(map(str, tmp_path.iterdir()))
     assert f"{tmp_path}/train.csv" in describe_tables({".csv": paths})[0]
     assert "Submission" in describe_tables({".csv": paths[:1]})[0]
+
+
+@pytest.mark.parametrize("name", ["attributes.txt", "split/wider_gt.txt", "yolo.txt", "labels.txt"])
+def test_a_text_as_table_is_told_as_what_it_is(name: str, tmp_path: Path) -> None:
+    content, told = FILES[name]
+    path = tmp_path / Path(name).name
+    path.write_text(content)
+    with pytest.raises(UsageError, match=told.partition(" ")[2]):
+        beam_tfr.plan(table=str(path), progress=False)
+
+
+def test_the_line_of_pandas_for_counted_columns_writes_a_table(tmp_path: Path) -> None:
+    for name in ("attributes.txt", "bbox.txt"):
+        path = tmp_path / name
+        path.write_text(FILES[name][0])
+        frame = pandas.read_csv(path, sep=r"\s+", skiprows=1, index_col=0).rename_axis("path")
+        assert "read_csv(FILE, sep=r'\\s+', skiprows=1, index_col=0)" in describe_text(
+            path.read_bytes()
+        )
+        assert [*frame.index] == ["a.jpg", "b.jpg"]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from beam_tfr import storage
+from beam_tfr.inputs.annotation_texts import FIRST_LINES, describe_text, have_lines, is_of_kitti
 from beam_tfr.schema.extensions import FORMAT_OF
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -26,7 +27,6 @@ _EXTENSIONS = (
     *UNREAD,
 )
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
-FIRST_LINES = 10  # of a file that has lines
 _BEGIN_BYTES = 64 << 10
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
@@ -38,11 +38,6 @@ _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
 _YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
-_KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
-# Of a list of images with their classes, such as 1.jpg 0.
-_LINE_ABOUT_IMAGE = re.compile(
-    rf"(?m)^[^\s,;]*\.(?i:{'|'.join(FORMAT_OF)})[ \t,;]+[^\s,;]".encode()
-)
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
 # A word in the first line of a table with classes.
 _CLASS_COLUMN = re.compile(
@@ -89,9 +84,9 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
         begin = read_begin(path)
         if _holds_annotations(extension, begin):
             return _name_table(extension, path)
-        text = _describe_text(path, begin) if extension == ".txt" else ""
+        text = describe_text(begin) if extension == ".txt" else ""
         if text:
-            return text
+            return f"{_name_text(path, begin)} {text}"
     return ""
 
 
@@ -100,19 +95,9 @@ def _rank_table(path: str) -> tuple[bool, str]:
     return "submission" in posixpath.basename(path).lower(), path
 
 
-def _describe_text(path: str, begin: bytes) -> str:
-    """Says what table could be made of a .txt, which begins so; empty if none could."""
-    if _have_lines(begin, _KITTI_LINE):
-        return (
-            f"{posixpath.dirname(path)}/*.txt are of KITTI, which no option reads; a CSV with a "
-            "row for each box is a `table=`"
-        )
-    if len(_LINE_ABOUT_IMAGE.findall(begin)) > 1:
-        return (
-            f"{path} names images with values: saved as CSV with a first line such as path,class "
-            "it is a `table=`"
-        )
-    return ""
+def _name_text(path: str, begin: bytes) -> str:
+    """What a text of annotations is called, which may be one of many."""
+    return f"each of {posixpath.dirname(path)}/*.txt" if is_of_kitti(begin) else path
 
 
 def _name_table(extension: str, path: str) -> str:
@@ -130,7 +115,7 @@ def _name_table(extension: str, path: str) -> str:
 def _holds_annotations(extension: str, begin: bytes) -> bool:
     """Whether a file that begins so is one of a kind of annotations, or a table."""
     if extension == ".txt":
-        return _have_lines(begin, _YOLO_LINE)
+        return have_lines(begin, _YOLO_LINE)
     if extension in TEXTS:
         return _is_table(begin.splitlines()[:FIRST_LINES])
     if extension in (".xml", NO_EXTENSION):
@@ -138,12 +123,6 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
     if extension == ".json":
         return any(len({*keys.findall(begin)}) >= least for keys, least in _JSON_KINDS)
     return extension not in UNREAD and _YOLO.search(begin) is not None
-
-
-def _have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:
-    """Whether all of the first lines of a text fit a pattern."""
-    lines = begin.splitlines()[:FIRST_LINES]
-    return bool(lines) and all(map(pattern.fullmatch, lines))
 
 
 def _is_table(lines: Sequence[bytes]) -> bool:

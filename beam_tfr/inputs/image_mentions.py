@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from beam_tfr.inputs.annotation_content import (
-    FIRST_LINES,
     NO_EXTENSION,
     TEXTS,
     TEXTS_TO_RENAME,
     UNREAD,
     read_begin,
 )
+from beam_tfr.inputs.annotation_texts import FIRST_LINES
 from beam_tfr.schema.extensions import FORMAT_OF, has_image_name
 
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
+from beam_tfr.inputs.annotation_texts import describe_text
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.options.implied import ANNOTATIONS
@@ -133,6 +134,9 @@ def _name_error(path: str, begin: bytes) -> UsageError:
         advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
     if begin.startswith((b"<annotation", b"<?xml")):
         advice = advice or "; rename files of VOC so that their names end in .xml"
+    text = describe_text(begin) if path.lower().endswith(".txt") else ""
+    if text:
+        advice = advice or f"; it {text}"
     advice = advice or _suggest_name(begin)
     if not advice:
         suffix = os.path.splitext(path)[1].lower()

@@ -1,0 +1,89 @@
+"""Tells kinds of text files about images, which no option reads, by what they begin with."""
+
+import re
+from collections.abc import Callable
+
+from beam_tfr.schema.extensions import FORMAT_OF
+
+FIRST_LINES = 10  # of a file that has lines
+_IMAGE = rf"[^\s,;][^\n,;]{{0,255}}\.(?i:{'|'.join(FORMAT_OF)})"
+_WORD_WITH_IMAGE = rf"[^\s,;]{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})"
+_NUMBER = r"-?[0-9][0-9.eE+-]*"
+_KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
+# Of WIDER FACE: 0--Parade/1.jpg, 1, and 5 6 10 12 0 0 0 0 0 0, for each image.
+_BLOCK = re.compile(
+    (
+        rf"(?m)^{_IMAGE}[ \t]*\r?\n[0-9]{{1,6}}[ \t]*\r?\n"
+        rf"{_NUMBER}(?:[ \t]+{_NUMBER}){{3,20}}[ \t]*\r?$"
+    ).encode()
+)
+# Of many programs for YOLO: 1.jpg 50,100,150,200,0 30,50,200,120,3.
+_BOXES_BEHIND = re.compile(
+    rf"(?m)^{_WORD_WITH_IMAGE}(?:[ \t]+{_NUMBER}(?:,{_NUMBER}){{3,5}})+[ \t]*\r?$".encode()
+)
+# Of CelebA: a number, the names of columns, and 1.jpg 95 71 226 313, for each image.
+_COUNTED_COLUMNS = re.compile(
+    (
+        rf"\A[0-9]+[ \t]*\r?\n[A-Za-z0-9_]+(?:[ \t]+[^\s]+)*[ \t]*\r?\n"
+        rf"{_WORD_WITH_IMAGE}[ \t]+\S"
+    ).encode()
+)
+# Of a list of images with their classes, such as 1.jpg 0.
+_LINE_ABOUT_IMAGE = re.compile(
+    rf"(?m)^[^\s,;]*\.(?i:{'|'.join(FORMAT_OF)})[ \t,;]+[^\s,;]".encode()
+)
+
+
+def describe_text(begin: bytes) -> str:
+    """What a text of annotations that begins so has, and what to do; empty if it has none."""
+    for is_kind, text in _KINDS:
+        if is_kind(begin):
+            return text
+    return ""
+
+
+def have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:
+    """Whether all of the first lines of a text fit a pattern."""
+    lines = begin.splitlines()[:FIRST_LINES]
+    return bool(lines) and all(map(pattern.fullmatch, lines))
+
+
+def is_of_kitti(begin: bytes) -> bool:
+    """Whether a text has boxes of one image, as of KITTI."""
+    return have_lines(begin, _KITTI_LINE)
+
+
+def _has_blocks(begin: bytes) -> bool:
+    return _BLOCK.search(begin) is not None
+
+
+def _has_boxes_behind(begin: bytes) -> bool:
+    return _BOXES_BEHIND.search(begin) is not None
+
+
+def _has_counted_columns(begin: bytes) -> bool:
+    return _COUNTED_COLUMNS.search(begin) is not None
+
+
+def _names_images(begin: bytes) -> bool:
+    return len(_LINE_ABOUT_IMAGE.findall(begin)) > 1
+
+
+_BOXES_CURE = "no option reads; a CSV with a row for each box is a `table=`"
+# Whether a text is of a kind, and what is said of it behind its path.
+_KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
+    (is_of_kitti, f"is of KITTI, which {_BOXES_CURE}"),
+    (_has_blocks, f"has boxes in lines below each image, as of WIDER FACE, which {_BOXES_CURE}"),
+    (_has_boxes_behind, f"has boxes behind the path of each image, which {_BOXES_CURE}"),
+    (
+        _has_counted_columns,
+        "has columns between spaces below a line with their number of rows, as of CelebA: with "
+        "pandas, read_csv(FILE, sep=r'\\s+', skiprows=1, index_col=0).rename_axis('path')"
+        ".to_csv('table.csv') writes a `table=`",
+    ),
+    (
+        _names_images,
+        "names images with values: saved as CSV with a first line such as path,class it is a "
+        "`table=`",
+    ),
+)
