@@ -102,6 +102,8 @@ BESIDE = {
     "captions": ("train", "train_captions/a.txt", "A cat.\n", "such as {0}/train_captions/a.txt"),
     "Supervisely": ("img", "ann/a.jpg.json", "{}", "such as {0}/ann/a.jpg.json"),
     "CVAT": ("images", "annotations.xml", '<image name="a.jpg"/>', "such as {0}/annotations.xml"),
+    "ICDAR": ("ch4_test_images", "ch4_test_texts_gt/gt_a.txt", "1,2,3,4", "ts_gt/gt_a.txt"),
+    "Total-Text": ("Images", "gt/a_GT.txt", "1,2,3,4", "such as {0}/gt/a_GT.txt"),
     "Matlab": ("train", "labels/a.mat", "MATLAB", "such as {0}/labels/a.mat"),
     "Matlab, of all": ("jpg", "imagelabels.mat", "MATLAB", "such as {0}/imagelabels.mat"),
     "a long word": ("train", "x.json", '{"imageData": "' + "1.jp" * 16_000 + '"}', ""),

@@ -200,6 +200,10 @@ REFUSED: Mapping[str, Tree] = {
         "New(A)/New(A)/valid/Apple_rust/b.JPG": "valid/Apple_rust",
         "test/test/AppleRust1.JPG": "",
     },
+    "ICDAR 2015": {
+        "ch4_training_images/img_1.jpg": "training/",
+        "ch4_test_images/img_1.jpg": "test/",
+    },
     "DIV2K": {
         "DIV2K_train_HR/0001.png": "train/",
         "DIV2K_train_LR_bicubic/X2/0001x2.png": "",

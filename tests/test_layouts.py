@@ -81,6 +81,8 @@ def refusal(*keys: str, images: Sequence[str] = ()) -> str:
         (["train/steam/1", "test/1", "car/1"], ""),  # classes
         (["cat/1"], ""),
         (["seg_train/sea/1", "seg_test/sea/1"], "seg_{split}/{label}/*"),
+        (["train_images/sea/1", "test_images/sea/1"], "{split}_images/{label}/*"),
+        (["a_train_set/sea/1", "a_test_set/sea/1"], "a_{split}_set/{label}/*"),
         (["my_train/sea/1", "my_val/sea/1"], "my_{split}/{label}/*"),
         (["Images-Train/sea/1", "Images-Test/sea/1"], "Images-{split}/{label}/*"),
         (["all/seg_train/seg_train/sea/1", "all/seg_test/seg_test/sea/1"], "seg_{split}/{label}/*"),
@@ -223,7 +225,7 @@ def test_classes_named_like_splits_beside_others_are_told() -> None:
     # Masks are told otherwise.
     assert not describe_ignored_split(folders("train/1", "trainannot/1", "test/2", "testannot/2"))
     keys = folders("train_images/1", "test_images/2", "extra_images/3")
-    assert "`layout='{split}/*'`" in describe_ignored_split(keys)
+    assert "`layout='{split}_images/*'`" in describe_ignored_split(keys)
     assert not describe_last_folders(keys)
     assert "classes are images, photos" in describe_last_folders(folders("images/1", "photos/2"))
 

@@ -16,6 +16,7 @@ _LABEL_FOLDER = re.compile(
     r"|bbox(?:es)?|ground_?truth|gt|labeltxt|captions?)"
     r"(?:[-_][0-9a-z]{1,5}|v?[0-9]{1,4}|(?-i:[A-Z][a-z]{1,4}))?"  # labels_v1, but not labelstudio
 )
+_BEFORE_LAST_WORD = re.compile(".*[-_ ]")
 _GCS_FOLDERS = ("labels", "annotations", "Annotations")
 
 
@@ -49,6 +50,7 @@ def _list_below(folder: str) -> Iterator[str]:
 
 def _list_on_disk(folder: str) -> Iterator[str]:
     name = posixpath.basename(folder).lower()
+    start = _BEFORE_LAST_WORD.match(name)
     with contextlib.suppress(OSError), os.scandir(posixpath.dirname(folder)) as listed:
         for entry in itertools.islice(listed, _MOST_LISTED):
             label_folder = _LABEL_FOLDER.fullmatch(entry.name)
@@ -56,5 +58,6 @@ def _list_on_disk(folder: str) -> Iterator[str]:
                 yield entry.path
             elif entry.path != folder and label_folder:
                 prefix = label_folder["prefix"] or ""
-                if prefix.lower() in name:  # train_labels, beside train_images
+                starts_alike = start and entry.name.lower().startswith(start[0])
+                if prefix.lower() in name or starts_alike:  # train_labels, beside train_images
                     yield from _list_below(entry.path)

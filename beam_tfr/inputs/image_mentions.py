@@ -25,6 +25,7 @@ _IN_WORD = r"[^\s/\\\"',;|]"
 _IMAGE_NAMES = re.compile(
     rf"(?<!{_IN_WORD}){_IN_WORD}{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})\b".encode()
 )
+_TRUTH = re.compile("(?i)^gt[-_]|[-_]gt$")  # around the name of an image: gt_1.txt
 _LEAST_STEM = 4  # characters that are hardly in a table by chance
 
 
@@ -63,11 +64,11 @@ class ImageMentions:
         return ""
 
     def is_named_alike(self, path: str) -> bool:
-        """Whether a file has the name of an image: 1.txt or 1.jpg.json, for 1.jpg."""
+        """Whether a file has the name of an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
         stem, extension = os.path.splitext(posixpath.basename(path))
         if extension.lower() not in _OF_ONE_IMAGE:
             return False
-        if stem in self._stems:
+        if not self._stems.isdisjoint([stem, _TRUTH.sub("", stem)]):
             return True
         return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
 

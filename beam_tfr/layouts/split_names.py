@@ -13,6 +13,7 @@ DEFAULT_SPLIT = "train"
 _WORD = "(train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?|holdout)"
 _SPLIT = re.compile(_WORD, re.IGNORECASE)
 _FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)
+_WORD_AND_END = re.compile(rf"{_WORD}([-_ ](?:set|data|images))", re.IGNORECASE)
 # A longer name that ends so: seg_train.
 _LONGER_FOLDER = re.compile(rf"(.+[-_ .]){_FOLDER.pattern}", re.IGNORECASE | re.DOTALL)
 # One that begins so: train_cat.
@@ -78,6 +79,7 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does one at
     its beginning, or in its middle: train_cat beside test_cat, a_train_b beside a_test_b. Numbers
     may differ: 1-Training beside 2-Testing. Several folds, such as fold1 and fold2, are splits too.
+    A word that all splits end in is no part of them: `_images` of train_images and test_images.
 
     Returns:
         Name -> its parts.
@@ -90,7 +92,18 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     folds = [*filter(None, map(_FOLD.fullmatch, all_names))]
     if are_different(fold[2] for fold in folds):
         divided |= {fold[0]: SplitFolder(fold[1], fold[2]) for fold in folds}
-    return {name: parts for name, parts in divided.items() if parts}
+    return _cut_shared_end({name: parts for name, parts in divided.items() if parts})
+
+
+def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
+    """The parts of names, without a word such as `_images` if all splits end in it."""
+    cut = dict[str, SplitFolder]()
+    for name, parts in folders.items():
+        match = _WORD_AND_END.fullmatch(parts.split)
+        if match:
+            cut[name] = parts._replace(split=match[1], behind=match[2])
+    ends = {parts.behind for parts in cut.values()}
+    return cut if len(cut) == len(folders) and len(ends) == 1 else folders
 
 
 def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
