@@ -260,6 +260,8 @@ def test_splits_in_names_of_images_are_told(
         ("12cat.jpg", ""),
         ("cat_1_aug2.jpg", ""),
         ("25_0_1_20170116.jpg.chip.jpg", "{label}_*"),
+        ("01-90_85-274&482_457&544-498&537-0_0_7_24-51-43.jpg", ""),
+        ("001_002.jpg", "{label}_{number}.*"),
         ("image_00001.jpg", ""),
     ],
 )

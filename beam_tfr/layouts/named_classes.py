@@ -26,6 +26,7 @@ _NO_CLASS = re.compile(
 )
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg, of UTKFace
+_NUMBERS = re.compile(r"(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*")  # 01-90_85-274&482-43.jpg, of CCPD
 _EXAMPLE = "{label}_{number}.*"
 # A class that may have digits itself, and the number behind it: obj1__0.png.
 _ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(\(?)[0-9]+(\)?)\.[^.]+")
@@ -102,11 +103,14 @@ def _spell_numbered(name: str) -> str:
 def suggest_layout(name: str) -> str:
     """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg.
 
-    Empty if its name begins as cameras name files, such as IMG_1.jpg, or fits none, as 001.jpg.
+    Empty if its name begins as cameras name files, such as IMG_1.jpg, or fits none, as 001.jpg,
+    or is made of numbers.
     """
     named_class = find_named_class(name) or _spell_numbered(name)
     if _VALUES.fullmatch(name):
         named_class = "{label}_*"
+    elif _NUMBERS.fullmatch(name):
+        return ""
     first = _FIRST_WORD.match(name)
     if first and (is_split_word(first[1]) or is_short_split(first[1])):
         rest = find_named_class(name[first.end() :])
