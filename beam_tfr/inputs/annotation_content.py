@@ -7,7 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from beam_tfr import storage
-from beam_tfr.inputs.annotation_texts import FIRST_LINES, describe_text, have_lines, is_of_kitti
+from beam_tfr.inputs.annotation_texts import (
+    FIRST_LINES,
+    describe_text,
+    has_rows,
+    have_lines,
+    is_of_kitti,
+)
 from beam_tfr.schema.extensions import FORMAT_OF
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -52,9 +58,16 @@ def annotation_extension(path: str) -> str | None:
 
 
 def is_unread_label_file(path: str) -> bool:
-    """Whether a file that no option reads is named like labels: imagelabels.mat, of Flowers-102."""
+    """Whether a file that no option reads is named like labels.
+
+    Such as imagelabels.mat, of Flowers-102, and gt.txt, of MOT, if its lines have several cells.
+    """
     stem, extension = os.path.splitext(posixpath.basename(path))
-    return extension.lower() in UNREAD and _LABEL_NAME.search(stem) is not None
+    if not _LABEL_NAME.search(stem):
+        return False
+    if extension.lower() == ".txt":
+        return has_rows(read_begin(path))
+    return extension.lower() in UNREAD
 
 
 def read_begin(path: str) -> bytes:

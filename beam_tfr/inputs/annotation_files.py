@@ -77,10 +77,9 @@ def _describe_unread(paths: Iterable[str], noun: str) -> str:
     path = min(filter(is_unread_label_file, paths), default="")
     if not path:
         return ""
-    extension = posixpath.splitext(path)[1]
     return (
-        f"{noun} seem to hold labels, such as {path}: no option reads {extension}; write them as a "
-        "`table=` with a row for each image"
+        f"{noun} seem to hold labels, such as {path}: no option reads it; write them as a "
+        "`table=` with a row for each image or box"
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from beam_tfr.schema.extensions import FORMAT_OF
 
 FIRST_LINES = 10  # of a file that has lines
+_MOST_CELLS = 50  # of a row
+_CELL_SEPARATOR = re.compile(rb"[ \t]*[,;\t ][ \t]*")
 _IMAGE = rf"[^\s,;][^\n,;]{{0,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _WORD_WITH_IMAGE = rf"[^\s,;]{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _NUMBER = r"-?[0-9][0-9.eE+-]*"
@@ -40,6 +42,17 @@ def describe_text(begin: bytes) -> str:
         if is_kind(begin):
             return text
     return ""
+
+
+def has_rows(begin: bytes) -> bool:
+    """Whether all of the first lines of a text have several cells."""
+    rows = [_CELL_SEPARATOR.split(line.strip()) for line in begin.splitlines()[:FIRST_LINES]]
+    return bool(rows) and all(1 < len(row) <= _MOST_CELLS for row in rows)
+
+
+def list_row_starts(begin: bytes) -> list[bytes]:
+    """The first cells of the first lines of a text."""
+    return [_CELL_SEPARATOR.split(line.strip())[0] for line in begin.splitlines()[:FIRST_LINES]]
 
 
 def have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:

@@ -13,7 +13,7 @@ from beam_tfr.inputs.annotation_content import (
     UNREAD,
     read_begin,
 )
-from beam_tfr.inputs.annotation_texts import FIRST_LINES
+from beam_tfr.inputs.annotation_texts import FIRST_LINES, has_rows, list_row_starts
 from beam_tfr.schema.extensions import FORMAT_OF, has_image_name
 
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)
@@ -39,6 +39,7 @@ class ImageMentions:
     def __init__(self, paths: Sequence[str]) -> None:
         self._names = {posixpath.basename(path) for path in paths}
         self._stems = {os.path.splitext(name)[0] for name in self._names}
+        self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
         """Says so if one of some files names an image, or has the name of one; else empty.
@@ -54,6 +55,11 @@ class ImageMentions:
                 return (
                     f"{noun} name images, such as {path}: what it says of them is not read; "
                     f"`table={shlex.quote(path)}` reads it, or says what does"
+                )
+            if extension == ".txt" and self._has_rows_about(read_begin(path)):
+                return (
+                    f"{noun} name images, such as {path}: what it says of them is not read; write "
+                    "it as a `table=`, with a row for each image or box"
                 )
         for path in sorted(all_paths):
             if self.is_named_alike(path):
@@ -78,7 +84,14 @@ class ImageMentions:
         if not self._names.isdisjoint(named):
             return True
         cells = {os.fsdecode(cell) for cell in _list_cells(begin, extension)}
-        return any(len(cell) >= _LEAST_STEM for cell in cells & self._stems)
+        return not cells.isdisjoint(self._long_stems)
+
+    def _has_rows_about(self, begin: bytes) -> bool:
+        """Whether a text has rows of several cells, which name images or begin with their ids."""
+        if not has_rows(begin):
+            return False
+        starts = {os.fsdecode(start) for start in list_row_starts(begin)}
+        return self.are_named_in(begin, ".txt") or not starts.isdisjoint(self._long_stems)
 
 
 def _list_cells(begin: bytes, extension: str) -> list[bytes]:
