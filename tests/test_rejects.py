@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.output import rejects
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Reject
+from beam_tfr.verification.sources import open_sources
 from tests.conftest import Run
-from tests.converted import converted_spoiled_photos
+from tests.converted import converted_photos, converted_spoiled_photos
 
 Command = Callable[..., Run]
 
@@ -36,6 +39,7 @@ def test_lines_are_sorted_by_key_however_short_the_runs(keys: list[str], run_byt
 MANY = """
 import resource, sys
 from beam_tfr.output import rejects
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Reject
 def lines(count):
     for i in range(count):
@@ -168,3 +172,23 @@ def test_a_split_or_class_may_be_lost_where_allowed(beam_tfr: Command, tmp_path:
         "train": 1,
     }
     assert beam_tfr("verify", tmp_path / "o").code == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[" * 200_000, b"[]", b"{}", b'{"key": 5}', rb'{"key": "\ud800"}', b'{"key": "a"'],
+)
+def test_damaged_lines_of_rejects_are_told(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "rejects.jsonl"
+    path.write_bytes(line + b"\n")
+    with pytest.raises(DataError, match="is damaged"):
+        next(rejects.read_rejects(str(path)))
+
+
+@pytest.mark.parametrize("key", ["../secret.jpg", "hat/../../secret.jpg", "a\0b", "\ud800"])
+def test_keys_lead_to_no_file_outside_of_the_sources(photos: Path, key: str) -> None:
+    shutil.copy(next(photos.glob("train/hat/*.jpg")), photos.parent / "secret.jpg")
+    sources = open_sources(read_manifest(str(converted_photos())), [f"{photos}/**"])
+    assert sources.find("hat/1.jpg").path == f"{photos}/hat/1.jpg"
+    with pytest.raises(FileNotFoundError):
+        sources.find(key)

@@ -1,6 +1,5 @@
 """Finds the images of a dataset that are to be taken down, and their traces."""
 
-import contextlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.output.copy_details import list_kept
 from beam_tfr.output.known import read_sources, require_sources
+from beam_tfr.output.rejects import MOST_LINE_BYTES, parse_reject
 from beam_tfr.output.removed_copies import find_copies_that_stay, find_dropped_copies
 from beam_tfr.schema.dataset import (
     FIRST_FOLDER,
@@ -26,11 +26,10 @@ from beam_tfr.schema.dataset import (
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import Reject
-from beam_tfr.schema.untrusted import parse_json, quote
+from beam_tfr.schema.untrusted import quote
 
 _HASH_LENGTH = 64  # of a SHA-256 in hex
 _HASH = re.compile("[0-9a-fA-F]{64}")
-_MOST_LINE_BYTES = 1 << 20  # of rejects.jsonl
 _LINE_BREAK = re.compile(r"\n|\r\Z")
 _SHA256 = "source_sha256"  # column of the contents
 
@@ -254,8 +253,8 @@ def _find_in_contents(
 
 def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
-        while line := file.readline(_MOST_LINE_BYTES):
-            reject = _read_reject(line)
+        while line := file.readline(MOST_LINE_BYTES):
+            reject = parse_reject(line)
             if reject is None:
                 yield f"{REJECTS_FILE}: it is damaged, so nobody knows what it lists"
                 return
@@ -270,16 +269,6 @@ def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Ite
     for key in list_kept(reject):
         if key in selection.keys:
             yield f"{file}: {key}, which {reject.key} is a copy of"
-
-
-def _read_reject(line: bytes) -> Reject | None:
-    """The reject of a line of rejects.jsonl; None if that is damaged."""
-    with contextlib.suppress(ValueError):
-        fields = parse_json(line)
-        if isinstance(fields, dict) and isinstance(fields.get("key"), str):
-            texts = [str(fields.get(name, "")) for name in Reject._fields]
-            return Reject(*texts)
-    return None
 
 
 class _Cells(NamedTuple):

@@ -34,7 +34,7 @@ class SourceFiles(contextlib.AbstractContextManager["SourceFiles"]):
         Raises:
             OSError, RejectError: they cannot be read, or are too many.
         """
-        source = self._sources.find(self._sources.root + key)
+        source = self._sources.find(key)
         return reading.read_image(source, read_embedded=self._read_embedded)
 
     def _read_embedded(self, source: storage.Entry, _: int) -> bytes:

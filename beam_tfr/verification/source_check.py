@@ -97,7 +97,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     def _compare(self, key: str, sha256: str) -> tuple[ProblemKind, str] | None:
         """What is wrong with the source of a key; None if it has this SHA-256."""
         try:
-            if self._read_sha256(self._sources.root + key) == sha256:
+            if self._read_sha256(key) == sha256:
                 return None
         except FileNotFoundError:
             return ProblemKind.SOURCE_GONE, "is gone"
@@ -107,14 +107,14 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
             return ProblemKind.SOURCE_UNREADABLE, f"cannot be read: {error.detail}"
         return ProblemKind.SOURCE_CHANGED, "has changed"
 
-    def _read_sha256(self, path: str) -> str:
+    def _read_sha256(self, key: str) -> str:
         """The SHA-256 of a source, in hex; empty if it is larger than any image of the dataset."""
-        source = self._sources.find(path)
+        source = self._sources.find(key)
         if source.place:
             is_large = source.size_bytes > _LARGE_BYTES or is_in_parquet(source.place)
             with self._large if is_large else contextlib.nullcontext():
                 return sha256_hex(self._sources.read_place(source, self._copies.name))
-        return storage.sha256_of_small(path, self._most_bytes)
+        return storage.sha256_of_small(source.path, self._most_bytes)
 
     def find_new(self, key_hashes: bytes) -> Problems:
         """The files or rows that are neither a record nor a reject, sorted.
@@ -155,7 +155,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         if not removed.sources:
             return False
         with contextlib.suppress(OSError, RejectError):
-            return self._read_sha256(self._sources.root + key) in removed.sources
+            return self._read_sha256(key) in removed.sources
         return False
 
     def _hash_rejected(self) -> bytes:

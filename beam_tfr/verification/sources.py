@@ -48,8 +48,8 @@ class Sources(Protocol):
     root: str
     patterns: list[str]
 
-    def find(self, path: str) -> storage.Entry:
-        """The source of a path; one that is no file of its own has a place.
+    def find(self, key: str) -> storage.Entry:
+        """The source of a key; one that is no file of its own has a place.
 
         Raises:
             FileNotFoundError: there is none, if that is known without looking for the file.
@@ -95,8 +95,13 @@ class _FileSources(Sources):
             keep_damaged=self._keep_damaged,
         )
 
-    def find(self, path: str) -> storage.Entry:
-        return self._archived.get(path) or storage.Entry(path, 0, 0)
+    def find(self, key: str) -> storage.Entry:
+        path = self.root + key
+        if path in self._archived:
+            return self._archived[path]
+        if not _is_below_root(key):
+            raise FileNotFoundError(key)
+        return storage.Entry(path, 0, 0)
 
     def paths(self) -> Iterator[str]:
         return (entry.path for entry in self._list())
@@ -155,9 +160,10 @@ class _TableSources(Sources):
             error.args = (f"a table of `sources=` is damaged, so nothing was compared: {problem}",)
             raise
 
-    def find(self, path: str) -> storage.Entry:
+    def find(self, key: str) -> storage.Entry:
+        path = self.root + key
         if path not in self._rows:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(key)
         return self._rows[path]
 
     def paths(self) -> Iterator[str]:
@@ -168,6 +174,18 @@ class _TableSources(Sources):
 
     def describe_exclusions(self) -> Iterator[str]:
         return iter(())  # it cannot be given with tables
+
+
+def _is_below_root(key: str) -> bool:
+    """Whether a key can be the path of a file below a folder, and leads nowhere else.
+
+    The dataset may come from a stranger, who must not choose which files of this machine are read.
+    """
+    try:
+        name = key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in name and ".." not in key.split("/")
 
 
 def _name_option(error: Exception) -> str:
