@@ -187,7 +187,7 @@ def test_everything_is_reached_by_keyboard_and_keys_are_shown(browser: Browser) 
             if name.startswith("FIGURE"):
                 assert page.locator("figure:focus .key").is_visible()
             page.keyboard.press("Tab")
-        elements = page.locator("a, input, figure, [tabindex]").count()
+        elements = page.locator("a, input, [tabindex]").count()
         assert len(reached) == elements
 
 
@@ -203,6 +203,27 @@ def test_keys_are_shown_on_hover_and_inside_the_screen(browser: Browser) -> None
                 assert box
                 assert box["x"] >= 0
                 assert box["x"] + box["width"] <= screen.width
+
+
+def test_a_tap_shows_a_whole_key(browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(find_page("classes").as_uri())
+    figures = page.locator("figure")
+    for place in range(0, figures.count(), 5):
+        figures.nth(place).tap()
+        box = figures.nth(place).locator(".key").bounding_box()
+        assert box
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    context.close()
+
+
+def test_all_splits_of_a_class_are_on_a_phone(browser: Browser) -> None:
+    with open_page(browser, find_page("classes"), PHONE) as opened:
+        table = opened.page.locator("#class-table")
+        assert table.evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
 
 
 def test_classes_are_searched(browser: Browser) -> None:

@@ -14,6 +14,7 @@ import pytest
 from beam_tfr.reporting import report
 from beam_tfr.reporting.equal_rows import RowComparison
 from beam_tfr.reporting.neighbors import find_contradicted
+from tests.report_pages import list_evidence
 
 Planted = tuple[np.ndarray, np.ndarray]
 
@@ -29,21 +30,23 @@ def draw_clouds(distance: float, columns: int = 2) -> Planted:
 @pytest.mark.parametrize("columns", [1, 2, 6])
 def test_labels_in_the_other_cloud_are_found(columns: int) -> None:
     values, labels = draw_clouds(8, columns)
-    assert not len(find_contradicted(values, labels))
+    assert not len(find_contradicted(values, labels).rows)
     swapped = [4, 60, 150]
     labels[swapped] = 11 - labels[swapped]
-    assert sorted(find_contradicted(values, labels)) == swapped
+    rows, expected = find_contradicted(values, labels)
+    assert sorted(rows) == swapped
+    assert (expected == 11 - labels[rows]).all()
 
 
 def test_clouds_that_overlap_tell_nothing() -> None:
     values, labels = draw_clouds(1)
-    assert not len(find_contradicted(values, labels))
+    assert not len(find_contradicted(values, labels).rows)
 
 
 @pytest.mark.parametrize("number", [0, 1, 49])
 def test_few_rows_tell_nothing(number: int) -> None:
     values, labels = draw_clouds(8)
-    assert not len(find_contradicted(values[:number], labels[:number]))
+    assert not len(find_contradicted(values[:number], labels[:number]).rows)
 
 
 def test_missing_and_huge_values_are_no_error() -> None:
@@ -51,7 +54,7 @@ def test_missing_and_huge_values_are_no_error() -> None:
     values[::7, 0] = np.nan
     values[1] = 1e300
     values[:, 1] = 5
-    assert len(find_contradicted(values, labels)) <= 10
+    assert len(find_contradicted(values, labels).rows) <= 10
 
 
 def compare_rows(rows: list[tuple[Any, ...]]) -> Any:
@@ -115,11 +118,20 @@ def test_what_was_planted_in_a_table_is_found(tmp_path: Path, beam_tfr: Any) -> 
     page = report(output)
     text = "\n".join(page.findings)
     assert "class b has no row in test" in text
-    assert "8 rows are in several splits" in text  # of ten, two were in test before
+    assert "8 rows of a split are in another split too" in text  # of ten, two were in test before
     assert "column mass: 20 of 210 have no value" in text
     assert "column size: 1 value is far from all others: 9,999" in text
+    assert "a instead of b, by" in page.html
+    shown = list_evidence(page.html, "in another split too")
+    assert len(shown) == 8
+    assert all(len(keys) == 2 for keys in shown)
+    assert "and 2 more" not in page.html
+    size = page.html.partition("Column size")[2].partition("</svg>")[0]
+    assert "9,999" not in size  # of a bar, or of an edge
+    assert "1 value far outside is not in the chart: 9,999" in page.html
     assert "another class than nearly all rows of like numbers" in text
-    assert "train, rows#52, a: mass" in page.html
+    assert list_evidence(page.html, "another class than nearly all rows") == [["rows#52"]]
+    assert "; a, mass " in page.html  # its class and values
 
 
 def test_boxes_of_the_size_of_another_class_are_found(tmp_path: Path, beam_tfr: Any) -> None:
@@ -145,5 +157,6 @@ def test_boxes_of_the_size_of_another_class_are_found(tmp_path: Path, beam_tfr: 
     )  # fmt: skip
     assert run.code == 0, run.err
     text = "\n".join(report(output).findings)
-    assert "2 boxes have the size of another class: those of ball, goal" in text
+    assert "1 box labelled ball with the width and height of goal" in text
+    assert "1 box labelled goal with the width and height of ball" in text
     assert "1 image has boxes outside of the image" in text

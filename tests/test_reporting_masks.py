@@ -11,6 +11,7 @@ import PIL.Image
 import pytest
 
 from beam_tfr.reporting import report
+from tests.report_pages import list_evidence
 
 TRAIN = 60
 TEST = 20
@@ -50,6 +51,57 @@ def test_what_was_planted_in_masks_is_found(tmp_path: Path, beam_tfr: Any, backg
     assert "value 3 is in none of 20 masks of test" in text
     assert "2 masks have values where others hardly ever have them" in text
     assert ("the margins of masks have 0" in text) == (background == 0)
-    odd = page.html.partition("Masks least like the others")[2]
-    first_keys = re.findall(r'class="key"[^>]*>([^<]*)<', odd)[:2]
-    assert sorted(first_keys) == ["train/07.png", "train/31.png"]
+    odd = list_evidence(page.html, "hardly ever have them")
+    assert sorted(odd) == [["train/07.png"], ["train/31.png"]]
+
+
+def draw_scene(generator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """An image of two squares on a ground, and its mask."""
+    pixels = generator.integers(0, 60, (60, 80, 3)).astype(np.uint8)
+    mask = np.zeros((60, 80), np.uint8)
+    for value, first in ((1, 0), (2, 40)):
+        y, x = generator.integers(2, 20, 2).tolist()
+        place = np.s_[y : y + 30, first + x : first + x + 18]
+        pixels[place] += np.uint8(90 * value)
+        mask[place] = value
+    return pixels, mask
+
+
+def test_masks_that_do_not_fit_and_values_of_copies_are_told(tmp_path: Path, beam_tfr: Any) -> None:
+    generator = np.random.default_rng(0)
+    scenes = [draw_scene(generator) for _ in range(60)]
+    scenes += scenes[:3]  # copies in test
+    for number, (pixels, mask) in enumerate(scenes):
+        split = "train" if number < 45 else "test"
+        shown = mask.copy()
+        if number in (7, 31):
+            shown = scenes[number + 1][1].copy()  # that of another image
+        if number == 12:
+            shown[:] = 0
+        if number == 20:
+            shown[30, 30:34] = 77
+        if 45 <= number < 60:
+            shown[shown == 2] = 1  # so that only the copies in test have it
+        for kind, values in (("images", pixels), ("masks", shown)):
+            path = tmp_path / kind / split / f"{number:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            PIL.Image.fromarray(values).save(path)
+    output = tmp_path / "out"
+    run = beam_tfr(
+        "convert", "--input", tmp_path / "images", "--layout", "{split}/*", "--resize", "none",
+        "--pair", "mask=../masks/{path}.png", "--output", output,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    page = report(output)
+    text = "\n".join(page.findings)
+    assert "value 2 is in none of 15 masks of test" in text
+    assert "but for 3 masks of copies" in text
+    misfits = list_evidence(page.html, "do not fit the image")
+    assert sorted(misfits) == [["train/07.png"], ["train/31.png"]]
+    assert list_evidence(page.html, "value 77 of masks") == [["train/20.png"]]
+    assert "train/12.png" in str(list_evidence(page.html, "values that nearly all others have"))
+    least_fit = page.html.partition('id="unlike-masks"')[2]
+    assert sorted(re.findall(r'class="key"[^>]*>([^<]*)<', least_fit)[:2]) == [
+        "train/07.png",
+        "train/31.png",
+    ]

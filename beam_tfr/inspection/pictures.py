@@ -74,6 +74,17 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
     return ImageOps.pad(image, (side, side), color=GROUND)
 
 
+def read_square(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
+    """The image of a record, stretched to a square [side, side, 3]; None without an image."""
+    pixels = None
+    with contextlib.suppress(RejectError):
+        pixels = _pixels(values, side)
+    if pixels is None:
+        return None
+    image = _to_pillow(pixels).resize((side, side), PillowImage.Resampling.BOX)
+    return np.asarray(image)
+
+
 def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
     """An encoded image of any size in a square; None if it is none.
 
@@ -134,19 +145,27 @@ def ink_on(color: str) -> str:
 
 
 def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
-    """Draws a box, and its name if there is room for it."""
+    """Draws a box, and its name above it; below it, or within, if there is no room."""
     canvas = ImageDraw.Draw(image)
     color = color_of(rectangle.label)
     corners = np.reshape(rectangle.corners, (2, 2))
     (left, top), (right, bottom) = _scale(corners, image)
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
     text = drawable(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
+    if not text:
+        return
     font = find_font(text, 11)
-    place = (left + 3, top + 2)
-    _, _, text_right, text_bottom = canvas.textbbox(place, text, font=font)
-    if text and text_right < right and text_bottom < bottom:
-        canvas.rectangle((left, top, text_right + 2, text_bottom + 2), fill=color)
-        canvas.text(place, text, fill=ink_on(color), font=font)
+    _, _, text_right, text_bottom = canvas.textbbox((0, 0), text, font=font)
+    width = text_right + 4
+    height = text_bottom + 2
+    if width > image.width or height > image.height:
+        return
+    x = min(max(left, 0), image.width - width)
+    y = top - height
+    if y < 0:
+        y = bottom + 1 if bottom + 1 + height <= image.height else max(top, 0)
+    canvas.rectangle((x, y, x + width, y + height), fill=color)
+    canvas.text((x + 2, y), text, fill=ink_on(color), font=font)
 
 
 def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:

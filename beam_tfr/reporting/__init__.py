@@ -6,7 +6,8 @@ neighbors      labels that differ from those of the nearest others
 mask_samples   what some masks tell
 unlike_boxes   boxes of the size of another class
 equal_rows     rows of a table that are equal
-findings       what deserves a look, a sentence each
+finding        a sentence about what deserves a look, how grave it is, and what shows it
+findings       all of them
 samples        records that are shown: read by their numbers, drawn with boxes and masks
 beside         records beside their sources
 refused        rejects that are shown, from their sources

@@ -17,29 +17,31 @@ class Comparison(NamedTuple):
         stored: the record.
         source: its source; None if it is not at hand or does not decode.
         note: what is wrong with the source; empty if nothing is.
+        value: by which the record was chosen; empty if by none.
     """
 
     stored: Thumbnail
     source: Thumbnail | None
     note: str
+    value: str
 
 
 def compare_records(
-    numbers: Iterable[int], records: RecordPictures, sources: SourceFiles | None
+    chosen: Iterable[tuple[int, str]], records: RecordPictures, sources: SourceFiles | None
 ) -> list[Comparison]:
     """Draws the sources of records beside them.
 
     Args:
-        numbers: of records that were read.
+        chosen: numbers of records that were read, each with the value by which it was chosen.
         records: their pictures.
         sources: of the dataset; None if they are not at hand.
     """
     comparisons = []
-    for number in numbers:
+    for number, value in chosen:
         source, note = None, ""
         if sources:
             source, note = _draw_source(sources, records.find_source(number))
-        comparisons.append(Comparison(records.get(number), source, note))
+        comparisons.append(Comparison(records.get(number), source, note, value))
     return comparisons
 
 

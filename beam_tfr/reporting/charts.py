@@ -54,6 +54,8 @@ def draw_histogram(
     end = min(filled[-1] + 2, len(histogram.counts))
     counts = histogram.counts[begin:end].tolist()
     edges = histogram.edges[begin : end + 1].tolist()
+    edges[0] = min(edges[0], histogram.least)  # outer bins have values beyond their edges
+    edges[-1] = max(edges[-1], histogram.most)
     labels = [
         f"{show(low)} to {show(high)}: {count:,}"
         for (low, high), count in zip(itertools.pairwise(edges), counts, strict=True)

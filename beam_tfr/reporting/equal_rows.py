@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.records.contents import need_pyarrow
+from beam_tfr.reporting.finding import MOST_EVIDENCE
 from beam_tfr.reporting.histograms import Rows
 
 MOST_ROWS = 200_000
-_MOST_PAIRS = 3
 _HASH_BYTES = 8
 _NOTHING = 0  # the hash of a value that is missing
 
@@ -74,8 +74,8 @@ class RowComparison:
             number,
             len(across_splits),
             len(across_classes),
-            across_splits[:_MOST_PAIRS],
-            across_classes[:_MOST_PAIRS],
+            across_splits[:MOST_EVIDENCE],
+            across_classes[:MOST_EVIDENCE],
         )
 
 

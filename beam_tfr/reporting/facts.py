@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.console.display import Progress
@@ -14,13 +14,20 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.metadata.summary import describe_dataset, given_texts
 from beam_tfr.reporting import charts
 from beam_tfr.reporting.beside import Comparison, compare_records
-from beam_tfr.reporting.findings import Finding, Observations, list_findings
-from beam_tfr.reporting.mask_samples import look_at_masks
+from beam_tfr.reporting.finding import Finding, Severity
+from beam_tfr.reporting.findings import (
+    Observations,
+    describe_likeness,
+    find_drifts,
+    list_findings,
+)
+from beam_tfr.reporting.mask_samples import describe_fit, look_at_masks
 from beam_tfr.reporting.measuring import measure
 from beam_tfr.reporting.odd_labels import find_odd_labels
 from beam_tfr.reporting.refused import list_rejects
 from beam_tfr.reporting.samples import (
     ClassRow,
+    RecordName,
     RecordPictures,
     Thumbnail,
     choose_classes,
@@ -30,23 +37,56 @@ from beam_tfr.reporting.samples import (
 from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.reporting.table_columns import describe_columns
 from beam_tfr.reporting.unlike_boxes import find_unlike_boxes
-from beam_tfr.schema.dataset import NO_SPLIT, sort_splits
+from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, sort_splits
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import spell_as_flags
 from beam_tfr.version import __version__
 
-_MOST_CLUSTERS = 12
+_MOST_CLUSTERS = 12  # shown with pictures
+_MOST_COMPARED_CLUSTERS = 500
 _MOST_IN_CLUSTER = 6
 _MOST_UNLIKE = 12  # images
+_MOST_EXTREMES = 6
+_MOST_PICTURES = 6  # of a finding
 _MOST_CLASS_ROWS = 5_000
 _SEARCHED_CLASSES = 20  # from so many on, there is a field to search them
-_EXTREMES = {  # name of a measure -> title
-    "darkest": "Darkest",
-    "brightest": "Brightest",
-    "flattest": "Least contrast",
-    "smallest": "Smallest sources",
+
+
+def _show_mean(value: float) -> str:
+    return f"mean {abs(value):.0f} of 255"
+
+
+def _show_deviation(value: float) -> str:
+    return f"standard deviation {value:.0f}"
+
+
+def _show_area(value: float) -> str:
+    return f"{value:,.0f} pixels"
+
+
+def _show_lost(value: float) -> str:
+    return f"{1 - value:.0%} lost"
+
+
+def _show_stretch(value: float) -> str:
+    return f"by {1 / value:.2f}"
+
+
+def _show_margin(value: float) -> str:
+    return f"{1 - value:.0%} margins"
+
+
+_EXTREMES = {  # name of a measure -> title, and how its values are shown
+    "darkest": ("Darkest", _show_mean),
+    "brightest": ("Brightest", _show_mean),
+    "flattest": ("Least contrast", _show_deviation),
+    "smallest": ("Smallest sources", _show_area),
 }
-_ASPECT_TITLES = {"crop": "Most cropped", "stretch": "Most stretched", "pad": "Widest margins"}
+_ASPECTS = {
+    "crop": ("Most cropped", _show_lost),
+    "stretch": ("Most stretched", _show_stretch),
+    "pad": ("Widest margins", _show_margin),
+}
 _ADJUSTED_TITLES = {  # what was adjusted -> title
     "bad-boxes-dropped": "Boxes outside of the image or without area were dropped",
     "boxes-dropped": "Boxes were cropped off",
@@ -67,23 +107,57 @@ _SIZES = {  # name of a measure -> how its numbers are shown
 }
 
 
+class EvidenceLine(NamedTuple):
+    """Records that show a finding, as text.
+
+    Attributes:
+        names: of the records.
+        note: what is wrong with them; empty if the finding says it.
+    """
+
+    names: list[RecordName]
+    note: str
+
+
 class ShownFinding(NamedTuple):
     """A finding, with some records that show it.
 
     Attributes:
         finding: the finding.
-        pictures: of the records, if these have images.
-        rows: the records as text, if they are rows of a table.
+        pictures: of the first records, if these have images.
+        lines: the records as text.
     """
 
     finding: Finding
     pictures: list[Thumbnail]
-    rows: list[str]
+    lines: list[EvidenceLine]
+
+
+class FindingGroup(NamedTuple):
+    """The findings that are as grave as each other, under their heading."""
+
+    title: str
+    findings: list[ShownFinding]
+
+
+class _Choice(NamedTuple):
+    """Records that are extreme in some way.
+
+    Attributes:
+        section: id of the part of the page that shows them.
+        title: of this part.
+        records: their numbers, each with its value as text.
+    """
+
+    section: str
+    title: str
+    records: list[tuple[int, str]]
 
 
 class Extreme(NamedTuple):
-    """Records that are extreme in some way, beside their sources."""
+    """Records that are extreme in some way, beside their sources; see `_Choice`."""
 
+    section: str
     title: str
     records: list[Comparison]
 
@@ -113,9 +187,9 @@ class Facts:
         self._measures = measure(dataset, progress)
         self._odd = find_odd_labels(dataset)
         self._unlike_boxes = find_unlike_boxes(self._measures)
-        self._masks = look_at_masks(dataset, number=_MOST_UNLIKE)
         self._copies = self._find_copies()
         self._clusters = self._choose_clusters()
+        self._masks = look_at_masks(dataset, self._list_copied())
         self._findings = [*self._list_findings()]
         self.findings = tuple(finding.text for finding in self._findings)
 
@@ -128,8 +202,8 @@ class Facts:
         comparisons = list[Extreme]()
         if self._has_images:
             self._read_pictures(class_rows, extremes)
-            comparisons = [self._compare(title, numbers) for title, numbers in extremes]
-        shown_findings = [self._show_finding(finding) for finding in self._findings]
+            comparisons = [self._compare(choice) for choice in extremes]
+        shown_findings = self._show_findings()
         shown = self._pictures.list_drawn()
         for group in rejects:
             shown += group.pictures
@@ -143,7 +217,7 @@ class Facts:
             "noun": noun_of(dataset.options["encoding"]),
             "about": describe_dataset(dataset),
             "has_images": self._has_images,
-            "findings": shown_findings,
+            "findings": _group_findings(shown_findings),
             "num_rejected": sum(dataset.counts["rejected"].values()),
             "splits": [name for name in sort_splits(dataset.splits) if name != NO_SPLIT],
             "classes": self._list_classes(),
@@ -161,7 +235,12 @@ class Facts:
             "masks": self._describe_masks(),
             "columns": describe_columns(self._measures),
             "copies": self._copies,
-            "clusters": self._clusters,
+            "clusters": self._clusters[:_MOST_CLUSTERS],
+            "likeness": describe_likeness,
+            "adjustments": ADJUSTMENTS,
+            "drifts": {(drift.name, drift.split) for drift in find_drifts(dataset)},
+            "mask_numbers": self._masks.numbers,
+            "mask_counts": self._masks.counts,
             "given": given_texts(dataset),
             "options": self._list_options(),
             "updates": [*describe_updates(dataset.folder)],
@@ -181,23 +260,43 @@ class Facts:
         for finding in list_findings(seen):
             yield finding._replace(text=spell_as_flags(finding.text))
 
-    def _show_finding(self, finding: Finding) -> ShownFinding:
+    def _show_findings(self) -> list[ShownFinding]:
+        shown = [evidence for finding in self._findings for evidence in finding.list_shown()]
+        numbers = [number for evidence in shown for number in evidence.records]
+        names = self._pictures.name_records(numbers)
+        return [self._show_finding(finding, names) for finding in self._findings]
+
+    def _show_finding(self, finding: Finding, names: Mapping[int, RecordName]) -> ShownFinding:
+        lines = []
+        for evidence in finding.list_shown():
+            notes = [evidence.note] if evidence.note else []
+            if evidence.note and not self._has_images:
+                notes += self._pictures.describe_rows(evidence.records)
+            named = [names[number] for number in evidence.records]
+            lines.append(EvidenceLine(named, "; ".join(notes)))
+        pictures = [
+            self._pictures.get(number).make_small() for number in self._list_pictured(finding)
+        ]
+        return ShownFinding(finding, pictures, lines)
+
+    def _list_pictured(self, finding: Finding) -> list[int]:
+        """The records of a finding that are shown as pictures."""
         if not self._has_images:
-            return ShownFinding(finding, [], self._pictures.describe_rows(finding.records))
-        pictures = [self._pictures.get(number).make_small() for number in finding.records]
-        return ShownFinding(finding, pictures, [])
+            return []
+        numbers = [number for evidence in finding.evidence for number in evidence.records]
+        return numbers[:_MOST_PICTURES]
 
-    def _compare(self, title: str, numbers: Sequence[int]) -> Extreme:
-        return Extreme(title, compare_records(numbers, self._pictures, self._sources))
+    def _compare(self, choice: _Choice) -> Extreme:
+        records = compare_records(choice.records, self._pictures, self._sources)
+        return Extreme(choice.section, choice.title, records)
 
-    def _read_pictures(
-        self, class_rows: Sequence[ClassRow], extremes: Sequence[tuple[str, list[int]]]
-    ) -> None:
+    def _read_pictures(self, class_rows: Sequence[ClassRow], extremes: Sequence[_Choice]) -> None:
+        clusters = self._clusters[:_MOST_CLUSTERS]
         numbers = [number for row in class_rows for number in row.records]
-        numbers += [number for _, records in extremes for number in records]
-        numbers += [image["record"] for cluster in self._clusters for image in cluster["images"]]
+        numbers += [number for choice in extremes for number, _ in choice.records]
+        numbers += [image["record"] for cluster in clusters for image in cluster["images"]]
         numbers += [record.record for record in self._odd.shown]
-        numbers += [number for finding in self._findings for number in finding.records]
+        numbers += [number for finding in self._findings for number in self._list_pictured(finding)]
         self._pictures.read(numbers)
 
     def _list_classes(self) -> list[dict[str, Any]]:
@@ -218,28 +317,45 @@ class Facts:
             rows.append(row)
         return rows
 
-    def _choose_extremes(self) -> list[tuple[str, list[int]]]:
-        """Titles, each with the numbers of records."""
+    def _choose_extremes(self) -> list[_Choice]:
         if not self._has_images:
             return []
-        titles = dict(_EXTREMES)
-        resize = self._dataset.options.get("resize", "")
-        if resize in _ASPECT_TITLES:
-            titles["aspect"] = _ASPECT_TITLES[resize]
-        chosen = []
-        if self._unlike_boxes.records:
-            shown = self._unlike_boxes.records[:_MOST_UNLIKE]
-            chosen.append(("Boxes of the size of another class", shown))
-        if self._masks.unlike:
-            chosen.append(("Masks least like the others", [*self._masks.unlike]))
-        for name, title in titles.items():
-            records = [record for record, _ in self._measures.extremes[name]]
+        chosen = [*self._choose_unlike()]
+        for name, (title, show) in self._list_measures().items():
+            extremes = itertools.islice(self._measures.extremes[name], _MOST_EXTREMES)
+            records = [(record, show(value)) for record, value in extremes]
             if records:
-                chosen.append((title, records))
+                chosen.append(_Choice(name, title, records))
         for kind, title in _ADJUSTED_TITLES.items():
-            if kind in self._measures.adjusted:
-                chosen.append((title, self._measures.adjusted[kind]))
+            adjusted = self._measures.adjusted.get(kind, [])[:_MOST_EXTREMES]
+            if adjusted:
+                chosen.append(_Choice(kind, title, [(record, "") for record in adjusted]))
         return chosen
+
+    def _choose_unlike(self) -> Iterator[_Choice]:
+        """Yields records whose boxes or masks are unlike the others."""
+        if self._unlike_boxes:
+            names = self._dataset.class_names
+            values = {
+                box.record: show_text(f"{names[box.label]}, perhaps {names[box.expected]}")
+                for box in self._unlike_boxes
+            }
+            shown = itertools.islice(values.items(), _MOST_UNLIKE)
+            yield _Choice("unlike-boxes", "Boxes with the size of another class", [*shown])
+        if self._masks.unlike:
+            records = [
+                (misfit.record, describe_fit(misfit.fit))
+                for misfit in self._masks.unlike[:_MOST_UNLIKE]
+            ]
+            yield _Choice("unlike-masks", "Masks whose edges fit their images least", records)
+
+    def _list_measures(self) -> dict[str, tuple[str, Callable[[float], str]]]:
+        """Name of a measure -> the title of its extremes, and how its values are shown."""
+        measures: dict[str, tuple[str, Callable[[float], str]]] = {**_EXTREMES}
+        resize = self._dataset.options.get("resize", "")
+        if resize in _ASPECTS:
+            measures["aspect"] = _ASPECTS[resize]
+        return measures
 
     def _find_copies(self) -> Duplicates | None:
         """The copies; None if there are too many records, or nothing to compare."""
@@ -249,10 +365,19 @@ class Facts:
         return find_duplicates(self._dataset, read_images(self._dataset), distance)
 
     def _choose_clusters(self) -> list[dict[str, Any]]:
+        """Some clusters: those across splits or classes first, and the most alike of these."""
         if self._copies is None:
             return []
-        clusters = itertools.islice(self._copies.clusters(), _MOST_CLUSTERS)
-        return [{**cluster, "images": _choose_images(cluster["images"])} for cluster in clusters]
+        clusters = itertools.islice(self._copies.clusters(), _MOST_COMPARED_CLUSTERS)
+        chosen = [{**cluster, "images": _choose_images(cluster["images"])} for cluster in clusters]
+        return sorted(chosen, key=_rank_cluster)
+
+    def _list_copied(self) -> set[int]:
+        """Records that have copies in other splits."""
+        if self._copies is None:
+            return set()
+        clusters = [cluster for cluster in self._copies.clusters() if cluster["across_splits"]]
+        return {image["record"] for cluster in clusters for image in cluster["images"]}
 
     def _draw_sizes(self) -> list[Any]:
         drawn = []
@@ -261,8 +386,10 @@ class Facts:
             if histogram is None or not histogram.number:
                 continue
             title = f"{name[0].upper()}{name[1:]}"
+            if name.endswith(("height", "width")):
+                title += ", pixels"
             if histogram.is_constant:
-                drawn.append((title, "", f"{show(histogram.least)} in all"))
+                drawn.append((title, "", f"all {show(histogram.least)}"))
             else:
                 drawn.append((title, charts.draw_histogram(histogram, title, show), ""))
         return drawn
@@ -281,7 +408,7 @@ class Facts:
         return {
             "statistics": boxes,
             "by_class": by_class[:_MOST_CLASS_ROWS],
-            "per_image": charts.draw_histogram(sizes["boxes of an image"], "Boxes of an image"),
+            "per_image": charts.draw_histogram(sizes["boxes of an image"], "Boxes per image"),
             "sizes": charts.draw_histogram(
                 sizes["size of boxes"], "Side of a box as a share of its image"
             ),
@@ -301,6 +428,22 @@ class Facts:
     def _list_options(self) -> list[tuple[str, str]]:
         options = self._dataset.options
         return [(name, show_text(json.dumps(options[name]))) for name in sorted(options)]
+
+
+def _rank_cluster(cluster: Mapping[str, Any]) -> tuple[bool, int]:
+    """By which clusters are sorted: what they cross, and how unlike their images are."""
+    distance = max(image["distance"] or 0 for image in cluster["images"])
+    crosses_none = not cluster["across_splits"] and not cluster["across_classes"]
+    return crosses_none, distance
+
+
+def _group_findings(findings: Sequence[ShownFinding]) -> list[FindingGroup]:
+    groups = []
+    for severity in Severity:
+        grave = [shown for shown in findings if shown.finding.severity is severity]
+        if grave:
+            groups.append(FindingGroup(severity.value, grave))
+    return groups
 
 
 def _choose_images(images: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What of a dataset deserves a look: sentences, each with the section that shows it."""
 
-import itertools
+import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,11 +13,12 @@ from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.features.box_counts import dropped_share
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.reporting.equal_rows import EqualRows
-from beam_tfr.reporting.mask_samples import MaskSamples
+from beam_tfr.reporting.finding import Evidence, Finding, Severity, note_records
+from beam_tfr.reporting.mask_samples import MaskSamples, describe_fit
 from beam_tfr.reporting.measuring import Measures
 from beam_tfr.reporting.odd_labels import OddLabels
 from beam_tfr.reporting.table_columns import find_contradicted_rows, find_far_values
-from beam_tfr.reporting.unlike_boxes import UnlikeBoxes
+from beam_tfr.reporting.unlike_boxes import UnlikeBox
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.encodings import noun_of
@@ -28,22 +29,9 @@ _LEAST_FOR_DRIFT = 20  # images that a class should have in a split
 _MUCH_CROPPED = 0.1
 _MOST_LOST_BOXES = 0.02  # share of boxes
 _MOST_SHOWN = 3
-_MOST_PICTURES = 6  # of a finding
-_MANY_MISSING = 0.05  # share of records without a value
-
-
-class Finding(NamedTuple):
-    """Something that deserves a look.
-
-    Attributes:
-        text: a sentence.
-        section: id of the section of the page that shows it.
-        records: numbers of some records that show it.
-    """
-
-    text: str
-    section: str
-    records: Sequence[int] = ()
+_MOST_CROPPED = 6
+_MOST_COLUMNS = 10  # of which missing values are told
+_NEAR_COPY = 16  # bits of 256; images that differ by more may be different ones
 
 
 class Observations(NamedTuple):
@@ -54,7 +42,7 @@ class Observations(NamedTuple):
         measures: of its records.
         odd: records with other classes than those around them.
         copies: its copies; None if they were not looked for.
-        clusters: those that are shown.
+        clusters: some of them.
         unlike_boxes: boxes of the size of another class.
         masks: what some masks tell.
     """
@@ -64,7 +52,7 @@ class Observations(NamedTuple):
     odd: OddLabels
     copies: Duplicates | None
     clusters: Sequence[dict[str, Any]]
-    unlike_boxes: UnlikeBoxes
+    unlike_boxes: Sequence[UnlikeBox]
     masks: MaskSamples
 
     @property
@@ -74,37 +62,41 @@ class Observations(NamedTuple):
 
 
 def list_findings(seen: Observations) -> list[Finding]:
-    """The findings, in the order of the sections of the page."""
-    return [
+    """The findings, the gravest first."""
+    findings = [
         *_find_classes(seen),
         *_find_masks_of_splits(seen.masks),
+        *_find_copies(seen),
+        *_find_equal_rows(seen.measures.equal_rows),
         *_find_odd(seen),
-        *_find_unlike_masks(seen.masks),
         *_find_unlike_boxes(seen),
         *_find_unlike_rows(seen),
-        *_find_equal_rows(seen.measures.equal_rows),
-        *_find_copies(seen),
+        *_find_unlike_masks(seen.masks),
+        *_find_rare_values(seen),
         *_find_looks(seen),
-        *_find_crops(seen),
         *_find_lost_boxes(seen),
-        *_find_masks(seen.dataset),
-        *_find_margins(seen.masks),
         *_find_column_problems(seen.measures),
         *_find_rejects(seen.dataset),
+        *_find_crops(seen),
+        *_find_masks(seen.dataset),
+        *_find_margins(seen.masks),
     ]
+    order = [*Severity]
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def _find_classes(seen: Observations) -> Iterator[Finding]:
     dataset = seen.dataset
-    sentences = [
+    grave = [
         *describe_classes(dataset.splits, dataset.class_names, dataset.options["encoding"]),
-        *describe_dataset_shares(dataset),
-        *describe_unlabelled(dataset),
-        *_describe_imbalance(dataset),
         *_describe_drift(dataset),
     ]
-    for sentence in sentences:
-        yield Finding(sentence, "classes")
+    for sentence in grave:
+        yield Finding(Severity.SCORES, sentence, "classes")
+    for sentence in describe_unlabelled(dataset):
+        yield Finding(Severity.LABELS, sentence, "classes")
+    for sentence in [*describe_dataset_shares(dataset), *_describe_imbalance(dataset)]:
+        yield Finding(Severity.TIPS, sentence, "classes")
 
 
 def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
@@ -120,15 +112,15 @@ def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
         )
 
 
-class _Drift(NamedTuple):
-    """A class that is much rarer or more frequent in a split than in all.
+class Drift(NamedTuple):
+    """A class that is much rarer or more frequent in a split than in the others.
 
     Attributes:
         times: how many times, as a number above 1.
         name: of the class.
         split: the split.
         number: its records there.
-        expected: how many these would be by its share in all splits.
+        expected: how many these would be by its share in the other splits.
     """
 
     times: float
@@ -140,29 +132,34 @@ class _Drift(NamedTuple):
 
 def _describe_drift(dataset: Manifest) -> Iterator[str]:
     """Yields sentences about the classes that drift most."""
-    drifts = sorted(_find_drifts(dataset), key=lambda drift: drift.times, reverse=True)
+    drifts = sorted(find_drifts(dataset), key=lambda drift: drift.times, reverse=True)
     for drift in drifts[:_MOST_SHOWN]:
         yield (
             f"class {printable(drift.name)} has {drift.number:,} in {drift.split} instead of about "
-            f"{drift.expected:,.0f}"
+            f"{drift.expected:,.0f}, by its share in the other splits"
         )
 
 
-def _find_drifts(dataset: Manifest) -> Iterator[_Drift]:
+def find_drifts(dataset: Manifest) -> Iterator[Drift]:
+    """Finds classes of which a split has far more, or far fewer, than by the other splits."""
     totals = dataset.class_totals
-    everything = max(totals.total(), 1)
+    everything = totals.total()
     for split in sort_splits(dataset.splits):
         counts = dataset.splits[split].class_counts
-        of_split = sum(counts.values())
-        for name, total in totals.items():
-            number = counts.get(name, 0)
-            expected = total / everything * of_split
-            if not number or expected < _LEAST_FOR_DRIFT:
+        present = {name: number for name, number in counts.items() if number}
+        of_split = sum(present.values())
+        if 2 * of_split > everything:
+            continue  # the others are too few to judge it by
+        of_others = sum(totals[name] for name in present) - of_split  # the same classes elsewhere
+        for name, number in present.items():
+            elsewhere = totals[name] - number
+            if elsewhere == of_others:  # there is no other class
                 continue
+            expected = (of_split - number) * elsewhere / (of_others - elsewhere)
             share = (number + 1) / (expected + 1)
             times = max(share, 1 / share)
-            if times > _DRIFT:
-                yield _Drift(times, name, split, number, expected)
+            if times > _DRIFT and max(expected, number) >= _LEAST_FOR_DRIFT:
+                yield Drift(times, name, split, number, expected)
 
 
 def _find_odd(seen: Observations) -> Iterator[Finding]:
@@ -170,78 +167,104 @@ def _find_odd(seen: Observations) -> Iterator[Finding]:
     if not odd.number:
         return
     first = odd.shown[0]
-    names = seen.dataset.class_names
+    names = [*map(printable, seen.dataset.class_names)]
     verb = "has" if odd.number == 1 else "have"
+    evidence = [
+        Evidence((record.record,), f"{names[record.label]} instead of {names[record.usual]}")
+        for record in odd.shown
+    ]
     yield Finding(
+        Severity.LABELS,
         f"{counted(odd.number, seen.noun)} {verb} another class than nearly all others in the "
-        f"same folder or of like names, such as {printable(names[first.label])} instead of "
-        f"{printable(names[first.usual])} for {printable(first.group) or 'the same folder'}",
+        f"same folder or of like names, such as {names[first.label]} instead of "
+        f"{names[first.usual]} for {printable(first.group) or 'the same folder'}",
         "odd-labels",
-        [record.record for record in odd.shown[:_MOST_PICTURES]],
+        evidence,
+        odd.number,
     )
 
 
 def _find_unlike_boxes(seen: Observations) -> Iterator[Finding]:
-    unlike = seen.unlike_boxes
-    if unlike.number:
-        names = seen.dataset.class_names
-        classes = join_names([printable(names[label]) for label in unlike.labels])
-        boxes = "1 box has" if unlike.number == 1 else f"{unlike.number:,} boxes have"
+    """Yields a sentence for each pair of classes that may have been mistaken for each other."""
+    names = [*map(printable, seen.dataset.class_names)]
+    groups = collections.defaultdict[tuple[str, str], list[int]](list)
+    for box in seen.unlike_boxes:
+        groups[names[box.label], names[box.expected]].append(box.record)
+    for (label, expected), records in groups.items():
+        boxes = "1 box" if len(records) == 1 else f"{len(records):,} boxes"
         yield Finding(
-            f"{boxes} the size of another class: those of {classes}",
-            "looks",
-            unlike.records[:_MOST_PICTURES],
+            Severity.LABELS,
+            f"{boxes} labelled {label} with the width and height of {expected}",
+            "unlike-boxes",
+            note_records([*dict.fromkeys(records)]),
         )
 
 
 def _find_unlike_rows(seen: Observations) -> Iterator[Finding]:
     if seen.dataset.names.sha256:
         return
-    records = find_contradicted_rows(seen.measures)
-    if records:
-        verb = "has" if len(records) == 1 else "have"
+    names = [*map(printable, seen.dataset.class_names)]
+    evidence = []
+    for row in find_contradicted_rows(seen.measures):
+        columns = " and ".join(map(printable, row.columns))
+        note = f"{names[row.label]} instead of {names[row.expected]}, by {columns}"
+        evidence.append(Evidence((row.record,), note))
+    if evidence:
+        verb = "has" if len(evidence) == 1 else "have"
         yield Finding(
-            f"{counted(len(records), 'row')} {verb} another class than nearly all rows of like "
+            Severity.LABELS,
+            f"{counted(len(evidence), 'row')} {verb} another class than nearly all rows of like "
             "numbers",
-            "sizes",
-            records[:_MOST_PICTURES],
+            evidence=evidence,
         )
 
 
 def _find_equal_rows(rows: EqualRows) -> Iterator[Finding]:
     if rows.across_splits:
-        verb = "is" if rows.across_splits == 1 else "are"
+        noun = "row of a split is" if rows.across_splits == 1 else "rows of a split are"
         yield Finding(
-            f"{counted(rows.across_splits, 'row')} {verb} in several splits, equal in all columns",
-            "sizes",
-            [*itertools.chain.from_iterable(rows.split_pairs)],
+            Severity.SCORES,
+            f"{rows.across_splits:,} {noun} in another split too, equal in all columns",
+            evidence=[*map(Evidence, rows.split_pairs)],
+            number=rows.across_splits,
         )
     if rows.across_classes:
         verb = "has" if rows.across_classes == 1 else "have"
         yield Finding(
+            Severity.LABELS,
             f"{counted(rows.across_classes, 'row')} {verb} several classes, equal in all columns",
-            "sizes",
-            [*itertools.chain.from_iterable(rows.class_pairs)],
+            evidence=[*map(Evidence, rows.class_pairs)],
+            number=rows.across_classes,
         )
     if rows.number and not rows.across_splits and not rows.across_classes:
-        yield Finding(f"{rows.number:,} rows are equal to others in all columns", "sizes")
+        yield Finding(Severity.TIPS, f"{rows.number:,} rows are equal to others in all columns")
 
 
 def _find_column_problems(measures: Measures) -> Iterator[Finding]:
-    for name, missing in measures.missing.items():
-        if missing > _MANY_MISSING * measures.number:
-            yield Finding(
-                f"column {printable(name)}: {missing:,} of {measures.number:,} have no value",
-                "columns",
-            )
+    lacking = [column for column in measures.missing if column.number]
+    lacking.sort(key=lambda column: -column.number)
+    for column in lacking[:_MOST_COLUMNS]:
+        splits = [f"{column.share_of(split):.1%} of {split}" for split in sort_splits(column.rows)]
+        yield Finding(
+            Severity.DATA,
+            f"column {printable(column.name)}: {column.number:,} of {measures.number:,} have no "
+            f"value ({', '.join(splits)})",
+            "columns",
+            note_records(column.records),
+            column.number,
+        )
     for far in find_far_values(measures):
         shown = join_names([f"{value:,.6g}" for value in sorted({*far.values})])
         noun = "value is" if len(far.values) == 1 else "values are"
         yield Finding(
+            Severity.DATA,
             f"column {printable(far.column)}: {len(far.values):,} {noun} far from all others: "
             f"{shown}",
             "columns",
-            far.records[:_MOST_SHOWN],
+            [
+                Evidence((record,), f"{value:,.6g}")
+                for record, value in zip(far.records, far.values, strict=True)
+            ],
         )
 
 
@@ -249,42 +272,73 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
     """Yields what there is across splits, then of different classes, else how many copies."""
     if seen.copies is None:
         for sentence in describe_duplicates(seen.dataset):
-            yield Finding(sentence, "verdict")
+            yield Finding(Severity.TIPS, sentence, "verdict")
         return
     counts = seen.copies.counts
+    noun = seen.noun
     if counts["across_splits"]:
-        number = counted(counts["across_splits"], f"{seen.noun}")
-        verb = "has" if counts["across_splits"] == 1 else "have"
-        yield Finding(f"{number} {verb} copies in another split", "copies", _pair_up(seen, "split"))
-    if counts["across_classes"]:
-        number = counted(counts["across_classes"], f"{seen.noun}")
-        verb = "has" if counts["across_classes"] == 1 else "have"
+        number = counts["across_splits"]
+        verb = "has" if number == 1 else "have"
         yield Finding(
-            f"{number} {verb} copies of different classes", "copies", _pair_up(seen, "class")
+            Severity.SCORES,
+            f"{counted(number, noun)} {verb} copies in another split",
+            "copies",
+            _pair_up(seen, "split"),
+            number,
         )
-    if counts["clusters"] > counts["across_splits"] + counts["across_classes"]:
+    if counts["across_classes"]:
+        number = counts["across_classes"]
+        verb = "has" if number == 1 else "have"
         yield Finding(
-            f"{counts['copies']:,} of {counts['images']:,} {seen.noun}s are copies of others, in "
-            f"{counted(counts['clusters'], 'cluster')}",
+            Severity.LABELS,
+            f"{counted(number, noun)} {verb} copies of different classes",
+            "copies",
+            _pair_up(seen, "class"),
+            number,
+        )
+    others = counts["clusters"] - counts["across_splits"] - counts["across_classes"]
+    if others > 0:
+        yield Finding(
+            Severity.TIPS,
+            f"{counted(others, noun)} {'has a copy' if others == 1 else 'have copies'} in the same "
+            "split",
             "copies",
         )
     if counts["too_large"]:
         yield Finding(
-            f"{counted(counts['too_large'], 'cluster')} of very many alike {seen.noun}s: they are "
+            Severity.TIPS,
+            f"{counted(counts['too_large'], 'cluster')} of very many alike {noun}s: they are "
             "hardly copies, and only equal bytes among them count",
             "copies",
         )
 
 
-def _pair_up(seen: Observations, field: str) -> list[int]:
-    """Two records of each of the first clusters, of which a field differs."""
-    records = list[int]()
+def _pair_up(seen: Observations, field: str) -> list[Evidence]:
+    """Two records of each cluster, of which a field differs."""
+    pairs = []
     for cluster in seen.clusters:
         first, *others = cluster["images"]
         differing = [image for image in others if image[field] != first[field]]
         if differing:
-            records += [first["record"], differing[0]["record"]]
-    return records[:_MOST_PICTURES]
+            note = describe_likeness(differing[0]["distance"])
+            pairs.append(Evidence((first["record"], differing[0]["record"]), note))
+    return pairs
+
+
+def describe_likeness(distance: int | None) -> str:
+    """Says how alike two images are, by the bits of their hashes that differ."""
+    if not distance:
+        return "the same picture"
+    if distance <= _NEAR_COPY:
+        return f"nearly the same picture: {distance} of 256 bits differ"
+    return f"alike, to be compared: {distance} of 256 bits differ"
+
+
+_PLACES_OF_LOOKS = {
+    "nearly black": "darkest",
+    "nearly white": "brightest",
+    "nearly flat": "flattest",
+}
 
 
 def _find_looks(seen: Observations) -> Iterator[Finding]:
@@ -293,17 +347,24 @@ def _find_looks(seen: Observations) -> Iterator[Finding]:
             verb = "is" if number == 1 else "are"
             records = [record for record, _ in seen.measures.extremes[name]]
             yield Finding(
-                f"{counted(number, seen.noun)} {verb} {name}", "looks", records[:_MOST_PICTURES]
+                Severity.DATA,
+                f"{counted(number, seen.noun)} {verb} {name}",
+                _PLACES_OF_LOOKS[name],
+                note_records(records),
+                number,
             )
 
 
 def _find_crops(seen: Observations) -> Iterator[Finding]:
     cropped = seen.dataset.statistics.get("cropped", 0)
     if cropped > _MUCH_CROPPED:
+        records = [record for record, _ in seen.measures.extremes["aspect"]]
         yield Finding(
-            f"{cropped:.0%} of an image was cropped off on average; --resize pad keeps all of it",
-            "looks",
-            [record for record, _ in seen.measures.extremes["aspect"]][:_MOST_PICTURES],
+            Severity.TIPS,
+            f"{cropped:.0%} of an image was cropped off on average, most of all of those below; "
+            "--resize pad keeps all of it",
+            "aspect" if records else "",
+            note_records(records[:_MOST_CROPPED]),
         )
 
 
@@ -316,60 +377,103 @@ def _find_lost_boxes(seen: Observations) -> Iterator[Finding]:
     if number:
         verb = "has" if number == 1 else "have"
         yield Finding(
+            Severity.DATA,
             f"{counted(number, seen.noun)} {verb} boxes outside of the image or without area, "
-            "which were dropped",
-            "boxes",
-            seen.measures.adjusted["bad-boxes-dropped"][:_MOST_PICTURES],
+            "which were dropped: what they marked has no label now",
+            "bad-boxes-dropped",
+            note_records(seen.measures.adjusted["bad-boxes-dropped"]),
+            number,
         )
     if dropped_share(boxes) > _MOST_LOST_BOXES:
         stored = boxes["small"] + boxes["medium"] + boxes["large"]
+        records = seen.measures.adjusted.get("boxes-dropped", [])
         yield Finding(
+            Severity.DATA,
             f"{boxes['dropped']:,} of {stored + boxes['dropped']:,} boxes were dropped "
             f"({dropped_share(boxes):.1%})",
-            "boxes",
-            seen.measures.adjusted.get("boxes-dropped", [])[:_MOST_PICTURES],
+            "boxes-dropped" if records else "boxes",
+            note_records(records),
         )
 
 
 def _find_masks(dataset: Manifest) -> Iterator[Finding]:
     masks = dataset.statistics.get("masks")
-    if not masks:
+    if masks:
+        _, *odd = describe_masks(masks)
+        for sentence in odd:
+            yield Finding(Severity.TIPS, sentence, "masks")
+
+
+def _find_rare_values(seen: Observations) -> Iterator[Finding]:
+    """Yields a sentence about values that one mask of many has."""
+    masks = seen.dataset.statistics.get("masks")
+    if not masks or seen.dataset.counts["written"] == 1:
         return
-    _, *odd = describe_masks(masks)
-    for sentence in odd:
-        yield Finding(sentence, "masks")
     rare = [name for name, value in masks["values"].items() if value["images"] == 1]
-    if not rare or dataset.counts["written"] == 1:
+    if not rare:
         return
+    evidence = [
+        Evidence((record,), f"value {value}")
+        for value, record in seen.masks.rare.items()
+        if str(value) in rare
+    ]
     values = join_names(rare)
-    if len(rare) == 1:
-        yield Finding(f"value {values} of masks occurs in 1 image only", "masks")
-    else:
-        yield Finding(f"values {values} of masks occur in 1 image each", "masks")
+    where = "occurs in 1 image only" if len(rare) == 1 else "occur in 1 image each"
+    noun = "value" if len(rare) == 1 else "values"
+    yield Finding(
+        Severity.LABELS, f"{noun} {values} of masks {where}", "masks", evidence, len(rare)
+    )
 
 
 def _find_masks_of_splits(masks: MaskSamples) -> Iterator[Finding]:
     for missing in masks.missing[:_MOST_SHOWN]:
+        copies = ""
+        if missing.num_copies:
+            copies = f", but for {counted(missing.num_copies, 'mask')} of copies from other splits"
         yield Finding(
+            Severity.SCORES,
             f"value {missing.value} is in none of {counted(missing.number, 'mask')} of "
-            f"{missing.split} that were looked at, but in {missing.share:.0%} of those of others",
-            "masks",
+            f"{missing.split} that were looked at{copies}; {missing.share:.0%} of those of other "
+            "splits have it",
+            "masks-by-split",
         )
 
 
 def _find_unlike_masks(masks: MaskSamples) -> Iterator[Finding]:
+    if masks.misfits:
+        verb = "does" if len(masks.misfits) == 1 else "do"
+        yield Finding(
+            Severity.LABELS,
+            f"{counted(len(masks.misfits), 'mask')} {verb} not fit the image: its edges lie where "
+            "the image has none",
+            "unlike-masks",
+            [Evidence((misfit.record,), describe_fit(misfit.fit)) for misfit in masks.misfits],
+        )
+    if masks.lacking:
+        noun = "mask lacks values" if len(masks.lacking) == 1 else "masks lack values"
+        evidence = []
+        for lack in masks.lacking:
+            note = f"lacks {join_names([*map(str, lack.values)])}"
+            evidence.append(Evidence((lack.record,), "empty" if lack.is_empty else note))
+        yield Finding(
+            Severity.LABELS,
+            f"{len(masks.lacking):,} {noun} that nearly all others have",
+            "masks",
+            evidence,
+        )
     if masks.odd:
         verb = "has" if len(masks.odd) == 1 else "have"
         yield Finding(
+            Severity.LABELS,
             f"{counted(len(masks.odd), 'mask')} {verb} values where others hardly ever have them",
-            "looks",
-            masks.odd[:_MOST_PICTURES],
+            evidence=note_records(masks.odd),
         )
 
 
 def _find_margins(masks: MaskSamples) -> Iterator[Finding]:
     if masks.margin is not None:
         yield Finding(
+            Severity.TIPS,
             f"the margins of masks have {masks.margin}, which {masks.margin_share:.0%} of them "
             "have within the image too: right if it is no class",
             "masks",
@@ -383,4 +487,4 @@ def _find_rejects(dataset: Manifest) -> Iterator[Finding]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items())
         verb = "was" if number == 1 else "were"
         text = f"{number:,} of {dataset.counts['matched']:,} {verb} rejected: {reasons}"
-        yield Finding(text, "rejects")
+        yield Finding(Severity.DATA, text, "rejects")

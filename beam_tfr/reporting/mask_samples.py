@@ -2,7 +2,8 @@
 
 import collections
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.companions import SegmentationMask
 from beam_tfr.features.gray_png import decode_stored
 from beam_tfr.features.shapes import shown_size
+from beam_tfr.inspection.pictures import read_square
 from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.reporting.histograms import Floats, Rows
 from beam_tfr.schema.dataset import sort_splits
@@ -27,6 +29,12 @@ _LEAST_EXPECTED = 5  # masks of a split that should have a value which none has
 _LEAST_COMPARED = 30  # masks, to say which are odd
 _ODD = 6  # times as far from the median as half of the masks
 _EDGE = 2  # pixels beside margins that may be theirs
+_NEARLY_ALL = 0.95  # share of masks
+_MOST_WRONG = 0.1  # share of masks; more are no mistakes
+_FIT_SIDE = 96  # pixels of the square on which edges are compared
+_LEAST_STRENGTH = 1  # of edges of an image, 0 to 765; with less, it is flat
+_POOR_FIT = 1.5  # of a mask that lies anywhere, the fit is about 1
+_USUAL_FIT = 2  # of masks whose edges are those of images; with less, fits say little
 
 
 class MissingValue(NamedTuple):
@@ -35,14 +43,54 @@ class MissingValue(NamedTuple):
     Attributes:
         value: the value.
         split: the split.
-        number: of its masks that were looked at.
+        number: of its masks that were looked at, without copies of other splits.
+        num_copies: copies of other splits that have it.
         share: of the masks of other splits have it.
     """
 
     value: int
     split: str
     number: int
+    num_copies: int
     share: float
+
+
+class Misfit(NamedTuple):
+    """A mask whose edges are hardly those of its image.
+
+    Attributes:
+        record: its number.
+        fit: how many times as strong as elsewhere the edges of the image are at those of the mask.
+    """
+
+    record: int
+    fit: float
+
+
+class LackingMask(NamedTuple):
+    """A mask without values that nearly all others have.
+
+    Attributes:
+        record: its number.
+        values: that it lacks.
+        is_empty: whether it has but one value.
+    """
+
+    record: int
+    values: list[int]
+    is_empty: bool
+
+
+class ValueCount(NamedTuple):
+    """The masks that have a value.
+
+    Attributes:
+        value: the value.
+        splits: split -> masks, of those that were looked at.
+    """
+
+    value: int
+    splits: Mapping[str, int]
 
 
 class MaskSamples(NamedTuple):
@@ -52,15 +100,25 @@ class MaskSamples(NamedTuple):
         missing: values that splits lack.
         margin: the value of margins, if masks have it within the image too; None if not.
         margin_share: share of the masks that have it within the image.
-        unlike: records whose masks are the least like the others.
-        odd: those of them that are unlike beyond doubt.
+        unlike: masks whose edges are the least those of their images.
+        misfits: those of them of which this is certain.
+        odd: records whose masks have values where others hardly ever have them.
+        lacking: masks without values that nearly all others have.
+        rare: value -> record, of values that one mask has.
+        numbers: split -> masks that were looked at.
+        counts: of each value, the masks of each split.
     """
 
     missing: Sequence[MissingValue] = ()
     margin: int | None = None
     margin_share: float = 0
-    unlike: Sequence[int] = ()
+    unlike: Sequence[Misfit] = ()
+    misfits: Sequence[Misfit] = ()
     odd: Sequence[int] = ()
+    lacking: Sequence[LackingMask] = ()
+    rare: Mapping[int, int] = MappingProxyType({})
+    numbers: Mapping[str, int] = MappingProxyType({})
+    counts: Sequence[ValueCount] = ()
 
 
 class _Mask(NamedTuple):
@@ -72,6 +130,7 @@ class _Mask(NamedTuple):
         values: in it.
         inside: values within the image, where margins are around it; None without margins.
         grid: the values at some places: [cells].
+        fit: see `Misfit`; NaN if the mask or the image has no edges.
     """
 
     record: int
@@ -79,14 +138,15 @@ class _Mask(NamedTuple):
     values: frozenset[int]
     inside: frozenset[int] | None
     grid: NDArray[Any]
+    fit: float
 
 
-def look_at_masks(dataset: Manifest, *, number: int) -> MaskSamples:
+def look_at_masks(dataset: Manifest, copied: Collection[int]) -> MaskSamples:
     """Looks at some masks of each split, evenly spread over its records.
 
     Args:
         dataset: the dataset.
-        number: of records that are shown as the least alike.
+        copied: records that have copies in other splits, by which a split lacks nothing.
 
     Raises:
         DataError: a record is damaged, or the dataset was replaced.
@@ -100,13 +160,19 @@ def look_at_masks(dataset: Manifest, *, number: int) -> MaskSamples:
     margin = kinds[0].handling.outside
     padded = [mask for mask in masks if mask.inside is not None]
     inside = [mask for mask in padded if mask.inside and margin in mask.inside]
-    order, odd = _find_unlike(masks)
+    unlike = _order_by_fit(masks)
+    counts = _count_values(masks)
     return MaskSamples(
-        missing=[*_find_missing(masks)],
+        missing=[*_find_missing(masks, copied)],
         margin=margin if inside else None,
         margin_share=len(inside) / max(len(padded), 1),
-        unlike=order[:number],
-        odd=odd,
+        unlike=unlike,
+        misfits=_find_misfits(unlike),
+        odd=_find_odd(masks),
+        lacking=_find_lacking(masks),
+        rare=_find_rare(masks),
+        numbers=collections.Counter(mask.split for mask in masks),
+        counts=counts,
     )
 
 
@@ -156,7 +222,29 @@ def _describe_mask(
     grid = values[np.ix_(rows, columns)].ravel()
     content = _cut_margins(values, stored[SOURCE_HEIGHT][0], stored[SOURCE_WIDTH][0])
     inside = None if content is None else _list_values(content)
-    return _Mask(record, split, _list_values(values), inside, grid)
+    fit = _measure_fit(values, stored)
+    return _Mask(record, split, _list_values(values), inside, grid, fit)
+
+
+def _measure_fit(values: NDArray[Any], stored: Mapping[str, Sequence[Any]]) -> float:
+    """How many times as strong as elsewhere the image's edges are at those of the mask."""
+    image = read_square(stored, _FIT_SIDE)
+    if image is None:
+        return np.nan
+    rows = np.linspace(0, values.shape[0] - 1, _FIT_SIDE).round().astype(np.int64)
+    columns = np.linspace(0, values.shape[1] - 1, _FIT_SIDE).round().astype(np.int64)
+    mask = values[np.ix_(rows, columns)].astype(np.int64)
+    pixels = image.astype(np.float64)
+    steps = []
+    edges = []
+    for axis in (0, 1):
+        steps.append(np.abs(np.diff(pixels, axis=axis)).sum(axis=2).ravel())
+        edges.append((np.diff(mask, axis=axis) != 0).ravel())
+    strength = np.concatenate(steps)
+    is_edge = np.concatenate(edges)
+    if not is_edge.any() or strength.mean() < _LEAST_STRENGTH:
+        return np.nan
+    return float(strength[is_edge].mean() / strength.mean())
 
 
 def _list_values(pixels: NDArray[Any]) -> frozenset[int]:
@@ -176,28 +264,83 @@ def _cut_margins(values: NDArray[Any], height: int, width: int) -> NDArray[Any] 
     return values[top : shown_height - top, left : shown_width - left]
 
 
-def _find_missing(masks: Sequence[_Mask]) -> Iterator[MissingValue]:
-    numbers = collections.Counter(mask.split for mask in masks)
-    counts = collections.Counter((mask.split, value) for mask in masks for value in mask.values)
-    totals = collections.Counter(value for mask in masks for value in mask.values)
+def _find_missing(masks: Sequence[_Mask], copied: Collection[int]) -> Iterator[MissingValue]:
+    originals = [mask for mask in masks if mask.record not in copied]
+    copies = [mask for mask in masks if mask.record in copied]
+    numbers = collections.Counter(mask.split for mask in originals)
+    counts = collections.Counter((mask.split, value) for mask in originals for value in mask.values)
+    totals = collections.Counter(value for mask in originals for value in mask.values)
+    in_copies = collections.Counter((mask.split, value) for mask in copies for value in mask.values)
     for split in sort_splits(numbers):
-        others = len(masks) - numbers[split]
+        others = len(originals) - numbers[split]
         for value, total in sorted(totals.items()):
             share = total / max(others, 1)
             if not counts[split, value] and share * numbers[split] >= _LEAST_EXPECTED:
-                yield MissingValue(value, split, numbers[split], share)
+                yield MissingValue(value, split, numbers[split], in_copies[split, value], share)
 
 
-def _find_unlike(masks: Sequence[_Mask]) -> tuple[list[int], list[int]]:
-    """Records by how unlike the others their masks are, and those that are so beyond doubt."""
+def _count_values(masks: Sequence[_Mask]) -> list[ValueCount]:
+    counts = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+    for mask in masks:
+        for value in mask.values:
+            counts[value][mask.split] += 1
+    return [ValueCount(value, counts[value]) for value in sorted(counts)]
+
+
+def _find_rare(masks: Sequence[_Mask]) -> dict[int, int]:
+    """Value -> record, of values that one mask has."""
+    records = collections.defaultdict[int, list[int]](list)
+    for mask in masks:
+        for value in mask.values:
+            records[value].append(mask.record)
+    return {value: having[0] for value, having in sorted(records.items()) if len(having) == 1}
+
+
+def _find_lacking(masks: Sequence[_Mask]) -> list[LackingMask]:
+    """Masks without values that nearly all others have, those that lack most first."""
     if len(masks) < _LEAST_COMPARED:
-        return [], []
+        return []
+    totals = collections.Counter(value for mask in masks for value in mask.values)
+    usual = {value for value, total in totals.items() if total >= _NEARLY_ALL * len(masks)}
+    lacking = []
+    for mask in masks:
+        lacked = sorted(usual - mask.values)
+        is_empty = len(mask.values) == 1
+        if lacked:
+            lacking.append(LackingMask(mask.record, lacked, is_empty))
+    return sorted(lacking, key=lambda mask: (-len(mask.values), mask.record))
+
+
+def _order_by_fit(masks: Sequence[_Mask]) -> list[Misfit]:
+    """The masks, those whose edges are the least those of their images first."""
+    known = [Misfit(mask.record, mask.fit) for mask in masks if not np.isnan(mask.fit)]
+    return sorted(known, key=lambda mask: (mask.fit, mask.record))
+
+
+def _find_misfits(ordered: Sequence[Misfit]) -> list[Misfit]:
+    """Those that lie anywhere, where nearly all others fit; none if many do."""
+    if len(ordered) < _LEAST_COMPARED or ordered[len(ordered) // 2].fit < _USUAL_FIT:
+        return []
+    misfits = [mask for mask in ordered if mask.fit < _POOR_FIT]
+    return misfits if len(misfits) <= _MOST_WRONG * len(ordered) else []
+
+
+def describe_fit(fit: float) -> str:
+    """The fit of a mask as text."""
+    return f"edges {fit:.1f} times as strong as elsewhere"
+
+
+def _find_odd(masks: Sequence[_Mask]) -> list[int]:
+    """Records whose masks have values where others hardly ever have them, the oddest first."""
+    if len(masks) < _LEAST_COMPARED:
+        return []
     likeness = _compare(np.stack([mask.grid for mask in masks]))
     order = np.argsort(likeness, kind="stable")
     low, middle = np.percentile(likeness, [25, 50])
     is_odd = likeness < middle - _ODD * max(middle - low, 0.05)
     records = np.array([mask.record for mask in masks])
-    return records[order].tolist(), records[order[is_odd[order]]].tolist()
+    odd: list[int] = records[order[is_odd[order]]].tolist()
+    return odd
 
 
 def _compare(grids: NDArray[Any]) -> Floats:

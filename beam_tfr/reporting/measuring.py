@@ -15,6 +15,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting import histograms
 from beam_tfr.reporting.equal_rows import MOST_ROWS, EqualRows, RowComparison
+from beam_tfr.reporting.finding import MOST_EVIDENCE
 from beam_tfr.reporting.histograms import Extremes, Floats, HeatMap, Histogram, Rows
 from beam_tfr.reporting.neighbors import MOST_COMPARED
 from beam_tfr.schema.feature_names import (
@@ -27,7 +28,6 @@ from beam_tfr.schema.feature_names import (
 )
 
 MOST_OF_CLASS = 12  # records of a class that may be shown
-_MOST_EXTREMES = 6  # records shown of a kind
 _TABLE_ROWS = 20_000  # of which columns of a table are described
 # Means and standard deviations of pixels, 0 to 255.
 _FLAT = 4
@@ -40,6 +40,39 @@ class LabelledRows(NamedTuple):
 
     records: Rows
     labels: Rows
+
+
+@dataclasses.dataclass
+class MissingValues:
+    """The records without a value in a column of a table.
+
+    Attributes:
+        name: of the column.
+        rows: split -> records.
+        counts: split -> records without a value.
+        records: the first of these.
+    """
+
+    name: str
+    rows: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    records: list[int] = dataclasses.field(default_factory=list)
+
+    def add(self, split: str, is_missing: NDArray[np.bool_], records: Rows) -> None:
+        """Adds records of a split."""
+        self.rows[split] += len(records)
+        self.counts[split] += int(np.count_nonzero(is_missing))
+        room = MOST_EVIDENCE - len(self.records)
+        self.records += records[is_missing][:room].tolist()
+
+    @property
+    def number(self) -> int:
+        """Records without a value, in all splits."""
+        return self.counts.total()
+
+    def share_of(self, split: str) -> float:
+        """The share of the records of a split that have no value."""
+        return self.counts[split] / self.rows[split]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +92,7 @@ class Measures:
         table: columns of the table that the dataset was made from, of some of the rows: a
             `pyarrow.Table`.
         table_rows: their records and classes.
-        missing: column -> records without a value.
+        missing: of each column, the records without a value.
         equal_rows: rows of a dataset without images that are equal.
         box_sizes: logarithms of the width and height of some boxes [boxes, 2].
         box_rows: their records and classes.
@@ -75,7 +108,7 @@ class Measures:
     centers: HeatMap
     table: Any
     table_rows: LabelledRows
-    missing: dict[str, int]
+    missing: list[MissingValues]
     equal_rows: EqualRows
     box_sizes: Floats
     box_rows: LabelledRows
@@ -126,7 +159,7 @@ class _Meter:
         self._table_columns = _find_table_columns(dataset)
         self._tables = list[Any]()
         self._table_rows = list[LabelledRows]()
-        self._missing = dict.fromkeys(self._table_columns, 0)
+        self._missing = [*map(MissingValues, self._table_columns)]
         self._comparison = RowComparison()
         self._compares_rows = _can_compare_rows(dataset, self._table_columns)
         self._box_sizes = [np.zeros((0, 2), np.float64)]
@@ -143,7 +176,8 @@ class _Meter:
         self._add_looks(table, records)
         self._add_adjusted(table, records)
         self._add_boxes(table, records)
-        self._add_table(table, records, row_labels)
+        if len(table):
+            self._add_table(table, records, row_labels)
 
     def finish(self) -> Measures:
         """What was measured of all."""
@@ -214,7 +248,7 @@ class _Meter:
         for number, text in enumerate(texts.dictionary.to_pylist()):
             chosen = numbers == number
             for kind in filter(None, text.split(",")):
-                extremes = self._adjusted.setdefault(kind, Extremes(_MOST_EXTREMES))
+                extremes = self._adjusted.setdefault(kind, Extremes(MOST_EVIDENCE))
                 extremes.add(order[chosen], records[chosen])
 
     def _add_boxes(self, table: Any, records: Rows) -> None:
@@ -252,8 +286,9 @@ class _Meter:
         self._boxes = counts
 
     def _add_table(self, table: Any, records: Rows, labels: Rows) -> None:
-        for column in self._table_columns:
-            self._missing[column] += _count_missing(table.column(column))
+        for missing in self._missing:
+            is_missing = _find_missing(table.column(missing.name))
+            missing.add(table.column("split")[0].as_py(), is_missing, records)
         if self._compares_rows:
             columns = {name: table.column(name) for name in self._table_columns}
             splits = table.column("split").to_numpy().astype(np.str_)
@@ -268,7 +303,7 @@ class _Meter:
         self._sizes.setdefault(name, Histogram(edges)).add(values)
 
     def _extreme(self, name: str, values: Floats, records: Rows) -> None:
-        self._extremes.setdefault(name, Extremes(_MOST_EXTREMES)).add(values, records)
+        self._extremes.setdefault(name, Extremes(MOST_EVIDENCE)).add(values, records)
 
     def _read(self, table: Any, feature: str) -> Floats:
         return _numbers(table, self._columns.get(feature, ""))
@@ -327,13 +362,13 @@ def _numbers(table: Any, column: str) -> Floats:
     return values.copy()
 
 
-def _count_missing(values: Any) -> int:
-    """How many values of a column are null or NaN."""
+def _find_missing(values: Any) -> NDArray[np.bool_]:
+    """Which values of a column are null or NaN."""
     need_pyarrow()
     from pyarrow import compute
 
-    number: int = compute.sum(compute.is_null(values, nan_is_null=True)).as_py() or 0
-    return number
+    is_missing: NDArray[np.bool_] = compute.is_null(values, nan_is_null=True).to_numpy()
+    return is_missing
 
 
 def _flatten(lists: Any) -> Any:

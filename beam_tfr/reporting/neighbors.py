@@ -31,7 +31,19 @@ class _Neighbors(NamedTuple):
     own_distances: Floats
 
 
-def find_contradicted(values: Floats, labels: Rows) -> Rows:
+class Contradicted(NamedTuple):
+    """Rows whose neighbors have another class.
+
+    Attributes:
+        rows: their numbers.
+        expected: the class of their neighbors.
+    """
+
+    rows: Rows
+    expected: Rows
+
+
+def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
     """Rows whose neighbors nearly all have one other class, and that are far from their own.
 
     Those that are farthest come first. None if neighbors do not tell the class: if less than 90 %
@@ -41,12 +53,13 @@ def find_contradicted(values: Floats, labels: Rows) -> Rows:
         values: by which rows are near [rows, columns]; NaN is as far as the median.
         labels: the class of each row [rows].
     """
-    nothing = np.zeros(0, np.int64)
+    nothing = Contradicted(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
         return nothing
-    _, numbers = np.unique(labels, return_inverse=True)
+    classes, numbers = np.unique(labels, return_inverse=True)
     neighbors = _find_neighbors(_scale(values), numbers)
-    is_other = neighbors.votes.argmax(axis=1) != numbers
+    usual = neighbors.votes.argmax(axis=1)
+    is_other = usual != numbers
     if is_other.mean() > 1 - _TRUSTED:
         return nothing
     is_agreed = neighbors.votes.max(axis=1) >= _LEAST_ALIKE
@@ -54,7 +67,8 @@ def find_contradicted(values: Floats, labels: Rows) -> Rows:
     contradicted = np.flatnonzero(is_other & is_agreed & (times_as_far > _FAR))
     if len(contradicted) > _MOST_FOUND * len(labels):
         return nothing
-    return contradicted[np.argsort(-times_as_far[contradicted], kind="stable")]
+    rows = contradicted[np.argsort(-times_as_far[contradicted], kind="stable")]
+    return Contradicted(rows, classes[usual[rows]])
 
 
 def _usual_distances(distances: Floats, numbers: Rows) -> Floats:

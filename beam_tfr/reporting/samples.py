@@ -22,7 +22,7 @@ from beam_tfr.schema.naming import parse_shard_names
 
 SIDE = 128  # pixels of a thumbnail
 SIDE_WITH_SHAPES = 192  # of one with boxes, masks or points
-_SMALL_SIDE = 96  # of one in the verdict
+_SMALL_SIDE = 128  # of one in the verdict
 MOST_TEXT = 200  # characters shown of a key or a name
 _MOST_SAMPLES = 120
 _RECORDS_AT_A_TIME = 64
@@ -37,7 +37,7 @@ class Thumbnail:
     Attributes:
         image: the picture.
         key: of its record or reject, as text.
-        caption: what is below it.
+        caption: what is below it: its class, or classes, and its split.
         url: of the picture as data; empty until `encode_all`.
     """
 
@@ -46,10 +46,24 @@ class Thumbnail:
     caption: str
     url: str = ""
 
+    @property
+    def text(self) -> str:
+        """What it is a picture of, for those who do not see it."""
+        return ", ".join(filter(None, [self.caption, self.key]))
+
     def make_small(self) -> "Thumbnail":
         """A smaller one, for the verdict."""
+        if self.image.width <= _SMALL_SIDE:
+            return self
         image = self.image.resize((_SMALL_SIDE, _SMALL_SIDE), PillowImage.Resampling.BOX)
         return Thumbnail(image, self.key, self.caption)
+
+
+class RecordName(NamedTuple):
+    """What a record is called on the page: its key as text, and its split."""
+
+    key: str
+    split: str
 
 
 class SourceName(NamedTuple):
@@ -133,8 +147,23 @@ class RecordPictures:
             for number, data in zip(some, self._lookup.read_records(some), strict=True):
                 self._drawn[number] = self._draw(InspectedRecord(number, "", 0, data))
 
+    def name_records(self, numbers: Iterable[int]) -> dict[int, RecordName]:
+        """Record -> its name.
+
+        Raises as `read`.
+        """
+        names = {}
+        wanted = sorted({*numbers})
+        for begin in range(0, len(wanted), _RECORDS_AT_A_TIME):
+            some = wanted[begin : begin + _RECORDS_AT_A_TIME]
+            for number, data in zip(some, self._lookup.read_records(some), strict=True):
+                record = InspectedRecord(number, "", 0, data)
+                key = show_text(value_text(_first_bytes(record, self._key)))
+                names[number] = RecordName(key, self.find_split(number))
+        return names
+
     def describe_rows(self, numbers: Sequence[int]) -> list[str]:
-        """Records of rows of a table as text: split, key, and values of columns."""
+        """The values of records of rows of a table as text."""
         texts = []
         for number, data in zip(numbers, self._lookup.read_records(numbers), strict=True):
             record = InspectedRecord(number, "", 0, data)
@@ -143,9 +172,7 @@ class RecordPictures:
                 for name in sorted(record.values)
                 if name not in self._unshown
             ]
-            key = value_text(_first_bytes(record, self._key))
-            place = f"{self.find_split(number)}, {key}, {label_of(record.values)}"
-            texts.append(f"{place}: {', '.join(values)}")
+            texts.append(show_text(", ".join([label_of(record.values), *values])))
         return texts
 
     def get(self, number: int) -> Thumbnail:

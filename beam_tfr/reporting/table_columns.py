@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
+from beam_tfr.console.terminal import counted
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting import charts
 from beam_tfr.reporting.histograms import Floats, Histogram
@@ -29,6 +31,7 @@ class DescribedColumn(NamedTuple):
         different: values among the rows that were looked at.
         rows: how many these are.
         chart: of numbers; empty for texts.
+        beyond: what the chart leaves out; empty if it shows all.
         values: the most frequent texts, with their numbers of rows.
     """
 
@@ -37,47 +40,64 @@ class DescribedColumn(NamedTuple):
     different: int
     rows: int
     chart: Markup
+    beyond: str
     values: list[tuple[str, int]]
 
 
 def describe_columns(measures: Measures) -> list[DescribedColumn]:
     """Describes the columns of a table, by the rows that were kept of them."""
     columns = []
+    missing = {column.name: column.number for column in measures.missing}
     for name in measures.table.column_names:
         known = measures.table.column(name).drop_null().to_pylist()
         values = [value for value in known if value == value]  # without NaN
         counts = collections.Counter[Any](values)
         is_text = any(isinstance(value, str) for value in counts)
         chart = Markup("")
+        beyond = ""
         frequent = list[tuple[str, int]]()
         if is_text or len(counts) <= _MOST_VALUES:
             ordered = sorted(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
             frequent = [(show_text(str(value)), number) for value, number in ordered]
         else:
-            chart = _draw_numbers(name, values)
+            chart, beyond = _draw_numbers(name, values)
         columns.append(
             DescribedColumn(
                 name,
-                measures.missing[name],
+                missing[name],
                 len(counts),
                 len(values),
                 chart,
+                beyond,
                 frequent[:_MOST_VALUES],
             )
         )
     return columns
 
 
-def _draw_numbers(name: str, values: list[float]) -> Markup:
+def _draw_numbers(name: str, values: list[float]) -> tuple[Markup, str]:
+    """A chart of the values that are near most others, and what it leaves out."""
     numbers = np.asarray(values, np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers) or numbers.min() == numbers.max():
-        return Markup("")
+        return Markup(""), ""
     low, high = _find_fences(numbers)
-    edges = np.linspace(max(numbers.min(), low), min(numbers.max(), high), _BINS + 1)
-    histogram = Histogram(edges)
-    histogram.add(numbers)
-    return charts.draw_histogram(histogram, name)
+    is_inside = (numbers >= low) & (numbers <= high)
+    inside = numbers[is_inside]
+    histogram = Histogram(np.linspace(inside.min(), inside.max(), _BINS + 1))
+    histogram.add(inside)
+    return charts.draw_histogram(histogram, name), _describe_outside(numbers[~is_inside])
+
+
+def _describe_outside(numbers: Floats) -> str:
+    """Says how many values a chart leaves out, and what they are; empty without any."""
+    if not len(numbers):
+        return ""
+    least = charts.format_number(numbers.min())
+    most = charts.format_number(numbers.max())
+    extent = least if least == most else f"{least} to {most}"
+    verb = "is" if len(numbers) == 1 else "are"
+    return f"{counted(len(numbers), 'value')} far outside {verb} not in the chart: {extent}"
 
 
 def _find_fences(numbers: Floats) -> tuple[float, float]:
@@ -118,17 +138,47 @@ def find_far_values(measures: Measures) -> list[FarValues]:
     return columns
 
 
-def find_contradicted_rows(measures: Measures) -> list[int]:
-    """Records whose columns of numbers are like those of another class."""
-    columns = [numbers for _, numbers in _list_numeric(measures)]
+class ContradictedRow(NamedTuple):
+    """A row whose numbers are like those of another class.
+
+    Attributes:
+        record: its number.
+        label: its class.
+        expected: the class of rows like it.
+        columns: names of those in which it is unlike its own class; all if it is so in none alone.
+    """
+
+    record: int
+    label: int
+    expected: int
+    columns: list[str]
+
+
+def find_contradicted_rows(measures: Measures) -> list[ContradictedRow]:
+    """Rows whose columns of numbers are like those of another class."""
+    columns = dict(_list_numeric(measures))
     labels = measures.table_rows.labels
     step = 1 + len(labels) // MOST_COMPARED
     chosen = np.flatnonzero(labels >= 0)[::step]
     if not columns or not len(chosen):
         return []
-    found = find_contradicted(np.stack(columns, axis=1)[chosen], labels[chosen])
-    records: list[int] = measures.table_rows.records[chosen[found]].tolist()
-    return records
+    values = np.stack([*columns.values()], axis=1)[chosen]
+    own = labels[chosen]
+    found = []
+    for row, expected in zip(*find_contradicted(values, own), strict=True):
+        is_unlike = _is_unlike(values[row], values[own == own[row]])
+        unlike = [name for name, differs in zip(columns, is_unlike, strict=True) if differs]
+        record = int(measures.table_rows.records[chosen[row]])
+        found.append(ContradictedRow(record, int(own[row]), int(expected), unlike or [*columns]))
+    return found
+
+
+def _is_unlike(row: Floats, others: Floats) -> NDArray[np.bool_]:
+    """Which columns of a row are far from the middle half of others: bool [columns]."""
+    low, high = np.nanpercentile(others, [25, 75], axis=0)
+    beyond = np.maximum(low - row, row - high)
+    is_far: NDArray[np.bool_] = np.nan_to_num(beyond) > (high - low)
+    return is_far
 
 
 def _list_numeric(measures: Measures) -> Iterator[tuple[str, Floats]]:

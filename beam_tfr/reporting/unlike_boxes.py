@@ -6,24 +6,23 @@ from beam_tfr.reporting.measuring import Measures
 from beam_tfr.reporting.neighbors import find_contradicted
 
 
-class UnlikeBoxes(NamedTuple):
-    """Boxes of the width and height of another class.
+class UnlikeBox(NamedTuple):
+    """A box of the width and height of another class.
 
     Attributes:
-        number: of those that were looked at.
-        labels: their classes, each once.
-        records: that have them, each once.
+        record: number of the record that has it.
+        label: its class.
+        expected: the class of boxes of its size.
     """
 
-    number: int
-    labels: list[int]
-    records: list[int]
+    record: int
+    label: int
+    expected: int
 
 
-def find_unlike_boxes(measures: Measures) -> UnlikeBoxes:
+def find_unlike_boxes(measures: Measures) -> list[UnlikeBox]:
     """Finds them among the boxes that were kept."""
     boxes = measures.box_rows
-    places = find_contradicted(measures.box_sizes, boxes.labels)
-    labels = sorted({*boxes.labels[places].tolist()})
-    records = [*dict.fromkeys(boxes.records[places].tolist())]
-    return UnlikeBoxes(len(places), labels, records)
+    rows, expected = find_contradicted(measures.box_sizes, boxes.labels)
+    records = boxes.records[rows].tolist()
+    return [*map(UnlikeBox, records, boxes.labels[rows].tolist(), expected.tolist())]
