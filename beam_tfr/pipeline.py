@@ -30,14 +30,14 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.items import ImageRef, ShardWork
+from beam_tfr.schema.items import DUPLICATE, ImageRef, ShardWork
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.datasets import read_embedded
 from beam_tfr.tables.rows import Tables, file_of
 from beam_tfr.transforms import dataset_reading, publishing, references, values, writing
-from beam_tfr.transforms.copies import ReadDroppedCopies, reject_copies
+from beam_tfr.transforms.copies import FollowCopies, ReadDroppedCopies, reject_copies
 from beam_tfr.transforms.counting import FunctionDoFn
 from beam_tfr.transforms.drafting import DraftAgain, DraftFromSample
 from beam_tfr.transforms.plans import PlanShards, Target
@@ -220,9 +220,11 @@ class Convert(beam.PTransform):
             refs = references.take_first(refs, self.options.limit, seed=self.options.seed)
         if self.source.renames:
             refs = references.rename_classes(refs, self.source.renames)
+        copies = None
         if self.copies:
-            refs = reject_copies(refs, begin | "Copies" >> self.copies)
-        refs = self._choose_splits(begin, refs)
+            copies = begin | "Copies" >> self.copies
+            refs = reject_copies(refs, copies)
+        refs = self._choose_splits(begin, refs, copies)
         known_images = None
         if self.base:
             splits_stay = self._splits_stay(self.base)
@@ -236,8 +238,13 @@ class Convert(beam.PTransform):
         """Whether records are copied from the dataset in the output, if from any."""
         return self.base is None or self.base.folder == self.options.output
 
-    def _choose_splits(self, begin: PBegin, refs: PCollection[bytes]) -> PCollection[bytes]:
-        """Chooses the splits of references that have none yet."""
+    def _choose_splits(
+        self, begin: PBegin, refs: PCollection[bytes], copies: PCollection[bytes] | None
+    ) -> PCollection[bytes]:
+        """Chooses the splits of references that have none yet.
+
+        For `copies` see `FollowCopies`.
+        """
         if not self._are_splits_open() and self.groups is None:
             return refs
         groups = begin | "Groups" >> self.groups if self.groups else None
@@ -250,6 +257,7 @@ class Convert(beam.PTransform):
             grouped=self.source.has_groups or layout is not None,
             known_splits=dataset_reading.read_splits(begin, stays) if stays else None,
             groups=groups,
+            copied_splits=self._follow_copies(begin, copies),
             known_images=known_dataset.read_manifest().counts["matched"] if known_dataset else 0,
             layout=layout,
         )
@@ -264,6 +272,17 @@ class Convert(beam.PTransform):
     def _find_known_splits(self) -> BaseDataset | None:
         """The dataset in whose splits images stay; None if no shares decide."""
         return self.splits_of if self.options.stratify else None
+
+    def _follow_copies(
+        self, begin: PBegin, copies: PCollection[bytes] | None
+    ) -> PCollection[bytes] | None:
+        """The splits of images that take the place of a copy in the dataset that is updated."""
+        if not (self.before and self._find_known_splits()) or self.options.group_column:
+            return None
+        has_dropped = self.before.read_manifest().counts["rejected"].get(DUPLICATE)
+        if not has_dropped and copies is None:
+            return None
+        return begin | "FollowCopies" >> FollowCopies(self.before, copies)
 
     def _adds_images(self) -> bool:
         """Whether images of another dataset are added to one in which images stay where they are.

@@ -16,7 +16,7 @@ from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import dividing, packing, strata
 from beam_tfr.planning.shares import Divider, fill_empty, round_shares, share_out
 from beam_tfr.schema.dataset import NO_SPLIT, name_folds, shares_of
-from beam_tfr.schema.encoded_ref import open_split
+from beam_tfr.schema.encoded_ref import SplitField, open_split
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.transforms.splitting import ChooseSplits
 from tests import local_pipeline
@@ -475,3 +475,14 @@ def test_groups_of_the_layout_stay_together_when_images_are_added() -> None:
     assert sides[1] == sides[2]
     assert all(len(side) == 1 for side in sides)
     assert collections.Counter(after.values()) == {"train": 72, "validation": 9, "test": 9}
+
+
+def test_images_of_a_group_follow_those_that_are_there_before_copies() -> None:
+    """What only a copy was in counts where no image of the group has a split of its own."""
+    borrowed = SplitField(b"test", b"g", is_final=False, is_borrowed=True).encode().decode()
+    refs = [make_ref(f"new{number}", split=borrowed).encode() for number in range(3)]
+    group = strata.Group.gather(b"g", refs)
+    assert group.find_split(shares=(), seed=0) == "test"
+    assert group.count_borrowed() == {"test": 3}
+    old = make_ref("old", split="train?g").encode()
+    assert strata.Group.gather(b"g", [*refs, old]).find_split(shares=(), seed=0) == "train"

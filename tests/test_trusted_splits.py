@@ -196,6 +196,76 @@ def test_new_images_make_up_for_copies_of_old_ones(
     assert not any(" off its shares" in note for note in result.notes)
 
 
+def write_numbered(folder: Path, names: str, numbers: range) -> None:
+    """Writes files called like `b_{number}`; those of one number are copies of each other."""
+    for number in numbers:
+        path = folder / "shoes" / f"{names.format(number=number, pair=number // 2)}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"photo {number}".encode())
+
+
+def sides_of(folder: Path) -> dict[str, str]:
+    """Number of each photo -> the split that it is in, whichever copy of it is stored."""
+    splits = splits_of(read_places(folder))
+    return {key.rpartition("_")[2]: split for key, split in splits.items()}
+
+
+FILES: dict[str, Any] = {
+    "encoding": "bytes",
+    "splits": {"train": 0.5, "test": 0.5},
+    "stratify": True,
+}
+
+
+@pytest.mark.parametrize("layout", ["{label}/*", "{label}/{group}_*"])
+def test_a_photo_stays_in_its_split_whichever_of_its_copies_is_kept(
+    tmp_path: Path, layout: str
+) -> None:
+    """When copies that are kept in place of others come, and when they are gone."""
+    photos = tmp_path / "photos"
+    output = tmp_path / "d"
+    files = f"{photos}/**/*.jpg"
+    write_numbered(photos, "b{pair}_{number}", range(24))
+    convert(output, input=files, layout=layout, duplicates="drop", **FILES)
+    before = sides_of(output)
+    assert len(before) == 24
+    write_numbered(photos, "a{number}_{number}", range(0, 24, 2))
+    result = update(output, input=files)
+    assert sides_of(output) == before
+    assert result.changed["added"] == result.changed["removed"] == 12
+    assert result.run["followed"] == 12
+    assert "12 put into the split of a copy" in "\n".join(result.lines())
+    again = update(output, input=files)
+    assert again.digest == result.digest
+    assert again.run["followed"] == 0
+    for path in photos.rglob("a*.jpg"):
+        path.unlink()
+    result = update(output, input=files)
+    assert sides_of(output) == before
+    assert result.run["followed"] == 12
+
+
+@pytest.mark.parametrize("settled", ["report", "group"])
+def test_dropped_copies_come_back_into_the_split_of_the_one_that_was_kept(
+    tmp_path: Path, settled: str
+) -> None:
+    photos = tmp_path / "photos"
+    output = tmp_path / "d"
+    files = f"{photos}/**/*.jpg"
+    for name in "abcd":
+        write_numbered(photos, f"{name}_{{number}}", range(12))
+    convert(output, input=files, layout="{label}/*", duplicates="drop", **FILES)
+    before = splits_of(read_places(output))
+    assert len(before) == 12
+    result = update(output, input=files, duplicates=settled)
+    after = splits_of(read_places(output))
+    assert len(after) == 48
+    assert before.items() <= after.items()
+    assert package.duplicates(output).counts["across_splits"] == 0
+    assert result.run["followed"] == 36
+    assert result.run["moved"] == 0
+
+
 @pytest.mark.slow
 @settings(max_examples=2, phases=[Phase.generate])  # an example takes 3 s
 @given(st.integers(0, 2**32))

@@ -60,6 +60,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "resumed": "resumed-images",
     "left_out": "left-out",
     "moved": "moved-images",
+    "followed": "followed-images",
     "unhashed": "unhashed-images",
     "crowded": "crowded-images",
     "rewritten_shards": "rewritten-shards",
@@ -153,9 +154,10 @@ class Result(Printable):
             those without images beside those of images; "mask_names", files named like masks of
             those beside them; "mask_folders", all if they are in folders of images and of masks;
             "left_out", images that removed.txt keeps out; "moved", images that an update put into
-            another split than before; "unhashed", images whose copies were looked for by their
-            bytes alone; "crowded", images of which some near copies may be missed, as too many
-            others look like them.
+            another split than before, or a copy of them; "followed", images that it put into the
+            split of a copy whose place they take; "unhashed", images whose copies were looked for
+            by their bytes alone; "crowded", images of which some near copies may be missed, as too
+            many others look like them.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         lost_splits: a sentence about splits of that dataset that are gone; empty if none is.
@@ -298,6 +300,8 @@ class Result(Printable):
             changes = [f"{number:,} {kind}" for kind, number in self.changed.items() if number]
             if self.run["moved"]:
                 changes.append(f"{self.run['moved']:,} moved to another split")
+            if self.run["followed"]:
+                changes.append(f"{self.run['followed']:,} put into the split of a copy")
             text = ", ".join(changes) or "no image changed, but the dataset did"
             yield f"update:  {text}"
 

@@ -116,6 +116,7 @@ def _join_results(first: Result, second: Result) -> Result:
     for name, number in second.run.items():
         run[name] = max(run[name], number)
     run["moved"] = second.run["moved"]
+    run["followed"] = second.run["followed"]
     if second.changed:
         run["resumed"] = second.run["resumed"]
     return dataclasses.replace(

@@ -26,5 +26,10 @@ def list_kept(reject: Reject) -> list[str]:
     """
     if reject.reason != DUPLICATE:
         return []
-    parts = reject.detail.removeprefix(_COPY_OF).split(_OTHER_CLASS)
+    return parse_kept(reject.detail)
+
+
+def parse_kept(detail: str) -> list[str]:
+    """The keys that a sentence of `describe_copy` may name as that of the image that is kept."""
+    parts = detail.removeprefix(_COPY_OF).split(_OTHER_CLASS)
     return [_OTHER_CLASS.join(parts[:number]) for number in range(1, len(parts) + 1)]

@@ -130,7 +130,8 @@ class Group(NamedTuple):
     Attributes:
         name: of the group.
         refs: their encoded references.
-        splits: split -> images that are in it already.
+        splits: split -> images that are in it already; if there are none, those of which only a
+            copy was.
     """
 
     name: bytes
@@ -142,11 +143,13 @@ class Group(NamedTuple):
         """Makes a group of its encoded references, in any order."""
         ordered = sorted(refs)
         splits = collections.Counter[str]()
+        borrowed = collections.Counter[str]()
         for ref in EncodedRef.parse_all(ordered):
-            split = SplitField.parse(ref.split).name.decode()
-            if split:
-                splits[split] += 1
-        return cls(name, ordered, splits)
+            field = SplitField.parse(ref.split)
+            if field.name:
+                counts = borrowed if field.is_borrowed else splits
+                counts[field.name.decode()] += 1
+        return cls(name, ordered, splits or borrowed)
 
     def list_open_splits(self) -> list[str]:
         """The splits among which shares choose: those that its images are in; none for any.
@@ -177,6 +180,11 @@ class Group(NamedTuple):
             return ""
         order = order_keys(seed, [self.name], _ORDER)[0]
         return splits[int.from_bytes(order, "big") % len(splits)]
+
+    def count_borrowed(self) -> collections.Counter[str]:
+        """Split -> images of which only a copy was in it."""
+        fields = [SplitField.parse(ref.split) for ref in EncodedRef.parse_all(self.refs)]
+        return collections.Counter(field.name.decode() for field in fields if field.is_borrowed)
 
     def encode_refs(self, split: str) -> list[bytes]:
         """Its encoded references in a split; in none yet if that is empty."""
@@ -413,7 +421,10 @@ def regroup(refs: Iterable[bytes], layout: Layout) -> Iterator[bytes]:
 
 
 def update_splits(
-    refs: Iterable[bytes], splits: Mapping[bytes, bytes] | None, groups: Mapping[bytes, bytes]
+    refs: Iterable[bytes],
+    splits: Mapping[bytes, bytes] | None,
+    groups: Mapping[bytes, bytes],
+    copied: Mapping[bytes, bytes] | None = None,
 ) -> Iterator[bytes]:
     """Yields encoded references with what is known of their splits and groups.
 
@@ -422,7 +433,9 @@ def update_splits(
         splits: key -> the split that the image is in, and stays in; all others are in none yet.
             None if each image is in the split of its reference.
         groups: key -> group, which replaces another.
+        copied: key -> the split of a copy, for images that are no rejects any more.
     """
+    copied = copied or {}
     for encoded in refs:
         ref = EncodedRef.parse(encoded)
         field = SplitField.parse(ref.split)
@@ -431,5 +444,8 @@ def update_splits(
             continue
         group = groups.get(ref.key, field.group)
         name = field.name if splits is None else splits.get(ref.key, b"")
+        is_borrowed = ref.key in copied and not ref.reason
+        if is_borrowed:
+            name = copied[ref.key]
         is_final = bool(name) and not group
-        yield ref.encode_in(SplitField(name, group, is_final).encode())
+        yield ref.encode_in(SplitField(name, group, is_final, is_borrowed).encode())

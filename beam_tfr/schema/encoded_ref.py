@@ -15,6 +15,9 @@ _LABELS = 5  # field
 _LABEL_IDS = 6  # field
 GROUP_MARK = "?"  # before the group of an image, which no name of a split contains
 _GROUP_MARK = GROUP_MARK.encode()
+_BORROWED_MARK = (
+    b">"  # before a split that is that of a copy; no name of a split contains it either
+)
 
 
 class EncodedRef(NamedTuple):
@@ -80,26 +83,35 @@ class EncodedRef(NamedTuple):
 
 
 class SplitField(NamedTuple):
-    """What a reference has in place of its split until that is chosen: `train?group` or `?`.
+    """What a reference has in place of its split until that is chosen.
+
+    It is `train?group`, `>train?group` or `?`.
 
     Attributes:
         name: the split that the image is in so far; empty if it is in none.
         group: the group that it shares its split with; empty if it is in none.
         is_final: whether the split is chosen, and no group matters any more.
+        is_borrowed: whether only a copy of the image was in the split, so that the image follows
+            those of its group that were in one themselves.
     """
 
     name: bytes
     group: bytes
     is_final: bool
+    is_borrowed: bool = False
 
     @classmethod
     def parse(cls, split: bytes) -> Self:
         """Parses the split of an encoded reference."""
         name, mark, group = split.partition(_GROUP_MARK)
-        return cls(name, group, not mark)
+        bare_name = name.removeprefix(_BORROWED_MARK)
+        return cls(bare_name, group, not mark, is_borrowed=bare_name != name)
 
     def encode(self) -> bytes:
-        return self.name if self.is_final else self.name + _GROUP_MARK + self.group
+        if self.is_final:
+            return self.name
+        mark = _BORROWED_MARK if self.is_borrowed else b""
+        return mark + self.name + _GROUP_MARK + self.group
 
 
 def open_split(group: str = "") -> str:

@@ -1,9 +1,11 @@
 """Steps that find the copies in a dataset, and reject all but one of each cluster."""
 
+import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple, Self
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
@@ -13,12 +15,14 @@ from beam_tfr.copies.parts import Pairs, Parts
 from beam_tfr.copies.search import check_distance
 from beam_tfr.dataset.base import BaseDataset, PlannedShard
 from beam_tfr.output.copied_images import CopiedImages
+from beam_tfr.output.copy_details import parse_kept
 from beam_tfr.output.known import require_sources
 from beam_tfr.planning import packing
-from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs, to_bytes
+from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs, to_bytes, to_text
 from beam_tfr.schema.items import DUPLICATE
 from beam_tfr.transforms.counting import FunctionDoFn, count
-from beam_tfr.transforms.dataset_reading import read_shards
+from beam_tfr.transforms.dataset_reading import read_shards, read_splits_of_records
 
 _REASON = DUPLICATE.encode()
 
@@ -74,6 +78,94 @@ class ReadDroppedCopies(beam.PTransform):
         return read_shards(begin, self.base, "Dropped", read)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
+class FollowCopies(beam.PTransform):
+    """Finds images that take the place of a copy in a dataset that is updated, with its split.
+
+    An image that is kept takes the place of those that are dropped for it. One that was dropped
+    takes the place of the one that was kept, if that is gone, or may be there beside it now.
+
+    Attributes:
+        before: the dataset.
+        copies: what is dropped now, as `FindCopies` of rejects gives it; None if nothing is.
+
+    Output: packed (key, NUL, split), of images that were no records before.
+    """
+
+    before: BaseDataset
+    copies: PCollection[bytes] | None = None
+
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        before = begin | "DroppedBefore" >> ReadDroppedCopies(self.before)
+        now = self.copies
+        if now is None:
+            now = begin | "NoneDropped" >> beam.Create([packing.pack_values([])])
+        dropped = [_collect(before, "DroppedBeforeByKey"), _collect(now, "DroppedNowByKey")]
+        linking = beam.Map(_Followers.link, *dropped).with_output_types(_Followers)
+        linked = begin | "LinkFollowers" >> beam.Create([None]) | "Followers" >> linking
+        placed = read_splits_of_records(begin, self.before)
+        following = beam.FlatMap(_list_followers, AsSingleton(linked))
+        followers = placed | "ListFollowers" >> following.with_output_types(tuple[bytes, bytes])
+        choosing = beam.FlatMap(_choose_copied_split).with_output_types(bytes)
+        return followers | "GroupByFollower" >> beam.GroupByKey() | "Choose" >> choosing
+
+
+class _Followers(NamedTuple):
+    """Images that may take the place of a copy.
+
+    Attributes:
+        of_record: key of a record of the dataset that is updated -> their keys.
+        keys: of all of them.
+    """
+
+    of_record: Mapping[bytes, Set[bytes]]
+    keys: Set[bytes]
+
+    @classmethod
+    def link(cls, _: None, before: Mapping[bytes, bytes], now: Mapping[bytes, bytes]) -> Self:
+        """Links them to the records.
+
+        Args:
+            before: key of an image that was dropped -> the sentence about it.
+            now: the same of those that are dropped now.
+        """
+        kept_now = {key: _find_kept(detail) for key, detail in now.items()}
+        of_record = collections.defaultdict[bytes, set[bytes]](set)
+        for key, kept in kept_now.items():
+            of_record[key].add(kept)
+        for key, detail in before.items():
+            of_record[_find_kept(detail)].add(kept_now.get(key, key))
+        return cls(dict(of_record), {key for keys in of_record.values() for key in keys})
+
+
+def _list_followers(packed: bytes, followers: _Followers) -> Iterator[tuple[bytes, bytes]]:
+    """Yields (key of an image that may take the place of a record, split of that).
+
+    Of images that were records themselves, the split is empty.
+    """
+    for key, split in parse_pairs(packing.unpack_values(packed)).items():
+        if key in followers.keys:
+            yield key, b""
+        for follower in followers.of_record.get(key, ()):
+            yield follower, split
+
+
+def _find_kept(detail: bytes) -> bytes:
+    """The key of the image that is kept, from the sentence about a copy."""
+    return to_bytes(parse_kept(to_text(detail))[0])
+
+
+def _choose_copied_split(follower: tuple[bytes, Iterable[bytes]]) -> Iterator[bytes]:
+    """The split of most of the copies whose place an image takes; of several, the first one."""
+    key, values = follower
+    splits = collections.Counter(split.decode() for split in values)
+    if "" in splits:
+        return iter(())
+    most = max(splits.values())
+    fullest = sort_splits(split for split, copies in splits.items() if copies == most)
+    return packing.pack_batches([key + b"\0" + fullest[0].encode()])
+
+
 def _read_dropped(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     values = list[bytes]()
     for source in require_sources(base.folder, shard):
@@ -119,14 +211,14 @@ def reject_copies(refs: PCollection[bytes], copies: PCollection[bytes]) -> PColl
             returned.
         copies: the output of `FindCopies` of rejects. Each worker holds all of them.
     """
-    rejecting = beam.ParDo(FunctionDoFn(_reject_refs), _collect(copies))
+    rejecting = beam.ParDo(FunctionDoFn(_reject_refs), _collect(copies, "CopiesByKey"))
     return refs | "RejectCopies" >> rejecting.with_output_types(bytes)
 
 
-def _collect(packs: PCollection[bytes]) -> AsSingleton:
+def _collect(packs: PCollection[bytes], label: str) -> AsSingleton:
     """The side input of packed (key, NUL, value): key -> value."""
-    joined = packs | "AllCopies" >> beam.combiners.ToList()
-    return AsSingleton(joined | "CopiesByKey" >> beam.Map(_parse_values))
+    joined = packs | f"All{label}" >> beam.combiners.ToList()
+    return AsSingleton(joined | label >> beam.Map(_parse_values))
 
 
 def _parse_values(packs: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -58,12 +58,25 @@ def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
 
 
 def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split each image of a dataset is in.
+    """Reads which split each image of a dataset is in, be it a record or a reject.
 
     Returns:
         For each image its key, a NUL, its split; packed.
     """
     return read_shards(begin, base, "Splits", functools.partial(_read_split, base=base))
+
+
+def read_splits_of_records(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
+    """Reads which split each record of a dataset that is not of rows is in; see `read_splits`."""
+    read = functools.partial(_read_split_of_records, base=base)
+    return read_shards(begin, base, "RecordSplits", read)
+
+
+def _read_split_of_records(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
+    split = shard.split.encode()
+    sources = known.require_sources(base.folder, shard)
+    keys = (key_of(source.ref) for source in sources if source.reject is None)
+    return packing.pack_batches(key + b"\0" + split for key in keys)
 
 
 def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:

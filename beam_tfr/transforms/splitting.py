@@ -34,7 +34,7 @@ from beam_tfr.planning.strata import (
 )
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, key_of, parse_pairs
-from beam_tfr.transforms.counting import FunctionDoFn
+from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.totals import CountRefs, MergeTotals
 
 KEYS_AT_A_TIME = 5_000  # joined by one worker
@@ -42,6 +42,7 @@ HELD_BYTES = 8 << 20  # 8 MiB of values that are divided together
 _REFS = b"\0"  # first byte of the values that are joined
 _SPLITS = b"\1"
 _GROUPS = b"\2"
+_COPIED = b"\3"
 _GROUPED = "grouped"
 
 # An element, the counts of all images, the seed -> its units.
@@ -68,6 +69,8 @@ class ChooseSplits(beam.PTransform):
         groups: of images that share their split, whatever the references say: packed (key, NUL,
             group). If all of them are in splits, shares choose one of these; without shares, or
             if some are in none, all go to that of most of them.
+        copied_splits: of images that take the place of a copy: packed (key, NUL, its split). They
+            follow other images of their groups that are in splits already.
         known_images: about how many there are, of those in `known_splits` and `groups`.
         layout: reads the groups of references that have lost them, since their splits were chosen.
 
@@ -80,6 +83,7 @@ class ChooseSplits(beam.PTransform):
     grouped: bool = False
     known_splits: PCollection[bytes] | None = None
     groups: PCollection[bytes] | None = None
+    copied_splits: PCollection[bytes] | None = None
     known_images: int = 0
     layout: Layout | None = None
 
@@ -94,13 +98,17 @@ class ChooseSplits(beam.PTransform):
 
     def _join_known(self, refs: PCollection[bytes]) -> PCollection[bytes]:
         """Adds known splits and groups to the references, by their keys."""
-        known = {_SPLITS: self.known_splits, _GROUPS: self.groups}
+        known = {
+            _SPLITS: self.known_splits,
+            _GROUPS: self.groups,
+            _COPIED: self.copied_splits,
+        }
         present = {kind: values for kind, values in known.items() if values is not None}
         if not present:
             return refs
         parts = 1 + self.known_images // KEYS_AT_A_TIME
         divided = [refs | "RefsByKey" >> beam.ParDo(_DivideByKey(_REFS, parts))]
-        labels = {_SPLITS: "SplitsByKey", _GROUPS: "GroupsByKey"}
+        labels = {_SPLITS: "SplitsByKey", _GROUPS: "GroupsByKey", _COPIED: "CopiedByKey"}
         for kind, values in present.items():
             divided.append(values | labels[kind] >> beam.ParDo(_DivideByKey(kind, parts)))
         joined = divided | beam.Flatten() | "GroupByPart" >> beam.GroupByKey()
@@ -222,12 +230,26 @@ def _regroup(packed: bytes, layout: Layout) -> Iterator[bytes]:
 
 def _join_part(part: tuple[int, Iterable[bytes]], *, are_splits_known: bool) -> Iterator[bytes]:
     """The references of a part of the keys, with what is known of them."""
-    values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS)}
+    values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS, _COPIED)}
     for packed in part[1]:
         values[packed[:1]] += packing.unpack_values(packed[1:])
     splits = parse_pairs(values[_SPLITS]) if are_splits_known else None
     groups = parse_pairs(values[_GROUPS])
-    yield from packing.pack_batches(update_splits(values[_REFS], splits, groups))
+    copied = parse_pairs(values[_COPIED])
+    refs = [*update_splits(values[_REFS], splits, groups, copied)]
+    _count_followed(refs, copied)
+    yield from packing.pack_batches(refs)
+
+
+def _count_followed(refs: Iterable[bytes], copied: Mapping[bytes, bytes]) -> None:
+    """Counts images that got the split of a copy; those in groups have none yet."""
+    if not copied:
+        return
+    followed = 0
+    for ref in EncodedRef.parse_all(refs):
+        is_settled = SplitField.parse(ref.split).is_final
+        followed += ref.key in copied and is_settled and not ref.reason
+    count("followed-images", followed)
 
 
 def _sort_out(packed: bytes) -> Iterator[Any]:
@@ -321,6 +343,11 @@ def _place_group(
     split = group.find_split(shares, seed)
     if not split and cuts and counts:
         split = cuts.choose_split(group.make_unit(counts, seed))
+    borrowed = group.count_borrowed()
+    if borrowed:
+        followed = borrowed.pop(split, 0)
+        count("followed-images", followed)
+        count("moved-images", borrowed.total())
     return packing.pack_batches(group.encode_refs(split))
 
 
