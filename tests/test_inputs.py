@@ -968,6 +968,8 @@ def test_patterns_to_exclude_start_from_the_input(
         (["0.png", "0.seg.png"], 1, "mask='{path}.seg.png'"),
         (["a/0.jpg", "a/mask_0.png"], 1, "mask='a/mask_{stem}.png'"),
         (["0.jpg", "0_depth.png"], 1, "depth='{path}_depth.png'"),
+        (["0.jpg", "0_parts_1.png", "0_seg.png"], 2, "mask='{path}_seg.png'"),
+        (["0.jpg", "0_parts_1.png"], 1, "parts='{path}_parts_1.png'"),
         (["0.jpg", "0_Mask_1.png"], 1, "mask='{path}_Mask_1.png'"),
         (["0_sat.jpg", "0_mask.png", "1_sat.jpg"], 1, "mask='{path%_sat}_mask.png'"),
         (
@@ -1008,6 +1010,9 @@ def test_masks_of_images_that_have_one_are_told() -> None:
     text = rest.describe(in_archives=False, given_pairs=["mask"])
     assert "pair=mask" not in text
     assert left_out in text
+    parts = MaskNames()
+    parts.look_at(["1.jpg", "1_parts_1.png"])  # as of ADE20K, whose masks a pair has already
+    assert "exclude='**/*_parts_1.png'" in parts.describe(in_archives=False, given_pairs=["mask"])
     assert "pair=mask" in rest.describe(in_archives=False, given_pairs=["depth"])
 
 

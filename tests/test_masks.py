@@ -234,6 +234,9 @@ def test_colors_of_all_rejected_masks_get_values() -> None:
     (text,) = describe_all_colors(details)
     assert text.endswith("[#000000=0,#ff0000=1,#0000ff=2,#00ff00=3]")
     assert [*describe_all_colors(["is a GIF"])] == []
+    many = [f"its mask has 1 color, for this one: [#{color:06x}=1]" for color in range(65)]
+    (text,) = describe_all_colors(many)
+    assert "[" not in text
 
 
 def test_values_and_colors_are_replaced() -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 _NAMED_COLORS = 8  # that are named beside their number
-_MOST_VALUES = 64  # colors of a mask that are listed with values; more are hardly classes
+_MOST_VALUES = 64  # colors that are listed with values; more are hardly classes
 # Of the detail of a reject: the brackets that give each color of its mask a value.
 _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]]*)\]")
 
@@ -34,7 +34,7 @@ def describe_unvalued(colors: Collection[int], values: Mapping[int, int]) -> str
 
 
 def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
-    """Yields the brackets that give the colors of all masks of some rejects values.
+    """Yields the brackets that give the colors of all masks of some rejects values, if few.
 
     Those of a reject only have the colors of its own mask.
 
@@ -48,6 +48,13 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
             texts_of.setdefault(cure["key"], {})[cure["values"]] = None
     for key, texts in texts_of.items():
         values = _merge_values([_parse_values(text) for text in texts])
+        if len(values) > _MOST_VALUES:
+            yield (
+                f"the masks of {key} have {len(values):,} different colors, which are hardly all "
+                "classes: if their channels hold ids of classes and objects, as in ADE20K (red // "
+                "10 * 256 + green, and blue), write gray masks with the ids of classes alone"
+            )
+            continue
         brackets = _spell_values(values)
         yield f"the brackets of {key} that give all of these colors a value: {brackets}"
 

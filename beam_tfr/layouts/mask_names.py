@@ -12,7 +12,7 @@ _MASKS = (
     "masks?|segm?s?|segmentations?|labels?|labelids|gt|ground_?truth|anno(?:tation)?s?|trimap"
     "|manual|[12](?:st|nd)ho|gt(?:fine|coarse)_(?:labelids|labeltrainids|instanceids|color)"
 )
-_OTHERS = "alpha|matte|depth|disp|disparity|normals?"
+_OTHERS = "alpha|matte|depth|disp|disparity|normals?|parts?"
 _WORDS = rf"(?:{_MASKS}|(?P<other>{_OTHERS}))"
 _PARTS = (
     "mask",
@@ -25,10 +25,10 @@ _PARTS = (
     "manual",
     "ho.",
 )  # one of which all have
-_OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal")
+_OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal", "part")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
 _MOST_GROUPS = 100  # ways in which masks are named
-_MOST_PATTERNS = 3  # that a message names
+_MOST_PATTERNS = 5  # that a message names
 _JPEGS = EXTENSIONS["jpeg"]
 # What an image may have where its mask has a mark: 1_sat.jpg beside 1_mask.png.
 _IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
@@ -83,6 +83,11 @@ class _MaskGroup:
             self.mask = mask
             self.image = image
             self.pair = pair
+
+
+def _rank_group(group: _MaskGroup) -> tuple[int, bool, str]:
+    """The place of a group among others: of equally many files, masks come first."""
+    return -group.number, not group.pair.startswith("mask="), group.mask
 
 
 class MaskNames:
@@ -156,7 +161,7 @@ class MaskNames:
         """
         if not self.number:
             return ""
-        groups = sorted(self._group_of.values(), key=lambda group: (-group.number, group.mask))
+        groups = sorted(self._group_of.values(), key=_rank_group)
         first = groups[0]
         start = (
             f"{counted(self.number, 'file')} named like the mask of another, such as {first.mask} "
@@ -166,7 +171,10 @@ class MaskNames:
         if name in given_pairs:
             return f"{start}`pair=` takes one {name} of each image: {_cure_further(groups)}"
         unpacked = ", once archives are unpacked" if in_archives else ""
-        text = f"{start}`pair={first.pair}` puts each into the record of its image{unpacked}"
+        text = (
+            f"{start}`pair={first.pair}` puts each into the record of its image{unpacked}, and "
+            f"`exclude='**/{first.files}'` leaves them out"
+        )
         if not self.num_further:
             return text
         further = counted(self.num_further, "file")
