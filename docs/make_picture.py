@@ -6,6 +6,7 @@
 - docs/resizing.jpg: a photo with a box, another in it, and a mask, stored with some `--resize`; its
   size and its boxes in pixels below.
 - docs/boxes.jpg: the contact sheet of three photos with boxes.
+- docs/masks.jpg: the contact sheet of these photos with a mask of what is in the boxes.
 - docs/page.jpg: the top of the sample's page, as Chromium shows it; left out without Chromium.
 """
 
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 import beam_tfr
@@ -68,8 +71,9 @@ def main(folder: str = "docs") -> None:
     """Draws all pictures into a folder, from the root of the repository or absolute."""
     target = ROOT / folder
     draw_dataset().save(target / "dataset.jpg", quality=85, subsampling=0)
-    draw_resizing().save(target / "resizing.jpg", quality=80)
+    draw_resizing().save(target / "resizing.jpg", quality=75)
     draw_boxes().save(target / "boxes.jpg", quality=80)
+    draw_masks().save(target / "masks.jpg", quality=80)
     chromium = shutil.which("chromium")
     if chromium:
         draw_page(chromium).save(target / "page.jpg", quality=80)
@@ -134,6 +138,43 @@ def draw_boxes() -> Image.Image:
         table = _write_table(folder, [*BOXES])
         _convert_table(table, f"{folder}/d", feature_columns={"box": "bbox[xyxy]"})
         return inspect(f"{folder}/d").contact_sheet()
+
+
+def draw_masks() -> Image.Image:
+    """The contact sheet of photos with masks: 1 is a shoe, 2 its tag."""
+    with tempfile.TemporaryDirectory() as folder:
+        photos = Path(folder) / "photos"
+        photos.mkdir()
+        for number, (photo, boxes) in enumerate(BOXES.items()):
+            with Image.open(ROOT / photo) as image:
+                pixels = np.asarray(image.convert("RGB"))
+            mask = _find_objects(pixels, boxes)
+            Image.fromarray(mask).save(f"{folder}/{number}.png")
+            shutil.copy(ROOT / photo, photos / f"{number}.jpg")
+        beam_tfr.convert(
+            input=photos,
+            pair={"mask": "../{stem}.png"},
+            layout="*",
+            output=f"{folder}/d",
+            progress=False,
+        )
+        return inspect(f"{folder}/d").contact_sheet()
+
+
+def _find_objects(
+    pixels: np.ndarray, boxes: Sequence[tuple[str, tuple[int, int, int, int]]]
+) -> np.ndarray:
+    """The mask of the objects in boxes, uint8 [height, width], by GrabCut."""
+    mask = np.zeros(pixels.shape[:2], np.uint8)
+    for name, (left, top, right, bottom) in boxes:
+        labels = np.zeros(mask.shape, np.uint8)
+        rectangle = (left, top, right - left, bottom - top)
+        models = np.zeros((2, 1, 65))
+        cv2.setRNGSeed(1)
+        cv2.grabCut(pixels, labels, rectangle, *models, 5, cv2.GC_INIT_WITH_RECT)
+        inside = (labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD)
+        mask[inside] = 1 if name == "shoe" else 2
+    return mask
 
 
 def draw_page(chromium: str) -> Image.Image:

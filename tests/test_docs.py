@@ -184,7 +184,8 @@ def test_the_training_of_the_readme() -> None:
 def test_the_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     make = runpy.run_path(str(DOCS / "make_picture.py"))
     make["main"](str(tmp_path))
-    for name, most_bytes in {"dataset": 120_000, "resizing": 60_000, "boxes": 60_000}.items():
+    most = {"dataset": 120_000, "resizing": 60_000, "boxes": 60_000, "masks": 60_000}
+    for name, most_bytes in most.items():
         picture = DOCS / f"{name}.jpg"
         assert picture.stat().st_size < most_bytes
         with Image.open(picture) as kept, Image.open(tmp_path / f"{name}.jpg") as drawn:
@@ -235,6 +236,25 @@ def test_one_image_in_a_notebook(sample: Path) -> None:
     names: dict[str, Any] = {}
     exec(block.replace("photo.heic", str(photo)), names)
     assert (names["image"].height, names["image"].width) == (224, 224)
+
+
+def test_the_python_of_the_recipes(
+    sample: Path, tmp_path: Path, beam_tfr: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices, shares = blocks(DOCS / "recipes.md", "python")
+    table = tmp_path / "prices.csv"
+    rows = [f"{photo},{photo.stat().st_size / 1000}" for photo in sample.glob("test/hat/*.jpg")]
+    table.write_text("\n".join(["path,price", *rows]))
+    flags = ["--uri_column", "path", "--feature_columns", "price:float"]
+    assert beam_tfr("convert", "--table", table, *flags, "--output", tmp_path / "d").code == 0
+    names: dict[str, Any] = {}
+    exec(prices.replace("/data/prices", f"{tmp_path}/d"), names)
+    images, targets = next(iter(names["train"]))
+    assert (images.shape, targets.dtype.name) == ((2, 224, 224, 3), "float32")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    exec(shares.replace("/tmp/clothes", str(converted_sample())), names)
+    assert names["labels"].shape == (8,)
 
 
 @pytest.mark.slow
@@ -319,7 +339,7 @@ def test_flags_of_convert_and_beam_exist() -> None:
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         of_others = (
             "pip (?:install|wheel)|python -m (?:benchmarks|tests)|shtab |gcloud |"
-            "gcp-storage-emulator "
+            "gcp-storage-emulator |torchrun "
         )
         text = re.sub(f"^.*({of_others}).*$", "", page.read_text(), flags=re.MULTILINE)
         unknown = [flag for flag in re.findall(r"--([a-z][a-z0-9_]+)", text) if flag not in known]

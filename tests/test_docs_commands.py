@@ -29,9 +29,9 @@ NUMBER = re.compile(r"\bN\b")  # stands for one
 
 
 def lines_in_blocks(text: str) -> Iterator[str]:
-    """The command lines of code blocks, fenced or indented by four spaces."""
+    """The command lines of code blocks, fenced or indented by four spaces and more."""
     fenced = "".join(re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-    indented = "\n".join(re.findall(r"^    (.+)$", text, re.MULTILINE))
+    indented = "\n".join(re.findall(r"^ {4,}(.+)$", text, re.MULTILINE))
     for line in (fenced + indented).replace("\\\n", " ").splitlines():
         if line.startswith(PROGRAMS) and "[options]" not in line:
             yield line
