@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gzip
 import io
 import itertools
@@ -20,6 +21,7 @@ import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.conditions import features_named, fits_conditions, value_text
+from beam_tfr.features.shapes import Dots, Outline, Rectangle
 from beam_tfr.inspection import InspectedRecord, fonts, inspect, pictures, sheets
 from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
@@ -33,6 +35,7 @@ from tests.converted import (
     converted_spoiled_photos,
     spoiled_photos,
 )
+from tests.cpu_limit import bounded_cpu
 from tests.fixtures import save
 
 Command = Callable[..., Run]
@@ -516,3 +519,16 @@ def test_a_thumbnail_shows_the_image_whatever_lies_beside_it() -> None:
         pixels = pictures._pixels({name: values[name] for name in names}, 9)
         assert pixels is not None
         assert pixels.shape == (7, 9, 3)
+
+
+@pytest.mark.parametrize("far", [float("nan"), float("inf"), float("-inf"), 3e38])
+def test_shapes_that_leave_the_image_take_no_time(far: float) -> None:
+    points = np.array([(0.1, 0.2), (0.5, far), (far, 0.5)])
+    sides = [(far, 0.2, 0.5, 0.5), (0.2, far, 0.5, 0.5), (0.2, 0.2, far, 0.5), (0.2, 0.2, 0.5, far)]
+    rectangles = [Rectangle(corners, 1, b"cat") for corners in sides]
+    shapes = [*rectangles * 4, Dots(points, 1), Outline(points, 1)]
+    image = Image.new("RGB", (224, 224))
+    with bounded_cpu():
+        for shape in shapes:
+            with contextlib.suppress(ValueError):  # corners in the wrong order
+                pictures.draw_shape(image, shape)

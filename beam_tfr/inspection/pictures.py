@@ -70,7 +70,7 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
         # Other programs may write other values.
         with contextlib.suppress(LookupError, TypeError, ValueError):
             for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
-                _draw_shape(image, shape)
+                draw_shape(image, shape)
     return ImageOps.pad(image, (side, side), color=GROUND)
 
 
@@ -105,7 +105,7 @@ def _to_pillow(pixels: NDArray[np.uint8]) -> PillowImage.Image:
     return stored.convert("RGB")
 
 
-def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
+def draw_shape(image: PillowImage.Image, shape: Shape) -> None:
     """Draws a shape in the color of its class."""
     match shape:
         case Rectangle():
@@ -116,15 +116,23 @@ def _draw_shape(image: PillowImage.Image, shape: Shape) -> None:
                 canvas.circle(place, 2, fill=color_of(label))
         case Outline(corners, label):
             canvas = ImageDraw.Draw(image)
-            canvas.polygon(_scale(corners, image), outline=color_of(label))
+            places = _scale(corners, image)
+            if len(places) > 1:
+                canvas.polygon(places, outline=color_of(label))
         case Tint():
             _draw_tint(image, shape)
 
 
 def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[float, float]]:
-    """Points [n, 2] in pixels of an image, given as shares of its sides; some, of very many."""
+    """Points [n, 2] in pixels of an image, given as shares of its sides; some, of very many.
+
+    Without those that are not finite, and none is farther outside than a side: Pillow goes through
+    all pixels of what it draws, also outside of the image.
+    """
     step = 1 + len(shares) // _MOST_POINTS
-    places = shares[::step] * image.size
+    some = shares[::step]
+    finite = some[np.isfinite(some).all(axis=1)]
+    places = np.clip(finite, -1, 2) * image.size
     return [(x, y) for x, y in places.tolist()]
 
 
@@ -149,7 +157,10 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
     canvas = ImageDraw.Draw(image)
     color = color_of(rectangle.label)
     corners = np.reshape(rectangle.corners, (2, 2))
-    (left, top), (right, bottom) = _scale(corners, image)
+    places = _scale(corners, image)
+    if len(places) < len(corners):
+        return
+    (left, top), (right, bottom) = places
     canvas.rectangle((left, top, right, bottom), outline=color, width=2)
     text = drawable(value_text(rectangle.name)[:SIDE_WITH_SHAPES])
     if not text:
