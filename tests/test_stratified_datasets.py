@@ -240,6 +240,42 @@ def test_the_largest_group_is_named_where_shares_are_missed(tmp_path: pathlib.Pa
         assert any("the largest is big of 20 images" in note for note in notes)
 
 
+def test_groups_without_classes_that_miss_the_shares_are_told(tmp_path: pathlib.Path) -> None:
+    """With how far off the splits are, and what to do about a group that is larger than one."""
+    files = f"{tmp_path}/films/**/*.jpg"
+    for number in range(30):
+        film = tmp_path / "films" / f"{'long' if number < 18 else number // 6}"
+        film.mkdir(parents=True, exist_ok=True)
+        (film / f"{number}.jpg").write_bytes(b"frame %d" % number)
+    output = tmp_path / "d"
+    options: dict[str, Any] = {"encoding": "bytes", "layout": "{group}/*", "stratify": True}
+    options["splits"] = {"train": 0.5, "test": 0.5}
+    result = convert(output, input=files, **options)
+    preview = beam_tfr.plan(input=files, progress=False, **options)
+    report = beam_tfr.verify(output, progress=False)
+    for notes in (result.notes, preview.warnings, report.notes):
+        (note,) = [note for note in notes if " off their shares" in note]
+        assert "18 images in " in note
+        assert "instead of 15.0" in note
+        assert "the largest is long of 18 images, more than the share of" in note
+        assert "smaller groups" in note
+
+
+def test_updates_are_no_reason_once_all_images_are_divided_anew(tmp_path: pathlib.Path) -> None:
+    photos = tmp_path / "photos"
+    for number in range(30):
+        paint(photos / "cat" / f"{'big' if number < 20 else number}" / f"{number}.jpg", number)
+    options = {**SMALL, "layout": "{label}/{group}/*", "splits": {"a": 0.5, "b": 0.5}}
+    convert(tmp_path / "d", input=photos, **options)
+    notes = {}
+    for number, resplit in enumerate((False, True), 30):
+        paint(photos / "cat" / "new" / f"{number}.jpg", number)
+        result = update(tmp_path / "d", input=photos, resplit=resplit)
+        notes[resplit] = [note for note in result.notes if " off its shares" in note]
+    assert "`resplit=`" in notes[False][0]
+    assert "`resplit=`" not in notes[True][0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -26,12 +26,14 @@ class Update(NamedTuple):
         counted: whether the changes are known; they are not if all images are converted again.
         folder: of the dataset, if the new one does not take its place.
         changes: of records, by kind, that an earlier step has made.
+        resplit: whether all images are divided among the splits anew.
     """
 
     command: str
     counted: bool = True
     folder: str = ""
     changes: Mapping[str, int] = MappingProxyType({})
+    resplit: bool = False
 
 
 def read_history(folder: str) -> list[dict[str, Any]]:
@@ -98,6 +100,8 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
         "records": after["counts"]["written"],
         "rejects": after["rejects"]["count"],
     }
+    if update.resplit:
+        line["resplit"] = True
     if update.counted:
         line |= _count_changes(before, counts, update.changes)
     existing = _read_end(before.folder)

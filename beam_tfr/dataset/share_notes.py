@@ -1,9 +1,9 @@
-"""Says which classes `stratify=` could not divide by the shares of the splits."""
+"""Says what `stratify=` could not divide by the shares of the splits."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.groups import LargestGroup, find_largest_group
@@ -16,10 +16,10 @@ _MOST_NAMES = 10
 
 
 class _ClassShares(NamedTuple):
-    """The images of a class in each split.
+    """The images of a class in each split, or all of them if there are no classes.
 
     Attributes:
-        name: of the class.
+        name: of the class; empty for all images.
         numbers: split -> images.
         ideals: split -> its share of them.
     """
@@ -27,6 +27,15 @@ class _ClassShares(NamedTuple):
     name: str
     numbers: Mapping[str, int]
     ideals: Mapping[str, Fraction]
+
+    @classmethod
+    def divide(cls, name: str, sizes: Mapping[str, int], shares: Mapping[str, Fraction]) -> Self:
+        """The images in each split that has a share; `sizes` may lack empty splits."""
+        numbers = {split: sizes.get(split, 0) for split in shares}
+        images = sum(numbers.values())
+        total = sum(shares.values(), Fraction(0))
+        ideals = {split: images * share / total for split, share in shares.items()}
+        return cls(name, numbers, ideals)
 
     @property
     def images(self) -> int:
@@ -36,6 +45,11 @@ class _ClassShares(NamedTuple):
     def worst_split(self) -> str:
         """The split that is farthest off its share."""
         return max(self.numbers, key=self.gap)
+
+    @property
+    def smallest_split(self) -> str:
+        """The split with the smallest share."""
+        return min(self.ideals, key=lambda split: self.ideals[split])
 
     def gap(self, split: str) -> Fraction:
         """How many images a split has beyond its share, or lacks."""
@@ -53,10 +67,12 @@ class _ClassShares(NamedTuple):
 
 def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
     """Yields what `describe_shares` tells of a dataset."""
+    sizes = {name: split.num_examples for name, split in dataset.splits.items()}
     yield from describe_shares(
         dataset.splits,
         dataset.class_names,
         dataset.options,
+        sizes=sizes,
         find_largest=functools.partial(find_largest_group, dataset),
         other_reasons=_list_other_reasons(dataset),
     )
@@ -66,8 +82,14 @@ def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
     """Yields why classes of a dataset may be off their shares, besides options."""
     if dataset.counts["rejected"].keys() - {"duplicate"}:
         yield "rejects are missing"
-    if read_history(dataset.folder):
-        yield "an update moves no image without `resplit=`"
+    if _was_updated(dataset):
+        yield "updates place only new images; `resplit=` divides all of them"
+
+
+def _was_updated(dataset: Manifest) -> bool:
+    """Whether a dataset was updated, or images removed, since all of them were divided."""
+    updates = read_history(dataset.folder)
+    return bool(updates) and not updates[-1].get("resplit")
 
 
 def describe_shares(
@@ -75,55 +97,58 @@ def describe_shares(
     class_names: Sequence[str],
     options: Mapping[str, Any],
     *,
+    sizes: Mapping[str, int],
     find_largest: Callable[[], LargestGroup | None],
     other_reasons: Iterable[str] = (),
 ) -> Iterator[str]:
     """Yields sentences about classes that are not divided by the shares of the splits.
 
+    Without classes, about all images.
+
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
         class_names: names of all classes.
         options: those of the dataset or plan.
+        sizes: split -> images.
         find_largest: finds the largest group of images; None if it is not known.
         other_reasons: why classes may be off their shares, besides options.
     """
     shares = shares_of(options)
     if not options.get("stratify") or not shares:
         return
-    classes = [_share_class(name, splits, shares) for name in class_names]
+    classes = [_ClassShares.divide("", sizes, shares)]
+    if class_names:
+        classes = [_share_class(name, splits, shares) for name in class_names]
     present = [entry for entry in classes if entry.images]
     few = [entry for entry in present if entry.images < len(shares)]
     if few:
         yield _describe_few(few, len(shares))
     off = [entry for entry in present if entry.images >= len(shares) and entry.is_off]
     if off:
-        reasons = [*_list_reasons(options, find_largest), *other_reasons]
+        whole = _ClassShares.divide("", sizes, shares)
+        reasons = [*_list_reasons(options, find_largest, whole), *other_reasons]
         yield _describe_gaps(off, reasons)
 
 
 def _share_class(
     name: str, splits: Mapping[str, Any], shares: Mapping[str, Fraction]
 ) -> _ClassShares:
-    numbers = dict.fromkeys(shares, 0)
-    for split in shares:
-        if split in splits:
-            numbers[split] = splits[split].class_counts.get(name, 0)
-    images = sum(numbers.values())
-    total = sum(shares.values(), Fraction(0))
-    ideals = {split: images * share / total for split, share in shares.items()}
-    return _ClassShares(name, numbers, ideals)
+    sizes = {split: splits[split].class_counts.get(name, 0) for split in splits}
+    return _ClassShares.divide(name, sizes, shares)
 
 
 def _list_reasons(
-    options: Mapping[str, Any], find_largest: Callable[[], LargestGroup | None]
+    options: Mapping[str, Any],
+    find_largest: Callable[[], LargestGroup | None],
+    whole: _ClassShares,
 ) -> Iterator[str]:
-    """Yields why classes may be off their shares, by the options."""
+    """Yields why classes may be off their shares, by the options; `whole` has all images."""
     if options.get("duplicates") == "group":
         yield "copies stay together"
     if options.get("duplicates") == "drop":
         yield "copies are dropped, and no other image moves"
     if options.get("group_column") or "{group}" in options.get("layout", ""):
-        yield _describe_groups(find_largest())
+        yield _describe_groups(find_largest(), whole)
 
 
 def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
@@ -141,7 +166,9 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
     split = worst.worst_split
     images = counted(worst.numbers[split], "image")
     instead = f"{images} in {split} instead of {float(worst.ideals[split]):,.1f}"
-    if len(classes) == 1:
+    if not worst.name:
+        subject = "splits are more than an image off their shares"
+    elif len(classes) == 1:
         subject = f"class {printable(worst.name)} is more than an image off its shares"
     else:
         subject = (
@@ -152,9 +179,16 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
     return f"{subject}: {instead}{because}"
 
 
-def _describe_groups(largest: LargestGroup | None) -> str:
-    """The reason that groups are."""
+def _describe_groups(largest: LargestGroup | None, whole: _ClassShares) -> str:
+    """The reason that groups are; `whole` has all images."""
     if largest is None:
         return "groups stay together, of which `beam-tfr plan` names the largest"
     images = counted(largest.images, "image")
-    return f"groups stay together, the largest is {printable(largest.name)} of {images}"
+    reason = f"groups stay together, the largest is {printable(largest.name)} of {images}"
+    split = whole.smallest_split
+    if largest.images <= whole.ideals[split]:
+        return reason
+    return (
+        f"{reason}, more than the share of {split}: use larger shares, fewer folds or smaller "
+        "groups"
+    )

@@ -444,8 +444,13 @@ def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> I
     for note in describe_sample(sample.images, noun_of(encoding)[:-1]):
         yield f"in the sample, {note}"
     yield from describe_classes(plan.splits, plan.classes, encoding)
+    sizes = {name: split.matched for name, split in plan.splits.items()}
     yield from describe_shares(
-        plan.splits, plan.classes, plan.options, find_largest=lambda: listing.largest_group
+        plan.splits,
+        plan.classes,
+        plan.options,
+        sizes=sizes,
+        find_largest=lambda: listing.largest_group,
     )
 
 
