@@ -579,6 +579,7 @@ def test_an_update_copies_what_stayed(beam_tfr: Convert, tmp_path: Path) -> None
     assert updated == files_of(tmp_path / "fresh")
 
 
+@pytest.mark.slow
 def test_from_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None:
     for name, folder in {"d": converted_photos(), "rich": rich("gzip:6")}.items():
         fake.put_folder(folder, name)

@@ -439,6 +439,7 @@ def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.M
     assert outcome(save(smooth(), "AVIF"), ImageOptions(), "")[0] == "too-much-memory"
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_on_a_processor_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     starting_with(
         "from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1; " + NO_LIMIT,

@@ -104,6 +104,7 @@ class CheckedError(Exception):
     """A PNG is sound so far: nothing is decoded then, which takes seconds for the largest."""
 
 
+@pytest.mark.slow
 def test_sound_pngs_do_not_go_on_behind_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     every = {name: one for name, one in all_fixtures().items() if "png" in name.lower()}
     del every["hostile/png-pixels-of-2-GiB"]

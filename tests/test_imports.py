@@ -89,6 +89,7 @@ def test_imports_are_light(program: str, never: tuple[str, ...]) -> None:
     assert not imported_after(program) & set(never)
 
 
+@pytest.mark.slow
 def test_a_whole_conversion_and_its_check_never_import_tensorflow(
     photos: Path, tmp_path: Path
 ) -> None:

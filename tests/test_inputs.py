@@ -503,6 +503,7 @@ def test_unreadable_folder_or_file(public_path: Path) -> None:
     closed.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_a_tree_deeper_than_pythons_recursion(tmp_path: Path) -> None:
     depth = 1_200
     here = os.open(tmp_path, os.O_RDONLY)

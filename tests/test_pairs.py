@@ -276,6 +276,7 @@ def test_wrong_files_are_refused(data: bytes, detail: str) -> None:
     assert caught.value.reason == "bad-value"
 
 
+@pytest.mark.slow
 def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     write_images(tmp_path, 4)
     given = {"input": tmp_path / "photos", **patterns(".."), **OPTIONS, "num_shards": 1}

@@ -119,6 +119,7 @@ def test_no_process_outlives_a_killed_program(
     wait_for(lambda: not living(mark), timeout_s=NONE_LEFT_S)
 
 
+@pytest.mark.slow
 def test_an_import_that_fails_is_named_by_the_process_that_forks() -> None:
     program = """
 import sys

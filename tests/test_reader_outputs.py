@@ -141,6 +141,7 @@ def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
     assert len(seen - {None}) == 20
 
 
+@pytest.mark.slow
 def test_several_labels(listed: Path) -> None:
     pairs = load(listed, split="train", batch_size=8)
     assert pairs.element_spec[1] == tf.RaggedTensorSpec(
@@ -157,6 +158,7 @@ def test_several_labels(listed: Path) -> None:
     assert singles.element_spec[1] == tf.TensorSpec([20], tf.float32)
 
 
+@pytest.mark.slow
 def test_one_label_as_a_row_of_classes(dataset: Path) -> None:
     (_, labels), *_ = elements_of(dataset)
     (_, rows), *_ = elements_of(dataset, one_hot=True)
@@ -265,6 +267,7 @@ def test_keys_are_folded_as_by_tensorflow(number: Any) -> None:
         key = folded
 
 
+@pytest.mark.slow
 def test_images_of_different_sizes() -> None:
     folder = converted("--encoding keep --resize none")
     records = records_of(folder)

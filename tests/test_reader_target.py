@@ -28,6 +28,7 @@ def priced(beam_tfr: Callable[..., Run], photos: Path, tmp_path: Path) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_a_column_takes_the_place_of_the_labels(priced: str) -> None:
     prices = [0.0, 1.25, 2.5, 3.75, 5.0]
     batches = [*load(priced, split="train", batch_size=2, target="price", remainder="pad")]

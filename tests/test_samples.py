@@ -114,6 +114,7 @@ def test_the_records_are_those_of_the_unpacked_photos(
         assert {row["photo_id"] for row in rows} == {name for name, *_ in photos()}
 
 
+@pytest.mark.slow
 def test_an_update_takes_new_rows_and_copies_the_others(beam_tfr: Convert, tmp_path: Path) -> None:
     write_tars(tmp_path)
     assert beam_tfr("convert", *call("tar", tmp_path), "--output", tmp_path / "d").code == 0
@@ -138,6 +139,7 @@ def test_an_update_takes_new_rows_and_copies_the_others(beam_tfr: Convert, tmp_p
     assert updated == files_of(tmp_path / "fresh")
 
 
+@pytest.mark.slow
 def test_from_a_bucket(beam_tfr: Convert, tmp_path: Path, fake: FakeGcs) -> None:
     for form, (write, *_) in FORMS.items():
         (tmp_path / form).mkdir()

@@ -41,6 +41,7 @@ def planted(
     caplog.set_level(logging.DEBUG)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("planted")
 def test_no_secret_is_in_a_dataset_or_a_message(
     photos: Path, tmp_path: Path, beam_tfr: Command, caplog: pytest.LogCaptureFixture
@@ -84,6 +85,7 @@ def test_a_refused_call_shows_no_secret(beam_tfr: Command, tmp_path: Path) -> No
         assert SECRET not in run.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("planted")
 def test_no_secret_leaves_with_a_job(
     service: FakeDataflow,

@@ -71,6 +71,7 @@ def rejects_of(folder: Path) -> dict[str, dict[str, str]]:
     return {reject["key"]: reject for reject in map(json.loads, lines)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settled", "options"),
     [("group", SPLITS), ("drop", SPLITS), ("group", {**SPLITS, "stratify": True})],
@@ -122,6 +123,7 @@ def test_a_new_dataset_equals_an_update_of_one_that_only_reports(
     assert not any("small_" in key or "same_" in key for key in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", ["group", "drop"])
 def test_an_update_with_other_images_equals_a_new_dataset(
     copies: Path, tmp_path: Path, settled: str
@@ -306,6 +308,7 @@ def test_what_the_first_run_saw_of_the_input_is_told(copies: Path, tmp_path: Pat
     assert updated.unused == plain.unused
 
 
+@pytest.mark.slow
 def test_dropped_copies_of_what_is_taken_down_are_kept_out(
     beam_tfr: Command, copies: Path, tmp_path: Path
 ) -> None:
@@ -342,6 +345,7 @@ def test_dropped_copies_of_what_is_taken_down_are_kept_out(
     assert done.json["copies_that_stay"] == [kept], done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", ["report", "group"])
 def test_copies_that_stay_are_told_when_images_are_taken_down(
     beam_tfr: Command, copies: Path, tmp_path: Path, settled: str
@@ -463,6 +467,7 @@ def test_broken_shards_of_which_nobody_knows_the_copies_are_written_again(
     assert files_of(tmp_path / "d") == whole
 
 
+@pytest.mark.slow
 def test_images_without_hashes_are_told_with_the_cure(
     beam_tfr: Command, copies: Path, tmp_path: Path
 ) -> None:
@@ -490,6 +495,7 @@ def test_plan_looks_at_its_sample(copies: Path) -> None:
     assert "3 across classes" in notes[0]
 
 
+@pytest.mark.slow
 def test_copies_are_settled_on_gcs_and_nothing_is_left_over(
     fake: FakeGcs, copies: Path, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_damaged_sidecar_is_ignored(tmp_path: Path, damage: str) -> None:
         list(sidecars.read_rejects(str(tmp_path), info.shard.name))
 
 
+@pytest.mark.slow
 def test_every_truncation_and_every_flipped_byte_of_a_sidecar_shows(tmp_path: Path) -> None:
     plan = begin(tmp_path)
     info = finish_shard(tmp_path, plan)

@@ -138,6 +138,7 @@ def test_every_engine_divides_alike(tmp_path: pathlib.Path, flags: list[str]) ->
     assert convert(tmp_path / "e", input=photos, beam_flags=flags, **options).digest == expected
 
 
+@pytest.mark.slow
 def test_copies_are_groups(tmp_path: pathlib.Path, photos: pathlib.Path) -> None:
     for number in range(12):
         source = photos / "cat" / f"{number:03}.jpg"

@@ -121,6 +121,7 @@ def is_sound(folder: pathlib.Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_every_mutation_is_found(dataset: pathlib.Path) -> None:
     """A few of each file; BEAM_TFR_MUTATIONS=20000 for more."""
     chance = random.Random(20)
