@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.features.box_formats import RELATIVE
+from beam_tfr.features.box_formats import RELATIVE, is_relative
 from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.cells import is_missing, to_float
 from beam_tfr.features.registry import find_boxes, parse_columns
@@ -15,6 +15,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
+from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import SOURCE_WIDTH
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.box_names import (
@@ -31,6 +32,7 @@ from beam_tfr.tables.box_names import (
     find_size_columns,
 )
 from beam_tfr.tables.box_objects import BoxObjects, find_box_objects
+from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.coordinates import names_boxes
 from beam_tfr.tables.formats import format_of, read_rows
 
@@ -172,6 +174,7 @@ def _warn_of_possible_boxes(
         return
     boxes = found.boxes if found else find_possible_boxes(columns)
     if boxes:
+        boxes = boxes._replace(form=_guess_form(path, boxes))
         shown = ", ".join(boxes.sides)
         declaration = f"{BOX}:{boxes.declaration}"
     else:
@@ -187,6 +190,20 @@ def _warn_of_possible_boxes(
             f"its image: {images}, and `feature_columns='{declaration}'` stores the boxes, if they "
             "have this form"
         )
+
+
+def _guess_form(path: str, boxes: BoxColumns) -> str:
+    """The likeliest format of columns with the sides of boxes, by the first rows."""
+    try:
+        first_rows = _read_first_rows(path, boxes.sides)
+    except BeamTfrError:  # which reading the rows raises
+        return boxes.form
+    return guess_form(boxes.form, _join_rows(first_rows, boxes.sides))
+
+
+def _join_rows(rows: Sequence[Mapping[str, Any]], sides: Sequence[str]) -> list[list[float]]:
+    """The boxes of rows; none if a cell is no number."""
+    return join_sides([row[side] for row in rows] for side in sides)
 
 
 def _imply_roles(
@@ -205,14 +222,15 @@ def _imply_roles(
 
 
 def _choose_form(
-    boxes: BoxColumns, declared: Boxes | None, first_rows: Iterable[Mapping[str, Any]]
+    boxes: BoxColumns, declared: Boxes | None, first_rows: Sequence[Mapping[str, Any]]
 ) -> str:
     """The form of boxes: that which is declared, or in shares if the first rows say so."""
     if declared:
         return declared.form
-    if _are_shares(first_rows, boxes.sides):
-        return RELATIVE + boxes.form
-    return boxes.form
+    if not _are_shares(first_rows, boxes.sides):
+        return boxes.form
+    form = guess_form(boxes.form, _join_rows(first_rows, boxes.sides))
+    return form if is_relative(form) else RELATIVE + form
 
 
 def _find_declared(options: ConvertOptions) -> Boxes | None:

@@ -10,7 +10,9 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.tables.annotations import describe_doubts
 from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
+from beam_tfr.tables.box_checks import check_shares, warn_of_centers
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
+from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.class_orders import warn_of_class_orders
 from beam_tfr.tables.content import (
     SPLIT,
@@ -67,6 +69,7 @@ from beam_tfr.tables.unused.beside_boxes import warn_beside_boxes
 from beam_tfr.tables.unused.columns import warn_of_unused_columns
 from beam_tfr.tables.unused.later_tables import warn_of_later_tables
 from beam_tfr.tables.unused.pixels import warn_of_pixels
+from beam_tfr.tables.unused.suggestions import read_first_cells
 from beam_tfr.tables.unused.turned_boxes import warn_of_turned_boxes
 
 _MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
@@ -107,6 +110,7 @@ def open_tables(
     check_quotes(content, cells)
     stand_ins = [*find_stand_ins(options, declarations, cells)]
     declarations = replace_columns(declarations, stand_ins)
+    check_shares(content, declarations, cells)
     features = open_columns(content, declarations, cells, sample.per_box)
     typed = content.table_format.has_types
     has_boxes = any(feature.per_box for feature in features)
@@ -170,6 +174,7 @@ def open_tables(
             *describe_other_columns(content, split_columns),
             *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
+            *warn_of_centers(content, declarations, cells),
             *warn_of_coordinates(options, features),
             *filter(None, [numbered.warning]),
             *label_names.warn(options.label_column, class_texts),
@@ -203,6 +208,8 @@ def _suggest_boxes(content: TableContent) -> str:
         return ""
     found = find_possible_boxes(content.columns)
     if found:
+        cells = read_first_cells(content, found.sides)
+        found = found._replace(form=guess_form(found.form, join_sides(cells.values())))
         return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
     boxes = next(filter(names_boxes, content.columns), "")
     if boxes:

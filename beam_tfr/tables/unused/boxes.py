@@ -10,6 +10,7 @@ from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.box_objects import find_file, find_label, hold_nested_lists
+from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
 from beam_tfr.tables.text_rows import Delimited, JsonLines
@@ -55,6 +56,8 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
         boxes = find_possible_boxes(list_fields_of(content, filter(_may_hold_objects, columns)))
     if boxes is None or _are_nested(content, boxes.sides):
         return None
+    cells = read_first_cells(content, boxes.sides)
+    boxes = boxes._replace(form=guess_form(boxes.form, join_sides(cells.values())))
     message = (
         f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
         f"`feature_columns='{BOX}:{boxes.declaration}'` stores these"

@@ -1,0 +1,69 @@
+"""Checks that boxes that are declared have the form that their numbers show."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.features.box_formats import RELATIVE, is_relative
+from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.registry import find_boxes, parse_columns
+from beam_tfr.tables.base import table_error
+from beam_tfr.tables.box_shares import are_centers, guess_form, read_quads
+from beam_tfr.tables.content import TableContent
+
+_LEAST_PIXELS = 2  # one number at least is as large
+
+
+def check_shares(
+    content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
+) -> None:
+    """Checks that boxes that are declared in pixels are not in shares of their images.
+
+    Args:
+        content: what the tables say.
+        declarations: column -> declaration; empty where its cells have to show it.
+        cells: column -> its cells in the first rows.
+
+    Raises:
+        UsageError: no number of the first boxes is as large as 2, and not all are whole.
+    """
+    boxes = _find_free_boxes(content, declarations)
+    if boxes is None or is_relative(boxes.form):
+        return
+    quads = read_quads(cells[boxes.name])
+    numbers = [*itertools.chain.from_iterable(quads)]
+    are_small = bool(numbers) and max(map(abs, numbers)) < _LEAST_PIXELS
+    if not are_small or all(map(float.is_integer, numbers)):
+        return
+    form = guess_form(boxes.form, quads)
+    if not is_relative(form):
+        form = RELATIVE + form
+    declaration = boxes.text.replace(boxes.form, form, 1)
+    raise table_error(
+        content.files[0],
+        f"column {boxes.name!r} as {boxes.text}: no box of the first rows has a number as large as "
+        f"{_LEAST_PIXELS}, such as {quads[0]}, so they are shares of the image, not pixels: "
+        f"`feature_columns='{boxes.name}:{declaration}'`",
+    )
+
+
+def warn_of_centers(
+    content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
+) -> Iterator[str]:
+    """Yields a warning about boxes in shares that lie inside of their images only as centers."""
+    boxes = _find_free_boxes(content, declarations)
+    if boxes is None or boxes.form != "rel_xywh" or not are_centers(read_quads(cells[boxes.name])):
+        return
+    declaration = boxes.text.replace(boxes.form, "rel_center_xywh", 1)
+    yield (
+        f"boxes of column {boxes.name!r} reach out of their images as {boxes.text}, and all of the "
+        "first rows lie inside if their first numbers are centers: "
+        f"`feature_columns='{boxes.name}:{declaration}'`"
+    )
+
+
+def _find_free_boxes(content: TableContent, declarations: Mapping[str, str]) -> Boxes | None:
+    """The boxes of tables that may have them in any format; None if there are none."""
+    if content.read_rows or not content.table_format.may_have_box_rows:
+        return None
+    return find_boxes(parse_columns(declarations))
