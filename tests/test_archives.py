@@ -32,6 +32,7 @@ from beam_tfr.inputs.skipped import (
     SkippedFiles,
     count_archives,
     count_packed,
+    count_raw,
     describe_skipped,
 )
 from beam_tfr.inputs.zip_directory import ZipDirectory
@@ -483,11 +484,12 @@ def test_archives_in_archives_must_be_unpacked(tmp_path: Path) -> None:
         assert [*found] == [f"{tmp_path}/a/1.jpg"]
         assert kinds == {".zip in an archive": 1, ".7z in an archive": 1, ".txt": 1}
         assert (count_archives(kinds), count_packed(kinds)) == (0, 2)
-    write_files(tmp_path, {"b.rar": b"", "c.tar.gz": b"", "1.jpg": JPEG})
+    write_files(tmp_path, {"b.rar": b"", "c.tar.gz": b"", "1.jpg": JPEG, "1.NEF": b""})
     kinds = listed(tmp_path)[1]
-    assert (count_archives(kinds), count_packed(kinds)) == (2, 2)
+    assert (count_archives(kinds), count_packed(kinds), count_raw(kinds)) == (2, 2, 1)
     told = describe_skipped(kinds)
     assert "archives such as these must be unpacked: 1 .rar, 1 .tar.gz" in told
+    assert "raw photos of cameras (1 .NEF) must be developed" in told
 
 
 @pytest.mark.parametrize(

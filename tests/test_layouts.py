@@ -828,6 +828,7 @@ def test_paths_of_masks_follow_from_names(image: str, masks: Sequence[str], path
         ("1.xml", "--table"),
         ("data_batch_1", "must be unpacked"),
         ("clip.mp4", "must be unpacked"),
+        ("1.CR2", "must be developed"),
         ("train.rec", "must be unpacked"),
     ],
 )

@@ -16,7 +16,15 @@ from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.patterns import ARCHIVE, NOTHING, compile_pattern, is_wild, split_pattern
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.extensions import FORMAT_OF, IN_ARCHIVE, OTHER_NAMES, PACKED, kind_of_name
+from beam_tfr.schema.extensions import (
+    FORMAT_OF,
+    IN_ARCHIVE,
+    OTHER_NAMES,
+    PACKED,
+    RAW,
+    RAW_CURE,
+    kind_of_name,
+)
 
 PACKED_LABELS_CURE = (
     "give tars of WebDataset as `table=` instead of `input=`; unpack others, and give their labels "
@@ -295,9 +303,7 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
     number, names = describe_kinds(kinds, images=False)
     if not number:
         return ""
-    return "; ".join(
-        [f"{number:,} without an image extension ({names})", *describe_archives(kinds)]
-    )
+    return "; ".join([f"{number:,} without an image extension ({names})", *describe_cures(kinds)])
 
 
 def count_archives(kinds: Mapping[str, int]) -> int:
@@ -310,6 +316,11 @@ def count_packed(kinds: Mapping[str, int]) -> int:
     return sum(number for kind, number in kinds.items() if _must_be_unpacked(kind))
 
 
+def count_raw(kinds: Mapping[str, int]) -> int:
+    """How many of some files are raw photos of cameras, by their kinds."""
+    return sum(number for kind, number in kinds.items() if RAW.fullmatch(kind))
+
+
 def _must_be_unpacked(kind: str) -> bool:
     return kind.endswith(IN_ARCHIVE) or PACKED.fullmatch(kind) is not None
 
@@ -318,8 +329,8 @@ def _is_archive(kind: str) -> bool:
     return any(pattern.fullmatch(kind) for pattern in (ARCHIVE, PACKED))
 
 
-def describe_archives(kinds: Mapping[str, int]) -> Iterator[str]:
-    """Yields how to read the archives among files that are skipped."""
+def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
+    """Yields how to read the archives and raw photos among files that are skipped."""
     number = count_archives(kinds)
     if number:
         yield f"archives (.zip, .tar: {number:,}) are read if they are given as `input=` too"
@@ -327,6 +338,10 @@ def describe_archives(kinds: Mapping[str, int]) -> Iterator[str]:
     if packed:
         _, names = describe_kinds(packed, images=False)
         yield f"archives such as these must be unpacked: {names}"
+    raw = {kind: count for kind, count in kinds.items() if RAW.fullmatch(kind)}
+    if raw:
+        _, names = describe_kinds(raw, images=False)
+        yield f"raw photos of cameras ({names}) {RAW_CURE}"
 
 
 def describe_missed(kinds: Mapping[str, int], root: str) -> str:

@@ -46,6 +46,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "missed": "missed",
     "archives": "archives",
     "packed_archives": "packed-archives",
+    "raw_photos": "raw-photos",
     "repeated_folders": "repeated-folders",
     "guessed_names": "guessed-names",
     "packed_labels": "packed-labels",
@@ -113,6 +114,10 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "{archives} skipped that must be unpacked: compressed as a whole, such as .rar, "
         ".7z and .tar.gz, split, or within others; `beam-tfr plan` shows which kinds"
     ),
+    "raw_photos": (
+        "raw photos of cameras, which must be developed, are skipped ({number:,}): `beam-tfr plan` "
+        "shows which kinds"
+    ),
     "repeated_folders": (
         "{links} skipped that lead to folders listed by other paths: each is listed once"
     ),
@@ -142,9 +147,9 @@ class Result(Printable):
             because the input has changed; "skipped", files that the listing skipped because they
             have no image extension; "missed", images that the patterns miss; "archives", those of
             the skipped files that are archives; "packed_archives", those that must be unpacked;
-            "repeated_folders", links to folders that are
-            listed by other paths; "guessed_names", images in zips whose names were read in code
-            page 437, because they are not UTF-8 and nothing says what they are;
+            "raw_photos", those that cameras wrote, as .cr2; "repeated_folders", links to folders
+            that are listed by other paths; "guessed_names", images in zips whose names were read in
+            code page 437, because they are not UTF-8 and nothing says what they are;
             "packed_labels", files in archives that may hold labels; "repeated_rows", keys that
             several rows of tables have; "nested", images in
             deeper folders than those of other classes;

@@ -24,6 +24,9 @@ PACKED = re.compile(
     r"(?i)\.(?:tar\.[a-z][a-z0-9]{0,4}|t[gbxz]z2?|tzst|7z|rar|zipx|[zr][0-9]{2}"
     r"|(?:zip|tar|7z|rar|gz|zst|xz)\.(?:[0-9]{3}|[a-z]{2}))\Z"
 )
+# Ends of names of raw photos of cameras, which have to be developed.
+RAW = re.compile(r"(?i)\.(?:cr[23w]|nef|nrw|arw|srf|sr2|dng|raf|orf|rw2|pef|srw|3fr|iiq|x3f)\Z")
+RAW_CURE = "must be developed, each as by `darktable-cli a.nef a.jpg`"
 OTHER_NAMES = "other names"  # the kind of files without an extension
 IN_ARCHIVE = " in an archive"  # behind the kind of an archive that is in another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)

@@ -32,6 +32,7 @@ from beam_tfr.inputs.skipped import (
     SkippedFiles,
     count_archives,
     count_packed,
+    count_raw,
     describe_kinds,
 )
 from beam_tfr.layouts.mask_names import MaskNames
@@ -164,6 +165,7 @@ class MatchImages(beam.PTransform):
         count("skipped", skipped.kinds.total() - missed)
         count("archives", count_archives(skipped.kinds))
         count("packed-archives", count_packed(skipped.kinds))
+        count("raw-photos", count_raw(skipped.kinds))
         count("missed", missed)
         count("repeated-folders", skipped.repeats.number)
         count("guessed-names", skipped.guessed_names.number)
