@@ -258,23 +258,9 @@ def find_mask_folders(
 
     ordered = sorted(folders)
     names_at = _group_names(ordered)
-    for (parent, below), names in names_at.items():
-        pair = _find_pair(names)
-        if pair and not IMAGES.fullmatch(pair[0]):
-            mask_folder = "/".join(filter(None, [parent, pair[1], below]))
-            pair = None if holds_photos(mask_folder) else pair
-        if pair:
-            images, masks = pair
-            siblings = _find_siblings(ordered, parent, images)
-            return MaskFolders(
-                parent,
-                images,
-                masks,
-                below,
-                has_siblings=len(siblings) > 1,
-                pairs=_pair_folders(siblings, images, masks, known_folders={*ordered}),
-                ends=_find_ends(images, masks, names_at),
-            )
+    named = _find_named_masks(ordered, names_at, holds_photos)
+    if named:
+        return named
     without_photos = [
         folder for folder in ordered if not is_of_masks(folder) or not holds_photos(folder)
     ]
@@ -287,6 +273,39 @@ def find_mask_folders(
         if parent == compared.parent:
             beside.update(names)
     return compared._replace(has_splits=are_different(filter(split_of_folder, beside)))
+
+
+def _find_named_masks(
+    folders: Sequence[str],
+    names_at: Mapping[tuple[str, str], Sequence[str]],
+    holds_photos: Callable[[str], bool],
+) -> MaskFolders | None:
+    """The first folder that is named as that of the masks of another; None without one.
+
+    Args:
+        folders: paths of folders of files, sorted.
+        names_at: the folders around, and below -> names.
+        holds_photos: path of a folder -> whether its files certainly are photos.
+    """
+    for (parent, below), names in names_at.items():
+        pair = _find_pair(names)
+        if not pair:
+            continue
+        images, masks = pair
+        mask_folder = "/".join(filter(None, [parent, masks, below]))
+        if not IMAGES.fullmatch(images) and holds_photos(mask_folder):
+            continue
+        siblings = _find_siblings(folders, parent, images)
+        return MaskFolders(
+            parent,
+            images,
+            masks,
+            below,
+            has_siblings=len(siblings) > 1,
+            pairs=_pair_folders(siblings, images, masks, known_folders={*folders}),
+            ends=_find_ends(images, masks, names_at),
+        )
+    return None
 
 
 def _group_names(folders: Iterable[str]) -> Mapping[tuple[str, str], Sequence[str]]:

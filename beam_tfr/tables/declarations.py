@@ -36,6 +36,7 @@ from beam_tfr.tables.several_classes import find_presence_column
 from beam_tfr.tables.unused.boxes import cure_box_field
 
 FIELD_ROWS = 10_000  # the first rows, in which fields of objects are looked for
+_CHOICE = "or name the columns that become features"
 
 
 def takes_all(options: ConvertOptions) -> bool:
@@ -241,14 +242,40 @@ def _open_column(
     Raises:
         UsageError: no kind of feature fits the cells, or none of them fits the declaration.
     """
+    feature = _parse_or_infer(content, name, declaration, cells, per_box=per_box)
+    may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
+    if feature.holds_files or may_be_bad:
+        return feature
+    if all(_find_problem(feature, cell) for cell in cells):
+        problem = _find_problem(feature, cells[0])
+        raise table_error(
+            content.files[0],
+            f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
+            f"(row 1: {problem}){_suggest_type(feature, cells[0], problem)}",
+        )
+    return feature
+
+
+def _parse_or_infer(
+    content: TableContent,
+    name: str,
+    declaration: str,
+    cells: Sequence[Any],
+    *,
+    per_box: bool,
+) -> ColumnKind:
+    """The feature that a column is declared as, or that its cells show; see `_open_column`.
+
+    Raises:
+        UsageError: no kind of feature fits the cells.
+    """
     path = content.files[0]
-    choice = "or name the columns that become features"
     try:
         if not declaration:
             typed = format_of(path).has_types
             values = itertools.chain.from_iterable(cells) if per_box else cells
             declaration = infer_declaration(values, typed=typed) + ("[box]" if per_box else "")
-        feature = parse_column(name, declaration)
+        return parse_column(name, declaration)
     except ValueError as error:
         others = f"{KNOWN}," if takes_all(content.options) else ""
         boxes = cure_box_field(content, [name])
@@ -256,29 +283,29 @@ def _open_column(
             path,
             f"column {name!r} {error} in the first rows, which cannot be a feature; "
             f"{boxes and f'{boxes}; '}`feature_columns='{others}{name}:bytes'` stores it as text; "
-            f"{choice}{_suggest_images(content)}",
+            f"{_CHOICE}{_suggest_images(content)}",
         ) from None
-    may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
-    if feature.holds_files or may_be_bad:
-        return feature
-    if all(_find_problem(feature, cell) for cell in cells):
-        problem = _find_problem(feature, cells[0])
-        cure = f"; give another type, `feature_columns={name}:TYPE`, {choice}"
-        if feature.may_be_bad:
-            cure += ", or leave out boxes without area with `bad_boxes=drop`"
-        if _is_bad(cells[0]) or isinstance(problem, UntypedCellError):
-            cure = ""  # no type helps
-        if "%" in str(problem):
-            cure = (
-                "; write shares of 1 in place of percents, of which boxes are bbox[rel_xyxy] and "
-                "so on; with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
-            )
-        raise table_error(
-            path,
-            f"column {name!r} as {feature.text} would reject all of the first {len(cells)} rows "
-            f"(row 1: {problem}){cure}",
+
+
+def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) -> str:
+    """What to do about a column of whose first cells none fits; empty if no type helps.
+
+    Args:
+        feature: what the column was to become.
+        cell: the first of its cells.
+        problem: why that does not fit.
+    """
+    if "%" in str(problem):
+        return (
+            "; write shares of 1 in place of percents, of which boxes are bbox[rel_xyxy] and "
+            "so on; with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
         )
-    return feature
+    if _is_bad(cell) or isinstance(problem, UntypedCellError):
+        return ""
+    cure = f"; give another type, `feature_columns={feature.name}:TYPE`, {_CHOICE}"
+    if feature.may_be_bad:
+        cure += ", or leave out boxes without area with `bad_boxes=drop`"
+    return cure
 
 
 def _suggest_images(content: TableContent) -> str:

@@ -124,27 +124,31 @@ def _compressed_error(path: str) -> UsageError:
 
 def _name_error(path: str, begin: bytes) -> UsageError:
     """The error for a file that is not a table, by its name and what it begins with."""
-    advice = suggest_dataset(path.rpartition("/")[0])
-    if path.lower().endswith(".data"):
-        advice = advice or suggest_yaml(path)
-    is_zip = path.lower().endswith(".zip")
-    if is_zip and has_table_name(path[: -len(".zip")]):  # as Kaggle zips them
-        advice = advice or "; unzip it first, and name the table that was in it"
-    if is_zip or has_image_name(path):
-        advice = advice or f"; images, and those in a .zip, are an input: `input={path}`"
-    if begin.startswith((b"<annotation", b"<?xml")):
-        advice = advice or "; rename files of VOC so that their names end in .xml"
-    text = describe_text(begin) if path.lower().endswith(".txt") else ""
-    if text:
-        advice = advice or f"; it {text}"
-    advice = advice or _suggest_name(begin)
-    if not advice:
-        suffix = os.path.splitext(path)[1].lower()
-        advice = _ADVICE.get(suffix, "; the first four may be gzipped (.gz)")
+    advice = next(filter(None, _list_advice(path, begin)))
     names = ", ".join(FORMATS)
     return table_error(
         path, f"is no TFRecord, and the names of other tables must end in {names}{advice}"
     )
+
+
+def _list_advice(path: str, begin: bytes) -> Iterator[str]:
+    """Yields what to do about a file that is not a table, the best advice first; some is empty."""
+    name = path.lower()
+    is_zip = name.endswith(".zip")
+    yield suggest_dataset(path.rpartition("/")[0])
+    if name.endswith(".data"):
+        yield suggest_yaml(path)
+    if is_zip and has_table_name(path[: -len(".zip")]):  # as Kaggle zips them
+        yield "; unzip it first, and name the table that was in it"
+    if is_zip or has_image_name(path):
+        yield f"; images, and those in a .zip, are an input: `input={path}`"
+    if begin.startswith((b"<annotation", b"<?xml")):
+        yield "; rename files of VOC so that their names end in .xml"
+    text = describe_text(begin) if name.endswith(".txt") else ""
+    if text:
+        yield f"; it {text}"
+    yield _suggest_name(begin)
+    yield _ADVICE.get(os.path.splitext(name)[1], "; the first four may be gzipped (.gz)")
 
 
 def _suggest_name(begin: bytes) -> str:

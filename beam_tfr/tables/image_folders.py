@@ -177,10 +177,23 @@ def guess_image_root(
     has_folders = functools.partial(find_image_folders, tables, folder=folder, read_uris=read_uris)
     if has_folders(base=""):
         return ""
-    others = [root for root in list_roots(folder) if root != folder and _has_files(root)]
-    roots = [root for root in others if _holds_all(root, uris) or has_folders(base=root)]
-    roots = roots or [root for root in others if _holds_half(root, uris)]
+    roots = _list_likely_roots(folder, uris, lambda root: bool(has_folders(base=root)))
     return roots[0] if len(roots) == 1 else ""
+
+
+def _list_likely_roots(
+    folder: str, uris: Sequence[str], has_folders: Callable[[str], bool]
+) -> list[str]:
+    """The folders in and around that of tables that have all of some files, else at least half.
+
+    Args:
+        folder: that of the tables.
+        uris: relative paths of the files.
+        has_folders: folder -> whether folders in it, by the places of tables, have all files.
+    """
+    roots = [root for root in list_roots(folder) if root != folder and _has_files(root)]
+    complete = [root for root in roots if _holds_all(root, uris) or has_folders(root)]
+    return complete or [root for root in roots if _holds_half(root, uris)]
 
 
 def _are_elsewhere(uris: Iterable[str], folder: str, tables: Iterable[str]) -> bool:

@@ -172,13 +172,8 @@ class NameColumn:
         if self.strips:
             yield from filter(None, [describe_spaces(column, texts)])
             texts = {text.strip() for text in texts}
-        pointed = [text for text in texts if _shorten_number(text) != text]
-        if self.kind is _Kind.POINTED and pointed:
-            example = min(pointed)
-            yield (
-                f"column {column!r}: texts such as {example} are whole numbers, here the class "
-                f"{_shorten_number(example)}; if they are names, `classes=` lists them as written"
-            )
+        if self.kind is _Kind.POINTED:
+            yield from _describe_pointed(column, texts)
         names = {text for text in texts if means_nothing(text) and not self.is_missing(text)}
         if names:
             become = "becomes a class" if len(names) == 1 else "become classes"
@@ -207,6 +202,17 @@ class NameColumn:
                 "point as in 1.0; if they are texts, `classes=` names them as they are written"
             )
         return name
+
+
+def _describe_pointed(column: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yields a line about classes that are whole numbers with a point, such as 1.0."""
+    pointed = [text for text in texts if _shorten_number(text) != text]
+    if pointed:
+        example = min(pointed)
+        yield (
+            f"column {column!r}: texts such as {example} are whole numbers, here the class "
+            f"{_shorten_number(example)}; if they are names, `classes=` lists them as written"
+        )
 
 
 def list_distinct(cells: Iterable[Any]) -> Collection[Any]:

@@ -14,10 +14,7 @@ from beam_tfr.tables.box_checks import check_shares, warn_of_centers
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.class_orders import warn_of_class_orders
-from beam_tfr.tables.content import (
-    SPLIT,
-    TableContent,
-)
+from beam_tfr.tables.content import SPLIT, TableContent
 from beam_tfr.tables.coordinates import names_boxes, names_places
 from beam_tfr.tables.declarations import (
     check_declarations,
@@ -99,11 +96,7 @@ def open_tables(
     declarations = declare_columns(content)
     check_declarations(content, declarations)
     images = _image_columns(content.options, declarations)
-    split_column = _find_split_column(content)
-    sample = take_sample(content, declarations, images, split_column)
-    if split_column:
-        split_cells = [cell for _, cell in sample.first.column(split_column)]
-        content = imply_split_column(content, split_column, split_cells)
+    content, sample = _take_first_rows(content, declarations, images)
     options = content.options
     cells = sample.cells
     check_images(content, cells, images, declarations)
@@ -123,13 +116,8 @@ def open_tables(
     if not content.class_names:
         label_names = NameColumn.infer(class_texts, known=classes or ())
     numbered = NumberedNames()
-    if classes and may_number and not options.rename:
-        numbered = find_numbered_names(
-            f"column {options.label_column!r}",
-            read_labels(class_texts, label_names),
-            classes,
-            first_number=first_number,
-        )
+    if classes and may_number:
+        numbered = _number_names(options, class_texts, label_names, classes, first_number)
         classes = [*numbered.name_of] or classes
     box_cure = "" if has_boxes else _suggest_boxes(content)
     read = row_reader(content, images)
@@ -193,6 +181,47 @@ def open_tables(
             *first_notes([*warn_of_texts(features, declarations, cells, typed=typed)]),
         ),
     )
+
+
+def _take_first_rows(
+    content: TableContent, declarations: Mapping[str, str], images: Sequence[str]
+) -> tuple[TableContent, Sample]:
+    """The first rows, and the content with the column that says their splits, if one does.
+
+    Args:
+        content: what the tables say.
+        declarations: of the columns that become features.
+        images: the columns of images.
+    """
+    split_column = _find_split_column(content)
+    sample = take_sample(content, declarations, images, split_column)
+    if not split_column:
+        return content, sample
+    split_cells = [cell for _, cell in sample.first.column(split_column)]
+    return imply_split_column(content, split_column, split_cells), sample
+
+
+def _number_names(
+    options: ConvertOptions,
+    class_texts: Sequence[Any],
+    label_names: NameColumn,
+    classes: Sequence[str],
+    first_number: int | None,
+) -> NumberedNames:
+    """The names of labels that are numbers of classes; none with other names for classes.
+
+    Args:
+        options: of the conversion.
+        class_texts: the classes in the first rows, as cells have them.
+        label_names: reads these.
+        classes: the allowed classes, in order.
+        first_number: that of the first class; None if it is not known.
+    """
+    if options.rename:
+        return NumberedNames()
+    subject = f"column {options.label_column!r}"
+    labels = read_labels(class_texts, label_names)
+    return find_numbered_names(subject, labels, classes, first_number=first_number)
 
 
 def _find_split_column(content: TableContent) -> str:

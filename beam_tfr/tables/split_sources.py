@@ -133,20 +133,22 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
     if without and "/ImageSets/" not in first_list:
         return _leave_out_lists(first_list, f"there is none for {without[0]}")
     if without:
-        raise table_error(
-            without[0],
-            "has no lists of images such as ImageSets/Main/train.txt beside it, but "
-            f"{with_lists[0]} has: add them, or put all images into one split: "
-            "`splits=train=1`",
-        )
-    with_files = {*itertools.chain.from_iterable(images_of.values())}
-    listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
-    lists = _describe_lists(first_list, counts, len(listed - with_files))
+        raise _missing_lists_error(without[0], with_lists[0])
+    lists = _describe_lists(first_list, counts, _count_missing(images_of, image_sets))
     warning = f"{lists}; `splits=train=1` puts all images into one split"
     return SplitSource(
         roles.ImageSetRole(),
         (warning, *_collect_notes(image_sets.values())),
         given=lists if len(counts) > 1 else "",
+    )
+
+
+def _missing_lists_error(without: str, with_lists: str) -> UsageError:
+    """The error for a folder of annotations without lists of images, which another one has."""
+    return table_error(
+        without,
+        "has no lists of images such as ImageSets/Main/train.txt beside it, but "
+        f"{with_lists} has: add them, or put all images into one split: `splits=train=1`",
     )
 
 
@@ -158,6 +160,15 @@ def _count_images(
     for folder, images in images_of.items():
         counts.update(map(image_sets[folder].split_of, images))
     return counts
+
+
+def _count_missing(
+    images_of: Mapping[str, Sequence[str]], image_sets: Mapping[str, ImageSets]
+) -> int:
+    """The number of images that lists name and no file is about; see `_count_images`."""
+    with_files = {*itertools.chain.from_iterable(images_of.values())}
+    listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
+    return len(listed - with_files)
 
 
 def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
