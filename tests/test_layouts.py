@@ -26,7 +26,7 @@ from beam_tfr.layouts.class_folders import (
 from beam_tfr.layouts.class_names import describe_class_names
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
-from beam_tfr.layouts.mask_folders import describe_mask_folders
+from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_folders
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.parsing import parse_layout
@@ -34,6 +34,7 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run
+from tests.cpu_limit import bounded_cpu
 
 Command = Callable[..., Run]
 
@@ -137,6 +138,16 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
             check_split_folders(found, option)
     levels = len(layout.split("/"))
     assert all(parse_layout(layout).parse_key(key) for key in keys if key.count("/") + 1 >= levels)
+
+
+@pytest.mark.parametrize(
+    "part", ["segmentationclass", "aSegmentationClass", "_masks-for-participants", "_"]
+)
+def test_folders_of_names_that_no_disk_takes_take_no_time(part: str) -> None:
+    names = [part * (65_000 // len(part)) + f"!{i}" for i in range(8)]
+    with bounded_cpu():
+        without_mask_folders(dict.fromkeys(names, 1))
+        check_split_folders(folders(*(f"{name}/1" for name in names)), "")
 
 
 @pytest.mark.timeout(20)

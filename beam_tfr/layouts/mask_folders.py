@@ -16,13 +16,14 @@ from beam_tfr.layouts.mask_paths import (
     have_numbered_masks,
     last_separator,
 )
+from beam_tfr.layouts.name_pattern import NamePattern
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import are_different, split_of_folder
 from beam_tfr.schema.differences import common_start
 
 # Names of folders of images.
-IMAGES = re.compile(
+IMAGES = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
     r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g))?|(?:part|batch|chunk)[-_ ]?[0-9]+)"
 )
@@ -34,8 +35,8 @@ _MASK_WORDS = (
     r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?)"
 )
 # Words before are apart: PedMasks, but not unmasks.
-_MASKS = re.compile(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}")
-_OF_IMAGES = re.compile(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
+_MASKS = NamePattern(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}")
+_OF_IMAGES = NamePattern(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
 _MOST_NAMES = 100  # of files in a folder, that are compared
 _MOST_FOLDERS = 10  # whose files are compared
 _MOST_PHOTOS = 3  # files of a folder that show whether it holds photos

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
+from beam_tfr.layouts.name_pattern import MOST_CHARACTERS
 from beam_tfr.layouts.parsing import is_split_name
 
 DEFAULT_SPLIT = "train"
@@ -152,6 +153,8 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
     """The parts of a name that is like a split, given what several have around theirs."""
     if split_of_folder(name):
         return _divide_name(name)
+    if len(name) > MOST_CHARACTERS:  # its starts would take the square of that
+        return None
     starts = itertools.accumulate(_SEPARATOR.split(name)[:-1], str.__add__)
     own_prefixes = [start for start in starts if _text_around(start) in shared]
     if own_prefixes:
