@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -118,6 +118,8 @@ def early_warnings(
     keys = [path.removeprefix(source.root) for path in paths]
     masks = MaskNames()
     masks.look_at(keys)
+    marked = masks.describe(in_archives=source.has_archives, given_pairs=source.pairs)
+    labels = [*describe_labels(look, skipped.annotations)]
     folders = collections.Counter[str]()
     empty = ""
     if look.files.are_all:
@@ -125,13 +127,14 @@ def early_warnings(
         skipped.empty.fill(paths)
         empty = skipped.empty.describe()
         unused = describe_unused(exclude, skipped.used_exclusions, source.root)
-        check_folders(source, folders, keys, shares_option=shares_option, unused=unused)
+        notes = [*unused, *filter(None, [*labels, marked])]
+        check_folders(source, folders, keys, shares_option=shares_option, notes=notes)
     warnings = (
         empty,
         describe_missed(skipped.kinds, source.root),
         source.layout.describe_ambiguity(keys),
-        *describe_labels(look, skipped.annotations),
-        masks.describe(in_archives=source.has_archives, given_pairs=source.pairs),
+        *labels,
+        marked,
         describe_ranges(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
@@ -146,7 +149,7 @@ def check_folders(
     keys: Sequence[str],
     *,
     shares_option: str,
-    unused: Sequence[str],
+    notes: Iterable[str],
 ) -> None:
     """Checks that the default layout reads folders as they seem to be meant.
 
@@ -155,7 +158,7 @@ def check_folders(
         folders: folder of images -> number of images.
         keys: some images.
         shares_option: the option that gives the shares of splits; empty if none does.
-        unused: sentences about patterns of `exclude=` that leave out nothing.
+        notes: sentences about what else the files show, read only if there is an error.
 
     Raises:
         UsageError: it does not; see `check_split_folders`. Has these sentences, too.
@@ -167,7 +170,7 @@ def check_folders(
         is_photo = functools.partial(is_rgb_photo, source.root)
         check_split_folders(folders, shares_option, keys, names_in, is_photo)
     except UsageError as error:
-        raise UsageError("; ".join([str(error), *unused])) from None
+        raise UsageError("; ".join([str(error), *notes])) from None
 
 
 def describe_lists(look: FirstLook) -> Iterator[str]:

@@ -138,6 +138,26 @@ def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) 
         assert all(message.format(tmp_path / "in") in note for note in about)
 
 
+def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path: Path) -> None:
+    """Following its layout, people would lose them."""
+    for name in ("train/1.jpg", "val/2.jpg", "val/2_mask.png"):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        PIL.Image.new("RGB", (9, 9)).save(path)
+    (tmp_path / "in/val/2.json").write_text(COCO)
+    given = {"input": str(tmp_path / "in")}
+    options = from_values({**given, "output": tmp_path / "d"}, ConvertOptions)
+    with pytest.raises(UsageError) as early:
+        [*early_warnings(open_source(options))]
+    with pytest.raises(UsageError) as planned:
+        beam_tfr.plan(**given, progress=False)
+    for caught in (early, planned):
+        message = str(caught.value)
+        assert "layout='{split}/*'" in message
+        assert "val/2.json is a `table=`" in message
+        assert "pair=mask='{path}_mask.png'" in message
+
+
 def test_labels_beside_a_folder_on_gs_are_told(fake: FakeGcs, tmp_path: Path) -> None:
     PIL.Image.new("RGB", (9, 9)).save(tmp_path / "a.jpg")
     fake.put("in/images/train/a.jpg", (tmp_path / "a.jpg").read_bytes())

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import functools
 import heapq
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -232,12 +233,15 @@ def _list_input(
     listing.row_keys = row_keys
     listing.renamed = renamed
     listing.num_repeated_keys = len(repeated)
+    unused = describe_unused(options.exclude, skipped.used_exclusions, source.root)
+    labels = describe_labels(FirstLook(source), skipped.annotations)
+    marked = masks.describe(in_archives=source.has_archives, given_pairs=source.pairs)
     check_folders(
         source,
         survey.folders,
         [ref.key for ref in survey.sample_refs()],
         shares_option=options.shares_option,
-        unused=describe_unused(options.exclude, skipped.used_exclusions, source.root),
+        notes=filter(None, itertools.chain(unused, labels, [marked])),
     )
     return listing
 
