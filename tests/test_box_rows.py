@@ -120,6 +120,28 @@ def test_rows_of_a_file_are_joined(tmp_path: Path, name: str, *, named: bool) ->
     assert len(tables.warnings) == 1
 
 
+def test_copies_of_joined_rows_are_settled(tmp_path: Path) -> None:
+    (tmp_path / "boxes.csv").write_text(as_csv(HEADER, ROWS))
+    write_images(tmp_path, *EXPECTED)
+    made = convert(
+        table=tmp_path / "boxes.csv",
+        output=tmp_path / "d",
+        duplicates="drop",
+        max_rejects=0,
+        progress=False,
+    )
+    assert made.counts["written"] == 1  # the three images have the same bytes
+    (tmp_path / "prices.csv").write_text("name,price\nhat,3\n")
+    with pytest.raises(UsageError, match="look for equal rows in the table"):
+        convert(
+            table=tmp_path / "prices.csv",
+            output=tmp_path / "prices",
+            duplicates="drop",
+            progress=False,
+        )
+    assert not (tmp_path / "prices").exists()
+
+
 @pytest.mark.parametrize(
     ("header", "form", "row", "box"),
     [

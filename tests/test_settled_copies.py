@@ -270,8 +270,13 @@ def test_groups_of_the_layout_that_share_a_copy_are_one(tmp_path: Path) -> None:
     ],
 )
 def test_calls_that_cannot_settle_copies_name_a_cure(
-    beam_tfr: Command, tmp_path: Path, arguments: list[str], cures: list[str]
+    beam_tfr: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    cures: list[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("f,g\na.jpg,1\n")
     run = beam_tfr("convert", "--output", tmp_path / "d", *arguments)
     assert run.code == 2

@@ -28,6 +28,7 @@ from beam_tfr.launch.results import Result
 from beam_tfr.launch.reuse import choose_base
 from beam_tfr.launch.starting import StepBuilder, choose_convert, run_step
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.convert import COPIES_OF_ROWS
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FIRST_FOLDER, SOURCES_FOLDER, WORK_FOLDER
@@ -85,7 +86,12 @@ def convert_and_settle(
     first.set_option("output", _first_folder(options.output))
     first.set_option("duplicates", "report")
     first.set_option("overwrite", False)
-    choose_first = functools.partial(_choose_first, choose_step=choose_step, output=options.output)
+    choose_first = functools.partial(
+        _choose_first,
+        choose_step=choose_step,
+        output=options.output,
+        duplicates=options.duplicates,
+    )
     run_first = functools.partial(run, first, open_input=open_input)
     try:
         first_result = run_first(choose_step=functools.partial(choose_first, say=say))
@@ -162,9 +168,16 @@ def _choose_first(
     *,
     choose_step: Callable[[ConvertOptions, Input], StepBuilder],
     output: str,
+    duplicates: str,
     say: Callable[[str], object] = lambda _: None,
 ) -> StepBuilder:
-    """Chooses the first step, which leaves out what was taken down from the output."""
+    """Chooses the first step, which leaves out what was taken down from the output.
+
+    Raises:
+        UsageError: the rows of a table become the records, which have no copies.
+    """
+    if source.encoding == "row":
+        raise UsageError(COPIES_OF_ROWS, option="duplicates", value=duplicates)
     build_step = choose_step(options, source)
     say("copies are known when all images are converted: what follows are two runs")
 

@@ -83,6 +83,10 @@ def _check_rename(value: object) -> str:
 RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True, has_names=True)
 _ONE = "give only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
+COPIES_OF_ROWS = (
+    "rows that become records have no checksums or hashes to compare: look for equal rows in the "
+    "table, and leave it out"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -370,16 +374,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             )
         if self.encoding == "row" and not self.are_rows:
             self.refuse("encoding", "is for rows of a `table=` without `uri_column=`")
+        if self.encoding == "row" and self.settles_copies:
+            self.refuse("duplicates", COPIES_OF_ROWS)
 
     def _check_duplicates(self) -> None:
         if not self.settles_copies:
             return
-        if self.encoding == "row":
-            self.refuse(
-                "duplicates",
-                "rows that become records have no checksums or hashes to compare: look for equal "
-                "rows in the table, and leave it out",
-            )
         if self.duplicates == "group" and self.group_column:
             self.refuse_beside(
                 "duplicates",
