@@ -511,6 +511,13 @@ def test_what_leads_out_of_a_tar_is_no_column_of_images(beam_tfr: Convert, tmp_p
     ] == ["t/1.jpg"]
 
 
+def test_a_column_that_may_hold_images_is_offered(tmp_path: Path) -> None:
+    files = {"1.image_height": b"9", "1.image_raw": JPEG, "1.cls": b"0"}
+    (tmp_path / "t.tar").write_bytes(tarred(files))
+    with pytest.raises(BeamTfrError, match="such as `uri_column=image_raw`"):
+        package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
+
+
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     (tmp_path / "t.tar").write_bytes(tarred({"1.photo": JPEG, "1.cls": b"0"}))
     with pytest.raises(

@@ -806,6 +806,15 @@ def test_exports_keep_their_splits(
         assert read_manifest(str(output)).splits.keys() == {*splits}
 
 
+def test_a_table_of_all_that_is_named_like_one_split_is_told_so(tmp_path: Path) -> None:
+    table = tmp_path / "list_eval_partition.csv"
+    rows = [f"{number}.jpg,{number % 3}\n" for number in range(9)]
+    table.write_text("image_id,partition\n" + "".join(rows))
+    text = " ".join(open_input(table=table, uri_column="image_id").warnings)
+    assert "names the split eval, but" in text
+    assert "several splits" not in text
+
+
 def test_the_first_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "t.csv"
     rows = [f"{number}.jpg,cat,{('train', 'test')[number % 2]}\n" for number in range(50)]

@@ -1,6 +1,7 @@
 """What the content of tables says about them, before their rows are read."""
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,11 @@ SPLIT = "image/split"  # the column of a dataset with the split
 # Columns of TFRecords and tars with images, with their classes, and with those of their boxes; the
 # first that is there is taken.
 _IMAGES = (ENCODED, *EXTENSIONS)
+# The name of another that may hold images: image_raw.
+_LIKELY = re.compile(
+    r"(?i)(?:.*[/_.])?(?:images?|img|jpe?g|png|photo|picture)(?:[/_.]?(?:raw|data|bytes|buffer))?"
+    "|.*encoded"
+)
 _LABELS = (TEXT, LABEL, "class", "cls", "label")
 _OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
 _CLASS = "class"
@@ -128,10 +134,11 @@ def _imply_images(
     """
     image = _find_first(_IMAGES, columns)
     if not image:
+        likely = next(filter(_LIKELY.fullmatch, columns), "photo")
         raise table_error(
             files[0],
             f"there is no column of images that is known: {', '.join(_IMAGES)}; "
-            f"there are: {list_columns(columns)}; name it, such as `uri_column=photo`, "
+            f"there are: {list_columns(columns)}; name it, such as `uri_column={likely}`, "
             "or give `encoding=row` if its rows become the records"
             f"{describe_columns(files[0])}",
         )

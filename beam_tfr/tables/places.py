@@ -158,9 +158,12 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
     """
     splits = [place.split for place in find_places(tables[0][len(folder) :])]
     if splits:
+        reason = f"names several splits, {' and '.join(splits)}, so"
+        if len(splits) == 1:
+            reason = f"names the split {splits[0]}, but seems to have rows of several:"
         return (
-            f"{tables[0]} names several splits, {' and '.join(splits)}, so all rows go to "
-            f"{DEFAULT_SPLIT}: `split_column=` names a column of splits, `splits=` divides the rows"
+            f"{tables[0]} {reason} all rows go to {DEFAULT_SPLIT}: `split_column=` names a column "
+            "of splits, `splits=` divides the rows"
         )
     split = split_around(folder)
     if split in ("", DEFAULT_SPLIT):
