@@ -24,7 +24,7 @@ from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_last_folders,
-    describe_ranges,
+    describe_no_classes,
     find_deep_folders,
 )
 from beam_tfr.layouts.folders import check_split_folders
@@ -135,7 +135,7 @@ def early_warnings(
         source.layout.describe_ambiguity(keys),
         *labels,
         marked,
-        describe_ranges(keys) if source.has_default_layout else "",
+        describe_no_classes(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
         *describe_lists(look),

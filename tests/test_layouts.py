@@ -18,6 +18,7 @@ import beam_tfr
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.png_photos import is_rgb_photo
 from beam_tfr.layouts.class_folders import (
+    describe_camera_folders,
     describe_deep_folders,
     describe_last_folders,
     describe_ranges,
@@ -592,6 +593,28 @@ def test_last_folders_that_hardly_are_classes(keys: Sequence[str], layout: str) 
 )
 def test_folders_of_ranges_are_told(keys: Sequence[str], is_told: bool) -> None:
     assert ("`layout='*'`" in describe_ranges(keys)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("folders_of_images", "kind"),
+    [
+        (["DCIM/100CANON", "DCIM/101CANON"], "as cameras do"),
+        (["100APPLE", "card/101_PANA"], "as cameras do"),
+        (["2021-05-03", "2021-06-11 Rome"], "by dates"),
+        (["2021/05", "2022/12"], "by dates"),
+        (["2021/05/03", "20210504"], "by dates"),
+        (["100CANON"], ""),
+        (["100CANON", "cats"], ""),
+        (["2011 Audi", "2012 Audi"], ""),
+        (["201105", "201207"], ""),
+        (["2021-05", "dog"], ""),
+        (["1", "2"], ""),
+    ],
+)
+def test_folders_of_cameras_and_dates_are_told(folders_of_images: list[str], kind: str) -> None:
+    text = describe_camera_folders([f"{folder}/1.jpg" for folder in folders_of_images])
+    assert bool(text) == bool(kind)
+    assert kind in text
 
 
 def test_images_in_no_folder_have_no_only_class() -> None:

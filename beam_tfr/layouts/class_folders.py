@@ -25,6 +25,12 @@ from beam_tfr.schema.differences import common_start, join_names
 _DIGITS = re.compile("[0-9]+")
 _NUMBER = re.compile("[0-9]{1,15}")
 _RANGES = (100, 1_000, 10_000)  # files in a folder
+_OF_CAMERA = re.compile(r"(?:^|/)[1-9][0-9]{2}[A-Z0-9_]{5}$")  # 100CANON, by the rules of DCF
+_MONTH = "(?:0[1-9]|1[0-2])"
+_DATE = re.compile(
+    rf"(?:^|/)(?:19|20)[0-9]{{2}}(?:[-_./]{_MONTH}(?:[-_./][0-3][0-9])?|{_MONTH}[0-3][0-9])"
+    r"(?:[^0-9/][^/]*)?$"
+)  # 2021-05, 2021/05/03, 20210503_Rome
 _LEAST_WORD = 3  # characters that are hardly in another name by chance
 
 
@@ -247,6 +253,15 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
     return f"; folders of one name, such as {first} and {second}, are one class"
 
 
+def describe_no_classes(keys: Collection[str]) -> str:
+    """A message about folders whose names are hardly those of classes; may be empty.
+
+    Args:
+        keys: of some images.
+    """
+    return describe_ranges(keys) or describe_camera_folders(keys)
+
+
 def describe_ranges(keys: Iterable[str]) -> str:
     """A message about folders that each hold the files of a range of numbers; may be empty.
 
@@ -274,6 +289,22 @@ def describe_ranges(keys: Iterable[str]) -> str:
             return (
                 f"folders hold files of a range of numbers each, such as {first} and {second}: if "
                 "they are no classes, `layout='*'` converts images without classes"
+            )
+    return ""
+
+
+def describe_camera_folders(keys: Iterable[str]) -> str:
+    """A message about folders that are all named as cameras do, or by dates; may be empty.
+
+    Args:
+        keys: of some images.
+    """
+    folders = sorted({key.rpartition("/")[0] for key in keys})
+    for regex, kind in ((_OF_CAMERA, "as cameras do"), (_DATE, "by dates")):
+        if len(folders) > 1 and all(map(regex.search, folders)):
+            return (
+                f"folders are named {kind}, such as {folders[0]}, and become classes: if they are "
+                "none, `layout='*'` converts images without classes"
             )
     return ""
 

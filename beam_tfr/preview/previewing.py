@@ -44,8 +44,8 @@ from beam_tfr.inputs.skipped import describe_missed
 from beam_tfr.launch import prepare_run
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
+    describe_no_classes,
     describe_only_class,
-    describe_ranges,
     find_deep_folders,
 )
 from beam_tfr.layouts.class_names import describe_class_names
@@ -391,7 +391,7 @@ def _find_warnings(
     if not source.has_default_layout:  # which `describe_folders` tells otherwise
         deep_folders = find_deep_folders(survey.folders, source.layout)
         deep = describe_deep_folders(deep_folders, source.layout)
-    ranges = describe_ranges(keys) if source.has_default_layout else ""
+    no_classes = describe_no_classes(keys) if source.has_default_layout else ""
     warnings = (
         describe_missed(listing.skipped, source.root),
         *describe_labels(look, listing.annotations),
@@ -400,7 +400,7 @@ def _find_warnings(
         listing.packed_labels.describe(),
         source.layout.describe_ambiguity(keys),
         deep,
-        ranges,
+        no_classes,
         describe_palettes(sample.palettes),
         listing.empty.describe(),
         listing.masks.describe(in_archives=source.has_archives, given_pairs=source.pairs),
