@@ -78,6 +78,18 @@ def add_where(parser: argparse._ActionsContainer, purpose: str) -> None:
     parser.add_argument("--where", metavar="NAME=VALUE", action="append", help=text)
 
 
+def add_sources(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Adds --sources: what a dataset was made from."""
+    parser.add_argument(
+        "--sources",
+        metavar="GLOB|TABLE",
+        nargs="+",
+        default=(),
+        help="the --input or --table that the dataset was made from, and the folder of "
+        f"--image_root: {purpose}",
+    )
+
+
 def add_conversion(parser: argparse.ArgumentParser) -> None:
     """Adds the options of a conversion, --config and --verbose."""
     parser.add_argument(

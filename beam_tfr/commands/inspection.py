@@ -18,7 +18,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from beam_tfr.commands.calls import add_where, print_lines, save_sheet, show_progress
+from beam_tfr.commands.calls import (
+    add_sources,
+    add_where,
+    print_lines,
+    save_sheet,
+    show_progress,
+)
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
@@ -50,14 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rejects", action="store_true", help="show what was refused instead of records"
     )
-    parser.add_argument(
-        "--sources",
-        metavar="GLOB|TABLE",
-        nargs="+",
-        default=(),
-        help="the --input or --table that the dataset was made from, and the folder of "
-        "--image_root: for pictures of rejects",
-    )
+    add_sources(parser, "for pictures of rejects")
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 
 

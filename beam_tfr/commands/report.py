@@ -16,7 +16,7 @@ import argparse
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import show_progress
+from beam_tfr.commands.calls import add_sources, show_progress
 from beam_tfr.console.terminal import counted, print_message
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema.dataset import REPORT_FILE
@@ -29,14 +29,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE.html", help="where to write the page (default: DIR/report.html)"
     )
-    parser.add_argument(
-        "--sources",
-        metavar="GLOB|TABLE",
-        nargs="+",
-        default=(),
-        help="the --input or --table that the dataset was made from, and the folder of "
-        "--image_root: also shows rejects that decode, and sources beside the most cropped, "
-        "darkest and so on",
+    add_sources(
+        parser,
+        "also shows rejects that decode, and sources beside the most cropped, darkest and so on",
     )
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import (
     add_dataset,
+    add_sources,
     print_json,
     print_lines,
     refuse_arguments,
@@ -42,13 +43,7 @@ _TRACES = 10  # shown
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser, "exclude")
-    parser.add_argument(
-        "--sources",
-        metavar="GLOB|TABLE",
-        nargs="+",
-        help="the --input or --table that the dataset was made from, and the folder of "
-        "--image_root: also reports changed, missing and new sources",
-    )
+    add_sources(parser, "also reports changed, missing and new sources")
     parser.add_argument(
         "--absent",
         metavar="FILE",
@@ -91,7 +86,7 @@ def _verify_here(parsed: argparse.Namespace) -> Report:
 
         return verify(
             parsed.folder,
-            sources=parsed.sources or (),
+            sources=parsed.sources,
             exclude=parsed.exclude or (),
             progress=display,
         )

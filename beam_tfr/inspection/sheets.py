@@ -116,9 +116,7 @@ def _drawer(record: InspectedRecord) -> Callable[[int], PillowImage.Image]:
 
 
 def _cell(record: InspectedRecord, names: bool, dataset: Manifest | None) -> Cell:
-    key = ""
-    if names:
-        key = _key_of(record, dataset)
+    key = _key_of(record, dataset) if names else ""
     return Cell(_drawer(record), caption(record), key)
 
 

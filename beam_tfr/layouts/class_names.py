@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
-from beam_tfr.layouts.split_names import DEFAULT_SPLIT, is_short_split, is_split_word
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, is_split_word_or_short
 
 _SEPARATORS = "-_ ."
 _BEGIN = re.compile(r"(?P<split>[A-Za-z]+)(?P<mark>[-_ .])(?P<rest>.+)", re.DOTALL)
@@ -39,7 +39,7 @@ def find_split_mark(classes: Iterable[str]) -> str:
         return ""
     splits_of = collections.defaultdict[str, set[str]](set)
     for begin in matches:
-        if not is_split_word(begin["split"]) and not is_short_split(begin["split"]):
+        if not is_split_word_or_short(begin["split"]):
             return ""
         splits_of[begin["rest"]].add(begin["split"])
     return min(marks) if any(len(splits) > 1 for splits in splits_of.values()) else ""

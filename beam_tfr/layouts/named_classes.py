@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.parsing import parse_layout
-from beam_tfr.layouts.split_names import is_short_split, is_split_word
+from beam_tfr.layouts.split_names import is_split_word, is_split_word_or_short
 
 # A name that begins with a class. What is between that and the number becomes part of the layout.
 _NUMBERED = re.compile(
@@ -112,7 +112,7 @@ def suggest_layout(name: str) -> str:
     elif _NUMBERS.fullmatch(name):
         return ""
     first = _FIRST_WORD.match(name)
-    if first and (is_split_word(first[1]) or is_short_split(first[1])):
+    if first and is_split_word_or_short(first[1]):
         rest = find_named_class(name[first.end() :])
         if rest:
             return f"{{split}}{first[2]}{rest}"

@@ -46,9 +46,9 @@ def is_split_word(text: str) -> bool:
     return _SPLIT.fullmatch(text) is not None
 
 
-def is_short_split(text: str) -> bool:
-    """Whether a text is a short form of the name of a split: Tr, TST."""
-    return _SHORT_WORD.fullmatch(text) is not None
+def is_split_word_or_short(text: str) -> bool:
+    """Whether a text is a usual name of a split, in any case, or a short form: train, Tr, TST."""
+    return is_split_word(text) or _SHORT_WORD.fullmatch(text) is not None
 
 
 def split_of_folder(name: str) -> str:
