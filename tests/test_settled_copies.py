@@ -21,7 +21,9 @@ from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.launch import settling
 from beam_tfr.output.copied_images import CopiedImages
+from beam_tfr.planning.packing import unpack_values
 from beam_tfr.schema.errors import DataError, RunError, UsageError
+from beam_tfr.transforms.copies import _choose_copied_split
 from tests import contents_by_hand
 from tests.conftest import Run
 from tests.converted import SAMPLE
@@ -517,3 +519,16 @@ def test_copies_are_settled_on_gcs_and_nothing_is_left_over(
         assert on_gcs.digest == here.digest
         assert on_gcs.manifest.fields == here.manifest.fields
     assert not any("/.beam_tfr/" in name for name in fake.names())
+
+
+def test_a_copy_takes_the_place_of_several_in_train_if_one_was_there() -> None:
+    """A model may have seen that one; else most of them decide, and then the usual order."""
+    for splits, expected in (
+        ("test test train", "train"),
+        ("validation test test", "test"),
+        ("fold1 fold0", "fold0"),
+    ):
+        votes = [split.encode() for split in splits.split()]
+        (packed,) = _choose_copied_split((b"key", votes))
+        assert unpack_values(packed) == [b"key\0" + expected.encode()]
+    assert [*_choose_copied_split((b"key", [b"test", b""]))] == []  # it was a record itself

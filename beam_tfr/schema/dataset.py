@@ -43,7 +43,8 @@ SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
 NO_SPLIT = "none"  # of images without a split: rejects only, no records
-_SPLIT_RANKS = {"train": 0, "validation": 1, "test": 2}
+TRAIN = "train"
+_SPLIT_RANKS = {TRAIN: 0, "validation": 1, "test": 2}
 
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {

@@ -18,7 +18,7 @@ from beam_tfr.output.copied_images import CopiedImages
 from beam_tfr.output.copy_details import parse_kept
 from beam_tfr.output.known import require_sources
 from beam_tfr.planning import packing
-from beam_tfr.schema.dataset import sort_splits
+from beam_tfr.schema.dataset import TRAIN, sort_splits
 from beam_tfr.schema.encoded_ref import EncodedRef, parse_pairs, to_bytes, to_text
 from beam_tfr.schema.items import DUPLICATE
 from beam_tfr.transforms.counting import FunctionDoFn, count
@@ -156,14 +156,19 @@ def _find_kept(detail: bytes) -> bytes:
 
 
 def _choose_copied_split(follower: tuple[bytes, Iterable[bytes]]) -> Iterator[bytes]:
-    """The split of most of the copies whose place an image takes; of several, the first one."""
+    """The split of the copies whose place an image takes.
+
+    It is train if one of them was there, since a model may have seen it, else that of most of them;
+    of several, the first one.
+    """
     key, values = follower
     splits = collections.Counter(split.decode() for split in values)
     if "" in splits:
         return iter(())
     most = max(splits.values())
     fullest = sort_splits(split for split, copies in splits.items() if copies == most)
-    return packing.pack_batches([key + b"\0" + fullest[0].encode()])
+    split = TRAIN if TRAIN in splits else fullest[0]
+    return packing.pack_batches([key + b"\0" + split.encode()])
 
 
 def _read_dropped(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
