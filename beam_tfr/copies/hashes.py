@@ -16,6 +16,7 @@ _TURNING = np.uint16(0xAAAA)
 
 UInt64 = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.int64]  # numbers of rows: int64 [n]
+NO_ROWS: Rows = np.zeros(0, np.int64)
 
 
 class Hashes(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_tfr.copies.components import Components
-from beam_tfr.copies.hashes import HALF_BITS, Hashes, Rows, UInt64
+from beam_tfr.copies.hashes import HALF_BITS, NO_ROWS, Hashes, Rows, UInt64
 
 MOST_DISTANCE = 48  # from 46 on, different photos are as near as copies
 _BAND_DIFFERENCES = 2  # bits in which bands of near hashes may differ
@@ -31,9 +31,6 @@ _COMPARED_PAIRS = 1 << 18  # at once, so that they stay in the processor's cache
 # Images of a bucket, of which all pairs are compared; of 100 million random hashes, 600 share one.
 MOST_IN_BUCKET = 1024
 _THREADS = 2
-
-
-_NO_IMAGES: Rows = np.zeros(0, np.int64)
 
 
 class _Bit(NamedTuple):
@@ -98,7 +95,7 @@ def link_near(hashes: Hashes, distance: int) -> Linked:
 
 def _link_by_bands(comparison: _Comparison, bands: Sequence[Sequence[_Bit]]) -> Rows:
     """Links near images that share a bucket of a band; returns those that are crowded in one."""
-    crowded = [_NO_IMAGES]
+    crowded = [NO_ROWS]
     number_of_parts = count_parts(len(comparison.hashes), comparison.distance)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         for band in bands:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from beam_tfr.copies import near
 from beam_tfr.copies.clusters import link_different, number_equal
 from beam_tfr.copies.components import Components
-from beam_tfr.copies.hashes import HASH_BYTES, Hashes, Rows
+from beam_tfr.copies.hashes import HASH_BYTES, NO_ROWS, Hashes, Rows
 from beam_tfr.copies.images import HashedImages
 
 _ROW_BYTES = 8
@@ -77,7 +77,7 @@ class Parts(NamedTuple):
         if band == self._bands or distance is None:
             components = Components(len(rows))
             components.link_equal(number_equal(hashes), np.arange(len(rows)))
-            return Pairs(_list_pairs(rows, components.first), _NO_PAIRS, _NO_ROWS)
+            return Pairs(_list_pairs(rows, components.first), _NO_PAIRS, NO_ROWS)
 
         link = functools.partial(
             near.link_in_part,
@@ -109,7 +109,7 @@ class Pairs(NamedTuple):
         parts = [*parts]
         equal = [_NO_PAIRS, *(part.equal for part in parts)]
         nearby = [_NO_PAIRS, *(part.near for part in parts)]
-        crowded = [_NO_ROWS, *(part.crowded for part in parts)]
+        crowded = [NO_ROWS, *(part.crowded for part in parts)]
         return cls(
             np.concatenate(equal), np.concatenate(nearby), np.unique(np.concatenate(crowded))
         )
@@ -119,7 +119,6 @@ class Pairs(NamedTuple):
         return np.unique(np.concatenate([self.equal.ravel(), self.near.ravel(), self.crowded]))
 
 
-_NO_ROWS: Rows = np.zeros(0, np.int64)
 _NO_PAIRS: Rows = np.zeros((0, 2), np.int64)
 
 
@@ -145,7 +144,7 @@ def _pack(rows: Rows, hashes: npt.NDArray[np.uint8]) -> bytes:
 
 def _unpack(packs: Iterable[bytes]) -> tuple[Rows, npt.NDArray[np.uint8]]:
     """The numbers of records and the hashes that were packed, in the order of the numbers."""
-    rows = [np.zeros(0, np.int64)]
+    rows = [NO_ROWS]
     hashes = [np.zeros((0, HASH_BYTES), np.uint8)]
     for packed in packs:
         number = len(packed) // (_ROW_BYTES + HASH_BYTES)

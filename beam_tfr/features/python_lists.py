@@ -125,7 +125,9 @@ class _ListReader:
             raise _NoListError
         members = self._lists.pop()
         if opened not in _CLOSES:  # an array, of which the one member has the values
-            (self._lists[-1][-1],) = _require_one(members)
+            if len(members) != 1:
+                raise _NoListError
+            self._lists[-1][-1] = members[0]
         self._expect_separator()
 
     def _take_comma(self) -> None:
@@ -153,17 +155,6 @@ class _ListReader:
     def _expect_separator(self) -> None:
         self._may_begin = False
         self._may_be_comma = True
-
-
-def _require_one(members: list[Any]) -> list[Any]:
-    """A list that has one member.
-
-    Raises:
-        _NoListError: it has another number.
-    """
-    if len(members) != 1:
-        raise _NoListError
-    return members
 
 
 def _parse_member(text: str) -> Any:

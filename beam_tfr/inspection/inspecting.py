@@ -24,7 +24,7 @@ from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.splits import ShardPart, choose_splits
 from beam_tfr.inspection import pictures, sheets
 from beam_tfr.inspection.record_files import find_files
-from beam_tfr.inspection.records import InspectedRecord, describe_record
+from beam_tfr.inspection.records import InspectedRecord, describe_record, read_records
 from beam_tfr.inspection.searching import RecordSearch
 from beam_tfr.schema.arguments import public
 from beam_tfr.schema.dataset import sort_splits
@@ -230,7 +230,7 @@ def inspect(
 def _read_of_each_class(
     dataset: Manifest, split: str | None, number: int
 ) -> Iterator[InspectedRecord]:
-    """Yields so many records, by their classes.
+    """So many records, by their classes.
 
     Raises:
         DataError: contents or records are missing or damaged.
@@ -241,9 +241,7 @@ def _read_of_each_class(
     chosen = choose_of_each_class(dataset, shards, number)
     numbers = [record for records in chosen.values() for record in records]
     lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, shard) for shard in shards])
-    for record, data in zip(numbers, lookup.read_records(numbers), strict=True):
-        part, _ = lookup.locate(record)
-        yield InspectedRecord(record, part.file, 0, data)
+    return read_records(lookup, numbers)
 
 
 def _choose_range(record: int | None, records: int | None) -> tuple[int, int]:

@@ -1,15 +1,12 @@
 """The colors of classes and of values of masks, as far as they are drawn."""
 
-import contextlib
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_tfr.features.registry import KINDS
-from beam_tfr.features.shapes import Tint
-from beam_tfr.inspection.pictures import MOST_DRAWN, color_of
+from beam_tfr.features.shapes import Shape, Tint
+from beam_tfr.inspection.pictures import color_of, each_shape
 
 _MOST_ENTRIES = 40  # classes or values
 
@@ -44,15 +41,14 @@ class DrawnShapes:
 
     def add(self, stored: Mapping[str, Sequence[Any]]) -> None:
         """Adds what is drawn of a record."""
-        for kind in KINDS:
-            # Other programs may write other values.
-            with contextlib.suppress(LookupError, TypeError, ValueError):
-                for shape in itertools.islice(kind.shapes(stored), MOST_DRAWN):
-                    if isinstance(shape, Tint) and shape.label is None:
-                        counts = np.bincount(shape.pixels.reshape(-1))
-                        self._values.update(np.flatnonzero(counts).tolist())
-                    else:
-                        self._labels.add(int(shape.label or 0))
+        each_shape(stored, self._add_shape)
+
+    def _add_shape(self, shape: Shape) -> None:
+        if isinstance(shape, Tint) and shape.label is None:
+            counts = np.bincount(shape.pixels.reshape(-1))
+            self._values.update(np.flatnonzero(counts).tolist())
+        else:
+            self._labels.add(int(shape.label or 0))
 
     def list_legends(self, names: Sequence[str]) -> list[Legend]:
         """The legends of pictures of a dataset with these classes."""

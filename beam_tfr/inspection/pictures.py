@@ -1,10 +1,11 @@
-"""Draws records as thumbnails on a contact sheet."""
+"""Draws records as thumbnails."""
 
 import base64
 import contextlib
+import functools
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,25 +61,28 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
 
     Gray without an image.
     """
-    pixels = None
-    with contextlib.suppress(RejectError):
-        pixels = _pixels(record.values, side)
+    pixels = _read_pixels(record.values, side)
     if pixels is None:
         return PillowImage.new("RGB", (side, side), _FAINT)
     image = ImageOps.contain(_to_pillow(pixels), (side, side))
-    for kind in KINDS:
-        # Other programs may write other values.
-        with contextlib.suppress(LookupError, TypeError, ValueError):
-            for shape in itertools.islice(kind.shapes(record.values), MOST_DRAWN):
-                draw_shape(image, shape)
+    each_shape(record.values, functools.partial(draw_shape, image))
     return ImageOps.pad(image, (side, side), color=GROUND)
+
+
+def each_shape(values: Mapping[str, Sequence[Any]], use: Callable[[Shape], object]) -> None:
+    """Calls a function for each shape that is drawn on the image of a record.
+
+    Other programs may write other values: if one cannot be used, the rest of its kind is left out.
+    """
+    for kind in KINDS:
+        with contextlib.suppress(LookupError, TypeError, ValueError):
+            for shape in itertools.islice(kind.shapes(values), MOST_DRAWN):
+                use(shape)
 
 
 def read_square(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
     """The image of a record, stretched to a square [side, side, 3]; None without an image."""
-    pixels = None
-    with contextlib.suppress(RejectError):
-        pixels = _pixels(values, side)
+    pixels = _read_pixels(values, side)
     if pixels is None:
         return None
     image = _to_pillow(pixels).resize((side, side), PillowImage.Resampling.BOX)
@@ -191,6 +195,13 @@ def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
     colored = PillowImage.fromarray(colors[classes])
     blended = PillowImage.blend(image, colored, 0.5)
     image.paste(blended, mask=PillowImage.fromarray(pixels > 0))
+
+
+def _read_pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
+    """The pixels of the image of a record, as `_pixels`; None if it is damaged, too."""
+    with contextlib.suppress(RejectError):
+        return _pixels(values, side)
+    return None
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:

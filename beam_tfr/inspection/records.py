@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.dataset.conditions import features_named, value_text
+from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.images import formats
 from beam_tfr.images.source import Source
 from beam_tfr.records.examples import TooManyValuesError, parse_example
@@ -56,6 +57,17 @@ class InspectedRecord:
             raise RecordError(self.file, self.number, self.offset, str(error)) from None
         except ValueError:
             return {}
+
+
+def read_records(lookup: RecordLookup, numbers: Sequence[int]) -> Iterator[InspectedRecord]:
+    """Yields records by their numbers.
+
+    Raises:
+        DataError: one is damaged, or the dataset was replaced.
+    """
+    for number, data in zip(numbers, lookup.read_records(numbers), strict=True):
+        part, _ = lookup.locate(number)
+        yield InspectedRecord(number, part.file, 0, data)
 
 
 def describe_record(record: InspectedRecord) -> Iterator[tuple[str, str]]:

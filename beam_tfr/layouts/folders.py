@@ -290,11 +290,16 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
         values_of: folder -> what the layout reads of it.
     """
     split_names = find_split_folders({part for folder in values_of for part in folder.split("/")})
+    labels = {values.get("label", "") for values in values_of.values()}
+    like_splits = {
+        label
+        for label in labels.intersection(split_names)
+        if not _is_in_all_splits(label, values_of)
+    }
     no_classes = []
     for folder, values in values_of.items():
         label = values.get("label", "")
-        is_split = label in split_names and not _is_in_all_splits(label, values_of)
-        if IMAGES.fullmatch(label) or is_split:
+        if IMAGES.fullmatch(label) or label in like_splits:
             no_classes.append(folder)
     return no_classes if len(no_classes) < len(values_of) else []
 

@@ -29,15 +29,19 @@ _VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg, of UT
 _NUMBERS = re.compile(r"(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*")  # 01-90_85-274&482-43.jpg, of CCPD
 _EXAMPLE = "{label}_{number}.*"
 # A class that may have digits itself, and the number behind it: obj1__0.png.
-_ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(\(?)[0-9]+(\)?)\.[^.]+")
+_ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+")
+
+
+def _spell_numbered(name: re.Match[str]) -> str:
+    """The layout of a name that ends in a number behind a separator."""
+    return f"{{label}}{name['mark']}{name['open']}{{number}}{name['close']}.*"
 
 
 def find_named_class(name: str) -> str:
     """The layout of a file's name that begins with a class, such as cat.1.jpg; or empty."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered:
-        mark, opening, closing = numbered.groups()
-        return f"{{label}}{mark}{opening}{{number}}{closing}.*"
+        return _spell_numbered(numbered)
     behind = _BEHIND.fullmatch(name)
     if behind:
         return f"{{number}}{behind['mark']}{{label}}.*"
@@ -91,22 +95,14 @@ def are_all_named(names: Sequence[str]) -> bool:
     return len(classes) == len({*names}) > len({*classes.values()})
 
 
-def _spell_numbered(name: str) -> str:
-    """The layout of a name that ends in a number behind a separator; else the usual one."""
-    numbered = _ANY_NUMBERED.fullmatch(name)
-    if not numbered:
-        return _EXAMPLE
-    mark, opening, closing = numbered.groups()
-    return f"{{label}}{mark}{opening}{{number}}{closing}.*"
-
-
 def suggest_layout(name: str) -> str:
     """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg.
 
     Empty if its name begins as cameras name files, such as IMG_1.jpg, or fits none, as 001.jpg,
     or is made of numbers.
     """
-    named_class = find_named_class(name) or _spell_numbered(name)
+    numbered = _ANY_NUMBERED.fullmatch(name)
+    named_class = find_named_class(name) or (_spell_numbered(numbered) if numbered else _EXAMPLE)
     if _VALUES.fullmatch(name):
         named_class = "{label}_*"
     elif _NUMBERS.fullmatch(name):

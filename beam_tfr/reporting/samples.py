@@ -15,7 +15,7 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.legend import DrawnShapes
-from beam_tfr.inspection.records import InspectedRecord, describe_values, label_of
+from beam_tfr.inspection.records import InspectedRecord, describe_values, label_of, read_records
 from beam_tfr.reporting.measuring import MOST_OF_CLASS
 from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.naming import parse_shard_names
@@ -144,8 +144,8 @@ class RecordPictures:
         missing = sorted({*numbers} - self._drawn.keys())
         for begin in range(0, len(missing), _RECORDS_AT_A_TIME):
             some = missing[begin : begin + _RECORDS_AT_A_TIME]
-            for number, data in zip(some, self._lookup.read_records(some), strict=True):
-                self._drawn[number] = self._draw(InspectedRecord(number, "", 0, data))
+            for record in read_records(self._lookup, some):
+                self._drawn[record.number] = self._draw(record)
 
     def name_records(self, numbers: Iterable[int]) -> dict[int, RecordName]:
         """Record -> its name.
@@ -156,17 +156,15 @@ class RecordPictures:
         wanted = sorted({*numbers})
         for begin in range(0, len(wanted), _RECORDS_AT_A_TIME):
             some = wanted[begin : begin + _RECORDS_AT_A_TIME]
-            for number, data in zip(some, self._lookup.read_records(some), strict=True):
-                record = InspectedRecord(number, "", 0, data)
+            for record in read_records(self._lookup, some):
                 key = show_text(value_text(_first_bytes(record, self._key)))
-                names[number] = RecordName(key, self.find_split(number))
+                names[record.number] = RecordName(key, self.find_split(record.number))
         return names
 
     def describe_rows(self, numbers: Sequence[int]) -> list[str]:
         """The values of records of rows of a table as text."""
         texts = []
-        for number, data in zip(numbers, self._lookup.read_records(numbers), strict=True):
-            record = InspectedRecord(number, "", 0, data)
+        for record in read_records(self._lookup, numbers):
             values = [
                 f"{name} {describe_values(name, record.values[name])}"
                 for name in sorted(record.values)
