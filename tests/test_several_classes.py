@@ -112,10 +112,12 @@ def test_lists_of_classes_in_csv(tmp_path: Path, wrap: Any) -> None:
         (["1,5", "1", "5"], ","),
         # No part is a class of its own, as of Planet's Amazon and the Human Protein Atlas.
         (["haze primary", "agriculture clear primary water", "clear primary"], " "),
+        (["agriculture clear primary", "clear primary", "haze primary water"], " "),
         (["16 0", "7 1 2 0", "5 0"], " "),
         (["b;a", "a;c", "c;b"], ";"),
         (["African elephant", "Asian elephant", "brown bear", "big brown bear"], ""),
         (["red fox", "fox squirrel", "gray fox"], ""),
+        (["great white shark", "white shark", "tiger shark"], ""),
         (["Audi A4 Sedan 2012", "Audi A5 Coupe 2012", "BMW Z4 2012"], ""),
         (["the dog runs to the cat", "a cat", "cat a", "dog a"], ""),  # captions
         (["1,5", "2", "3,25"], ""),

@@ -7,7 +7,7 @@ import collections
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from beam_tfr.features.cells import NUMBER, parse_list
@@ -33,6 +33,10 @@ _BOX_WORDS = (5, 6)
 
 # Separators of whole numbers that are no decimal signs or parts of dates.
 _BETWEEN_NUMBERS = ("|", ";", " ")
+
+# So many texts may be mixed because all share a part; of more, most parts move.
+_LEAST_SHARING = 3
+_MOST_SHARING = 20
 
 _PartsOf = dict[str, list[str]]  # text -> its parts
 
@@ -289,7 +293,22 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
     moving = _find_moving(parts_of.values())
     all_parts = [*itertools.chain.from_iterable(parts_of.values())]
     num_moving = sum(part in moving for part in all_parts)
-    return compounds[0] if 2 * num_moving > len(all_parts) else ""
+    if 2 * num_moving > len(all_parts) or _share_parts(parts_of.values(), moving):
+        return compounds[0]
+    return ""
+
+
+def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
+    """Whether all texts have a part that moves, and one has all parts of another of several.
+
+    Such as `clear primary` and `agriculture clear primary` beside `haze primary water`.
+    """
+    groups = {*map(frozenset, lists)}
+    if not _LEAST_SHARING <= len(groups) <= _MOST_SHARING:
+        return False
+    if frozenset.intersection(*groups).isdisjoint(moving):
+        return False
+    return any(len(part) > 1 and part < whole for part in groups for whole in groups)
 
 
 def _find_moving(lists: Iterable[Sequence[str]]) -> set[str]:
