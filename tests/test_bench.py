@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +16,12 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.commands.bench import Measured
+from beam_tfr.dataset.image_sides import PNG_BEGIN
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import RecordFile, frame
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.feature_names import ENCODED
 from tests.conftest import Run, files_of
 from tests.converted import SAMPLE, converted_photos
 from tests.fake_gcs import FakeGcs
@@ -179,3 +186,46 @@ def test_bench_of_a_dataset_without_images(beam_tfr: Command) -> None:
     run = beam_tfr("bench", converted_photos("--encoding bytes"))
     assert run.code == 2
     assert "holds no images (--encoding bytes)" in run.err
+
+
+def png_of(side: int) -> bytes:
+    """A PNG without pixels, whose header states these sides."""
+    return PNG_BEGIN + side.to_bytes(4) * 2 + bytes([8, 0, 0, 0, 0]) + bytes(4)
+
+
+def test_tensorflow_decodes_no_image_that_is_larger_than_stated() -> None:
+    tf = pytest.importorskip("tensorflow")
+    from beam_tfr.speed.ways import check_header
+
+    photo = tf.io.encode_jpeg(tf.zeros([8, 12, 3], tf.uint8)).numpy()
+    check_header(photo, "jpeg", 96)
+    check_header(png_of(9_000), "png", 81_000_000)
+    for data, form in ((photo, "jpeg"), (png_of(9_000), "png"), (png_of(2**32 - 1), "png")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="more than 95 pixels"):
+            check_header(data, form, 95)
+    for data, form in ((photo, "png"), (b"", "png"), (png_of(1), "jpeg")):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            check_header(data, form, 95)
+
+
+def test_bench_names_a_record_whose_image_is_too_large(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    from beam_tfr.speed.ways import check_images
+
+    folder = shutil.copytree(converted_photos("--compression none --encoding png"), tmp_path / "d")
+    dataset = read_manifest(str(folder))
+    check_images(dataset, "train")
+    shard = folder / dataset.splits["train"].shards[0].file
+    records = [*RecordFile(str(shard), max_record_bytes=1 << 20)]
+    size = dataset.image_options.stored_size
+    assert size
+    (image,) = parse_example(records[1])[ENCODED]
+    larger = image.replace(size[1].to_bytes(4) + size[0].to_bytes(4), (9_000).to_bytes(4) * 2)
+    records[1] = records[1].replace(image, larger)
+    shard.write_bytes(b"".join(map(frame, records)))
+    message = re.escape(f"{shard}: record 1: the image has 81,000,000 pixels, more than the ")
+    with pytest.raises(DataError, match=message):
+        check_images(dataset, "train")
+    shard.write_bytes(b"")
+    with pytest.raises(DataError, match="has 0 bytes instead of"):
+        check_images(dataset, "train")

@@ -5,7 +5,8 @@ Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, 
 --input, the files that it was made from too: one by one, in parallel, and from a cache in memory
 and in a file. The ways take turns: a minute or two, and some 1.4 GB, half of it TensorFlow's
 own. --trace takes some seconds more. From gs://, TensorFlow reads by itself, with Google's default
-credentials: what it cannot read is not measured.
+credentials: what it cannot read is not measured. An image that states more pixels than those of the
+dataset can have is not decoded.
 
 For the speed of a conversion, see beam-tfr plan.
 
@@ -84,6 +85,8 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         with silent_stderr():
             from beam_tfr.speed.turns import measure_in_turns
+            from beam_tfr.speed.ways import check_images
+        check_images(dataset, split)
         ways = _list_ways(dataset, split, paths, cache)
         measured = Measured(dataset, split, measure_in_turns(ways, report))
         measured.check()

@@ -223,7 +223,7 @@ def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.m
     Raises:
         ValueError: the image does not decode, or has more pixels.
     """
-    _check_pixels(count_pixels(data, form), most_pixels)
+    check_pixels(count_pixels(data, form), most_pixels)
     if form == "jpeg":
         color = "GRAY" if channels == 1 else "RGB"
         # Not strict, as convert allows JPEGs with harmless oddities. Pillow reads samplings that
@@ -235,7 +235,7 @@ def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.m
     return _decode_by_pillow(data, form, channels, most_pixels)
 
 
-def _check_pixels(pixels: int, most_pixels: int) -> None:
+def check_pixels(pixels: int, most_pixels: int) -> None:
     """Checks the pixels of an image.
 
     Raises:
@@ -263,7 +263,7 @@ def _decode_by_pillow(data: bytes, form: str, channels: int, most_pixels: int) -
     with _pillow_errors(form):
         image = PillowImage.open(io.BytesIO(data), formats=(form,))
     with image:
-        _check_pixels(image.height * image.width, most_pixels)
+        check_pixels(image.height * image.width, most_pixels)
         with _pillow_errors(form):
             return np.array(image.convert(mode)).reshape(image.height, image.width, channels)
 

@@ -7,8 +7,8 @@ import contextlib
 
 import simplejpeg
 
-_PNG_BEGIN = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
-_PNG_SIDES = slice(16, 24)  # width and height, of 4 bytes each
+PNG_BEGIN = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
+PNG_SIDES = slice(16, 24)  # width and height, of 4 bytes each
 _WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
 
 
@@ -34,9 +34,9 @@ def count_pixels(data: bytes, form: str) -> int:
 
 
 def _count_png(data: bytes) -> int:
-    if not data.startswith(_PNG_BEGIN):
+    if not data.startswith(PNG_BEGIN):
         raise ValueError("the image is not a png that decodes")
-    sides = data[_PNG_SIDES]
+    sides = data[PNG_SIDES]
     return int.from_bytes(sides[:4]) * int.from_bytes(sides[4:])
 
 

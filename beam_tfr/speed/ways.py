@@ -6,13 +6,16 @@ Each way gives batches without end. Needs TensorFlow, and for one of them PyTorc
 import functools
 import importlib.util
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from beam_tfr import storage
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.elements import check_pixels
+from beam_tfr.dataset.image_sides import PNG_BEGIN, PNG_SIDES, count_pixels
+from beam_tfr.dataset.manifest import Manifest, check_shard_files
 from beam_tfr.reader.loading import check_access, load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
@@ -21,6 +24,7 @@ from beam_tfr.schema.errors import DataError
 
 BATCH_SIZE = 64
 MOST_DECODED = 1000  # that are decoded from memory
+MOST_CHECKED = 256  # images whose headers are read before all others
 SHUFFLED = 2048  # records in the buffer of a tutorial
 _DECODED_BY_TENSORFLOW = ("jpeg", "png")
 
@@ -130,12 +134,47 @@ def _parse(record: Any) -> Any:
     return tf.io.parse_single_example(record, features)[feature_names.ENCODED]
 
 
+def most_pixels_of(dataset: Manifest) -> int:
+    """The most that an image of a dataset can have."""
+    options = dataset.image_options
+    return math.prod(options.stored_size) if options.stored_size else options.max_pixels
+
+
+def check_header(encoded: Any, form: str, most_pixels: int) -> Any:
+    """Checks the pixels that the header of an image states, as part of TensorFlow's graph.
+
+    Some images of a few bytes take gigabytes, and several are decoded at once.
+
+    Args:
+        encoded: its bytes: scalar string.
+        form: jpeg or png.
+        most_pixels: the most that it can have.
+    """
+    if form == "jpeg":
+        sides = tf.io.extract_jpeg_shape(encoded)[:2]  # fails for other formats
+        is_form = tf.constant(value=True)
+    else:
+        begin = tf.strings.substr(encoded, 0, PNG_SIDES.stop)
+        is_form = tf.equal(tf.strings.substr(begin, 0, len(PNG_BEGIN)), PNG_BEGIN)
+        stated = tf.strings.substr(begin, PNG_SIDES.start, PNG_SIDES.stop - PNG_SIDES.start)
+        sides = tf.io.decode_raw(stated, tf.int32, little_endian=False)
+    pixels = tf.reduce_prod(tf.cast(sides, tf.int64))
+    are_positive = tf.reduce_min(sides) > 0  # of 32 bits
+    fits = is_form & are_positive & (pixels <= most_pixels)
+    problem = f"an image is no {form}, or has more than {most_pixels:,} pixels"
+    return tf.debugging.Assert(fits, [problem])
+
+
 def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
     """The reader of tutorials: shuffled, parsed and decoded one by one."""
     size = dataset.image_options.stored_size
+    form = dataset.image_options.encoding
+    most_pixels = most_pixels_of(dataset)
 
     def read(record: Any) -> Any:
-        image = tf.io.decode_image(_parse(record), channels=3, expand_animations=False)
+        encoded = _parse(record)
+        with tf.control_dependencies([check_header(encoded, form, most_pixels)]):
+            image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
         return tf.cast(image, tf.float32) / 255.0
 
     records = _records(dataset, split).repeat().shuffle(SHUFFLED)
@@ -157,13 +196,35 @@ def _decoding_alone(dataset: Manifest, split: str) -> Any:
     return _in_batches(decoded, size, prefetch=True)
 
 
+def check_images(dataset: Manifest, split: str) -> None:
+    """Checks the first images of a split, before TensorFlow reads the files.
+
+    Raises:
+        DataError: a file has the wrong size, is damaged, or an image has too many pixels.
+    """
+    check_shard_files(dataset, [dataset.splits[split]])
+    if dataset.image_options.encoding in _DECODED_BY_TENSORFLOW:
+        for _ in itertools.islice(_encoded_images(dataset, split), MOST_CHECKED):
+            pass
+
+
 def _encoded_images(dataset: Manifest, split: str) -> Iterator[bytes]:
-    """Yields the encoded images of a split, which TensorFlow does not read."""
+    """Yields the encoded images of a split, which TensorFlow does not read.
+
+    Raises:
+        DataError: a file is damaged, or an image has too many pixels.
+    """
+    form = dataset.image_options.encoding
+    most_pixels = most_pixels_of(dataset)
     for shard in dataset.splits[split].shards:
         path = storage.join(dataset.folder, shard.file)
         longest = max_record_bytes_in(shard.num_bytes)
-        for record in RecordFile(path, max_record_bytes=longest):
-            (encoded,) = parse_example(record)[feature_names.ENCODED]
+        for number, record in enumerate(RecordFile(path, max_record_bytes=longest)):
+            try:
+                (encoded,) = parse_example(record)[feature_names.ENCODED]
+                check_pixels(count_pixels(encoded, form), most_pixels)
+            except (LookupError, TypeError, ValueError) as error:
+                raise DataError(f"{path}: record {number}: {error}") from None
             yield encoded
 
 
