@@ -164,3 +164,13 @@ def test_images_that_are_nowhere_are_told_whatever_their_paths(
     table.write_text("".join(f"{json.dumps({'image': name, 'label': 'a'})}\n" for name in names))
     with pytest.raises(BeamTfrError):
         package.plan(table=table, **OPTIONS, progress=False)
+
+
+@pytest.mark.parametrize(("number", "is_told"), [("1", True), ("7", True), ("3", False)])
+def test_numbers_that_lost_their_zeros_are_told(tmp_path: Path, number: str, is_told: bool) -> None:
+    write_images(tmp_path, "00001.jpg", "00007.jpg", "x.jpg")
+    table = tmp_path / "t.csv"
+    table.write_text(f"id,label\n{number},cat\n{number}5,dog\n")
+    missing = open_input(table=str(table), uri_column="id", label_column="label").missing
+    assert ("str.zfill(5) + '.jpg'" in missing) == is_told
+    assert missing.startswith("none of the first 2 images is there")

@@ -1,10 +1,15 @@
 """Messages about tables of which none of the first images is there, with the cures."""
 
 import collections
+import contextlib
 import itertools
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from beam_tfr import storage
+from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import drop_shared_folders, spread
@@ -13,6 +18,8 @@ from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
 
 _MOST_TABLES = 20  # whose images are looked for one by one
+_MOST_FILES = 10_000  # among which those of numbers are looked for
+_NUMBER = re.compile("[0-9]{1,12}")
 _FIRST_PATHS = 8  # of each of these
 # The number of a table, and the cell of an image in it.
 NumberedUri = tuple[int, Any]
@@ -101,6 +108,9 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
+    zeros = _describe_zeros(texts, base)
+    if zeros:
+        return f"{missing}; {zeros}"
     shorter = drop_shared_folders(texts)
     for folder in (base, folder_around(base)):
         if not folder.rstrip("/"):
@@ -111,3 +121,25 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
             if cure:
                 return f"{missing}; {cure}"
     return missing
+
+
+def _describe_zeros(texts: Sequence[str], base: str) -> str:
+    """What to do about numbers whose files have zeros before them: 1 of 0001.jpg; mostly empty.
+
+    Args:
+        texts: the first paths in a table.
+        base: the folder in which they are looked for, on a disk; others are not listed.
+    """
+    stems = {os.path.splitext(text)[0] for text in texts}
+    if storage.is_remote(base) or not all(map(_NUMBER.fullmatch, stems)):
+        return ""
+    with contextlib.suppress(OSError), os.scandir(base) as listed:
+        for entry in itertools.islice(listed, _MOST_FILES):
+            stem, extension = os.path.splitext(entry.name)
+            if has_image_name(entry.name) and _NUMBER.fullmatch(stem) and stem.lstrip("0") in stems:
+                return (
+                    f"there is {entry.name}: if numbers have lost the zeros before them, as in "
+                    "pandas or a spreadsheet, write the names of files; with pandas: "
+                    f"table[NAME].astype(str).str.zfill({len(stem)}) + {extension!r}"
+                )
+    return ""
