@@ -62,6 +62,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         exec(block, names)
         found.append(names.get("train"))
     (
+        started,
         resumed,
         floats,
         cached,
@@ -78,6 +79,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         mixed,
         plain,
     ) = found
+    assert len(started) == -(-total // 32)
     assert len(names["scores"]) == 5
     assert floats is cached is folded is recipe is torch is mirrored is drawn is weighted is None
     assert masked.element_spec[1] == tf.TensorSpec((None, 128, 128), tf.int32)
