@@ -545,6 +545,10 @@ KINDS: dict[str, tuple[Any, str]] = {
     "a mapping": ({"a/1.png": "cat"}, "jq -c"),
     "LabelMe": ({"shapes": [], "imagePath": "1.png", "imageData": None}, "LabelMe"),
     "Cityscapes": ({"imgHeight": 9, "imgWidth": 9, "objects": []}, "Cityscapes"),
+    "SA-1B": (
+        {"image": {"file_name": "a.jpg"}, "annotations": [{"bbox": [0, 0, 2, 2]}]},
+        "SA-1B.*jq -c",
+    ),
     "VIA": ({"1.png123": {"filename": "1.png", "regions": []}}, "VIA"),
     "project of VIA": ({"_via_settings": {}, "_via_img_metadata": {}}, "VIA"),
     "Label Studio": ([{"id": 1, "data": {}, "annotations": []}], "Label Studio"),

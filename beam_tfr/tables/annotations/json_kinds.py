@@ -123,6 +123,12 @@ _KINDS = (
         "jq -c '{image: (.name + \".jpg\"), objects: .frames[0].objects}' *.json > a.jsonl",
     ),
     _Kind(
+        frozenset({"image", "annotations"}),
+        "is a file of one image, as of SA-1B; write an object for each image in a line, as .jsonl: "
+        "jq -c '{image: .image.file_name, box: [.annotations[].bbox]}' *.json > a.jsonl, and give "
+        "`uri_column=image` and `feature_columns=box:bbox[xywh]`",
+    ),
+    _Kind(
         frozenset({".bbox", ".height"}),
         "has names of images as keys, as of Kvasir-SEG; write an object for each image in a line, "
         "as .jsonl: jq -c 'to_entries[] | {image: .key, objects: .value.bbox}' a.json > a.jsonl",
