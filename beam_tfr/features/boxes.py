@@ -9,7 +9,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from beam_tfr.features.base import ColumnKind, Floats, PixelMap, Stored, TensorReading, Values
+from beam_tfr.features.base import (
+    IGNORES_ORIENTATION,
+    ColumnKind,
+    Floats,
+    PixelMap,
+    Stored,
+    TensorReading,
+    Values,
+)
 from beam_tfr.features.box_counts import WHOLE, box_statistics, count_boxes
 from beam_tfr.features.box_formats import (
     BOX_FORMATS,
@@ -423,7 +431,9 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
     stated = _stated_size(values)
     if stated is None or stated == pixels.source_size:
         return
-    cause = ": its boxes ignore EXIF orientation" if stated == pixels.stored_size else ""
+    cause = ""
+    if stated == pixels.stored_size:
+        cause = f": its boxes ignore {IGNORES_ORIENTATION}"
     width, height = pixels.source_size
     raise RejectError(
         "bad-value",

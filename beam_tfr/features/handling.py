@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.features.base import PixelMap
+from beam_tfr.features.base import IGNORES_ORIENTATION, PixelMap
 from beam_tfr.features.mask_colors import describe_colors, describe_unvalued
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
 from beam_tfr.schema.palettes import Palette
@@ -193,7 +193,7 @@ class Handling:
         if is_alike:
             cause = ", of the same aspect ratio: [scale] scales it"
         elif size == pixels.stored_size:
-            cause = ": it ignores EXIF orientation"
+            cause = f": it ignores {IGNORES_ORIENTATION}"
         raise ValueError(f"has {size} pixels, the image {pixels.shown_size}{cause}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.features.base import IGNORES_ORIENTATION
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart, find_part, transpose
 
 _LONGEST_SHIFT = 55  # bits of a number in a text of run lengths
@@ -36,7 +37,9 @@ def decode_run_lengths(
         RejectError: the budget is spent.
     """
     if size != [*expected]:
-        turned = ": it ignores EXIF orientation" if size == [*expected[::-1]] else ""
+        turned = ""
+        if size == [*expected[::-1]]:
+            turned = f": it ignores {IGNORES_ORIENTATION}"
         raise ValueError(f"has the size {size!r:.60}, the image {[*expected]}{turned}")
     counts = _list_counts(counts)
     pixels = expected[0] * expected[1]

@@ -44,7 +44,10 @@ def read_address(path: str) -> str:
     if _DATA.match(address):
         raise ValueError(f"{path!r:.60} is an image itself, and only paths are read: write a file")
     if "://" in address:
-        raise ValueError(f"{address!r:.200}: only local paths and gs:// are read")
+        raise ValueError(
+            f"{address!r:.200}: only local paths and gs:// are read; download the files, and write "
+            "their paths in place of the addresses"
+        )
     return path
 
 

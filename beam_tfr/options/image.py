@@ -68,7 +68,11 @@ class ImageOptions(Checked):
         "sRGB",
         choices=("convert", "ignore"),
     )
-    ignore_orientation: bool = _look(False, help="do not apply the EXIF orientation")
+    ignore_orientation: bool = _look(
+        False,
+        help="do not apply the EXIF orientation; boxes, "
+        "points and masks still refer to the upright image, and are turned to its pixels",
+    )
     frames: str = _look(
         "first",
         help="what to do with animations and multi-page files: take the first frame, or reject "

@@ -13,7 +13,7 @@ from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
 # Names of columns with masks as run lengths, as in competitions of Kaggle.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
-_RUNS = re.compile(r"\s*(?:[0-9]+\s+[0-9]+\s*)+")  # 100 5 200 3
+_RUNS = re.compile(r"\s*+(?:[0-9]++\s++[0-9]++(?:\s++|$))++")  # 100 5 200 3; in linear time
 # Names of columns with the paths of masks.
 _MASKS = re.compile(
     r"(?i)(.*[_. ])?(masks?|seg|segmentation)([_. ]?(files?|images?|paths?|names?))?"
