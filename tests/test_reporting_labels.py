@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import PIL.Image
 import pyarrow as pa
 import pytest
 
+from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.reporting import report
 from beam_tfr.reporting.equal_rows import RowComparison
 from beam_tfr.reporting.neighbors import find_contradicted
+from beam_tfr.reporting.unlike_looks import find_unlike_looks
 from tests.report_pages import list_evidence
 
 Planted = tuple[np.ndarray, np.ndarray]
@@ -55,6 +58,33 @@ def test_missing_and_huge_values_are_no_error() -> None:
     values[1] = 1e300
     values[:, 1] = 5
     assert len(find_contradicted(values, labels).rows) <= 10
+
+
+def test_images_with_a_wrong_label_look_least_like_it(tmp_path: Path, beam_tfr: Any) -> None:
+    generator = np.random.default_rng(0)
+    wrong = {3, 17}
+    for number in range(60):
+        is_bar = number % 2 == 0
+        pixels = generator.integers(0, 90, (48, 48, 3), np.uint8)
+        y, x = generator.integers(4, 12, 2).tolist()
+        height, width = (30, 8) if is_bar else (8, 30)
+        pixels[y : y + height, x : x + width] = generator.integers(150, 256, 3)
+        label = "bar" if is_bar != (number in wrong) else "beam"
+        path = tmp_path / "photos" / label / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.fromarray(pixels).save(path)
+    output = tmp_path / "out"
+    run = beam_tfr("convert", "--input", tmp_path / "photos", "--output", output)
+    assert run.code == 0, run.err
+    dataset = read_manifest(str(output))
+    records = {0: [*range(32)], 1: [*range(32, 60)]}
+    assert dataset.class_totals == {"bar": 32, "beam": 28}
+    page = report(output).html
+    unlike = page.partition("Least like bar")[2].partition("<h3")[0]
+    first = re.findall(r'class="key"[^>]*>([^<]*)<', unlike)[:2]
+    assert sorted(first) == ["bar/03.png", "bar/17.png"]
+    few = {label: some[:19] for label, some in records.items()}
+    assert not find_unlike_looks(dataset, few)  # they tell nothing
 
 
 def compare_rows(rows: list[tuple[Any, ...]]) -> Any:

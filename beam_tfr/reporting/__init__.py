@@ -5,6 +5,7 @@ odd_labels     labels that differ from those of all neighbors in a folder
 neighbors      labels that differ from those of the nearest others
 mask_samples   what some masks tell
 unlike_boxes   boxes of the size of another class
+unlike_looks   images that look least like their class
 equal_rows     rows of a table that are equal
 finding        a sentence about what deserves a look, how grave it is, and what shows it
 findings       all of them

@@ -37,6 +37,11 @@ from beam_tfr.reporting.samples import (
 from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.reporting.table_columns import describe_columns
 from beam_tfr.reporting.unlike_boxes import find_unlike_boxes
+from beam_tfr.reporting.unlike_looks import (
+    MOST_CLASSES,
+    MOST_COMPARED,
+    find_unlike_looks,
+)
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, sort_splits
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import spell_as_flags
@@ -197,7 +202,7 @@ class Facts:
         """The variables of the template."""
         dataset = self._dataset
         rejects = list_rejects(dataset, self._sources)
-        class_rows = choose_classes(dataset, self._measures.samples)
+        class_rows = choose_classes(dataset, self._measures.samples, self._find_unlike_looks())
         extremes = self._choose_extremes()
         comparisons = list[Extreme]()
         if self._has_images:
@@ -293,6 +298,7 @@ class Facts:
     def _read_pictures(self, class_rows: Sequence[ClassRow], extremes: Sequence[_Choice]) -> None:
         clusters = self._clusters[:_MOST_CLUSTERS]
         numbers = [number for row in class_rows for number in row.records]
+        numbers += [number for row in class_rows for number in row.unlike]
         numbers += [number for choice in extremes for number, _ in choice.records]
         numbers += [image["record"] for cluster in clusters for image in cluster["images"]]
         numbers += [record.record for record in self._odd.shown]
@@ -371,6 +377,17 @@ class Facts:
         clusters = itertools.islice(self._copies.clusters(), _MOST_COMPARED_CLUSTERS)
         chosen = [{**cluster, "images": _choose_images(cluster["images"])} for cluster in clusters]
         return sorted(chosen, key=_rank_cluster)
+
+    def _find_unlike_looks(self) -> dict[int, list[int]]:
+        label = self._dataset.feature_kinds.label
+        is_alone = label is not None and not label.is_list  # else an image shows several classes
+        number = len(self._dataset.class_names)
+        if not self._has_images or not is_alone or number > MOST_CLASSES:
+            return {}
+        most = MOST_COMPARED // max(number, 1)
+        samples = self._measures.samples
+        records = {name: samples.of_class(name, most) for name in range(number)}
+        return find_unlike_looks(self._dataset, records)
 
     def _list_copied(self) -> set[int]:
         """Records that have copies in other splits."""

@@ -13,7 +13,7 @@ from beam_tfr.dataset.class_samples import NO_CLASS, ClassSamples, find_classes,
 from beam_tfr.dataset.lookup import read_all_contents
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
-from beam_tfr.reporting import histograms
+from beam_tfr.reporting import histograms, unlike_looks
 from beam_tfr.reporting.equal_rows import MOST_ROWS, EqualRows, RowComparison
 from beam_tfr.reporting.finding import MOST_EVIDENCE
 from beam_tfr.reporting.histograms import Extremes, Floats, HeatMap, Histogram, Rows
@@ -27,7 +27,7 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 
-MOST_OF_CLASS = 12  # records of a class that may be shown
+MOST_OF_CLASS = 12  # records of a class that are shown as samples
 _TABLE_ROWS = 20_000  # of which columns of a table are described
 # Means and standard deviations of pixels, 0 to 255.
 _FLAT = 4
@@ -152,7 +152,7 @@ class _Meter:
         self._sizes = dict[str, Histogram]()
         self._extremes = dict[str, Extremes]()
         self._adjusted = dict[str, Extremes]()
-        self._samples = ClassSamples(MOST_OF_CLASS)
+        self._samples = ClassSamples(_count_of_class(dataset))
         self._looks = collections.Counter[str]()
         self._boxes = np.zeros(0, np.int64)
         self._centers = HeatMap()
@@ -307,6 +307,11 @@ class _Meter:
 
     def _read(self, table: Any, feature: str) -> Floats:
         return _numbers(table, self._columns.get(feature, ""))
+
+
+def _count_of_class(dataset: Manifest) -> int:
+    """How many records of each class are kept: more of few classes, whose looks are compared."""
+    return max(MOST_OF_CLASS, unlike_looks.MOST_COMPARED // max(len(dataset.class_names), 1))
 
 
 def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 import base64
 import dataclasses
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from PIL import Image as PillowImage
@@ -25,6 +25,9 @@ SIDE_WITH_SHAPES = 192  # of one with boxes, masks or points
 _SMALL_SIDE = 128  # of one in the verdict
 MOST_TEXT = 200  # characters shown of a key or a name
 _MOST_SAMPLES = 120
+_MOST_BESIDE_UNLIKE = 8  # samples of a class that has images shown that look unlike it
+_MOST_UNLIKE = 240  # images that look unlike their classes
+_MOST_UNLIKE_OF_CLASS = 24
 _RECORDS_AT_A_TIME = 64
 _MOST_BYTES = 1_200_000  # of all thumbnails, as text
 _QUALITIES = (82, 70, 55, 40, 25, 10)
@@ -85,13 +88,19 @@ class ClassRow:
     Attributes:
         name: of the class; empty without.
         records: their numbers.
+        unlike: images that look least like the others of the class.
+        compared: of how many.
     """
 
     name: str
     records: Sequence[int]
+    unlike: Sequence[int] = ()
+    compared: int = 0
 
 
-def choose_classes(dataset: Manifest, samples: ClassSamples) -> list[ClassRow]:
+def choose_classes(
+    dataset: Manifest, samples: ClassSamples, unlike: Mapping[int, Sequence[int]]
+) -> list[ClassRow]:
     """Chooses the classes of which samples are shown, in the order of their labels.
 
     If they are too many, the most frequent third, the rarest, and others between.
@@ -99,6 +108,7 @@ def choose_classes(dataset: Manifest, samples: ClassSamples) -> list[ClassRow]:
     Args:
         dataset: the dataset.
         samples: some records of each class.
+        unlike: class -> its images, those that look least like it first.
     """
     names = dataset.class_names
     labels = [label for label in range(len(names)) if samples.of_class(label, 1)]
@@ -109,7 +119,13 @@ def choose_classes(dataset: Manifest, samples: ClassSamples) -> list[ClassRow]:
         between = ordered[third:-third][::step]
         labels = sorted({*ordered[:third], *between, *ordered[-third:]})
     each = min(max(_MOST_SAMPLES // max(len(labels), 1), 1), MOST_OF_CLASS)
-    rows = [ClassRow(names[label], samples.of_class(label, each)) for label in labels]
+    most_unlike = min(_MOST_UNLIKE // max(len(labels), 1), _MOST_UNLIKE_OF_CLASS)
+    rows = []
+    for label in labels:
+        looks = unlike.get(label, ())
+        most = min(each, _MOST_BESIDE_UNLIKE) if looks else each
+        records = samples.of_class(label, most)
+        rows.append(ClassRow(names[label], records, looks[:most_unlike], len(looks)))
     bare = samples.of_class(NO_CLASS, MOST_OF_CLASS)
     if bare:
         rows.append(ClassRow("", bare))
