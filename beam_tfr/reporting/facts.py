@@ -11,7 +11,7 @@ from beam_tfr.copies.search import Duplicates, check_distance, find_duplicates
 from beam_tfr.copies.summary import is_summarized
 from beam_tfr.dataset.history import describe_updates
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.dataset.metadata.summary import describe_dataset, given_texts
+from beam_tfr.dataset.metadata.summary import describe_size, given_texts
 from beam_tfr.reporting import charts
 from beam_tfr.reporting.beside import Comparison, compare_records
 from beam_tfr.reporting.finding import Finding, Severity
@@ -220,7 +220,7 @@ class Facts:
         return {
             "dataset": dataset,
             "noun": noun_of(dataset.options["encoding"]),
-            "about": describe_dataset(dataset),
+            "about": describe_size(dataset),
             "has_images": self._has_images,
             "findings": _group_findings(shown_findings),
             "num_rejected": sum(dataset.counts["rejected"].values()),
@@ -384,9 +384,8 @@ class Facts:
         number = len(self._dataset.class_names)
         if not self._has_images or not is_alone or number > MOST_CLASSES:
             return {}
-        most = MOST_COMPARED // max(number, 1)
-        samples = self._measures.samples
-        records = {name: samples.of_class(name, most) for name in range(number)}
+        compared = self._measures.compared
+        records = {name: compared.of_class(name, MOST_COMPARED) for name in range(number)}
         return find_unlike_looks(self._dataset, records)
 
     def _list_copied(self) -> set[int]:
@@ -444,7 +443,8 @@ class Facts:
 
     def _list_options(self) -> list[tuple[str, str]]:
         options = self._dataset.options
-        return [(name, show_text(json.dumps(options[name]))) for name in sorted(options)]
+        given = [name for name in sorted(options) if options[name] is not None]
+        return [(name, show_text(json.dumps(options[name]))) for name in given]
 
 
 def _rank_cluster(cluster: Mapping[str, Any]) -> tuple[bool, int]:

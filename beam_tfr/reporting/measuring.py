@@ -27,6 +27,7 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 
+_MOST_SHARDS = 16  # of which images are compared by their looks
 MOST_OF_CLASS = 12  # records of a class that are shown as samples
 _TABLE_ROWS = 20_000  # of which columns of a table are described
 # Means and standard deviations of pixels, 0 to 255.
@@ -85,6 +86,7 @@ class Measures:
         extremes: name -> the records with the lowest values; those of "brightest" are negative.
         adjusted: member of `schema.dataset.ADJUSTMENTS` -> some records to which it applies.
         samples: some records of each class.
+        compared: more of each class, of some shards: those of many would take long to read.
         looks: what images may be, such as "nearly flat" -> images; some of them are the extremes of
             the same name.
         boxes: number of the class of boxes -> boxes, as far as the contents list them.
@@ -103,6 +105,7 @@ class Measures:
     extremes: dict[str, Extremes]
     adjusted: dict[str, list[int]]
     samples: ClassSamples
+    compared: ClassSamples
     looks: dict[str, int]
     boxes: dict[int, int]
     centers: HeatMap
@@ -152,7 +155,11 @@ class _Meter:
         self._sizes = dict[str, Histogram]()
         self._extremes = dict[str, Extremes]()
         self._adjusted = dict[str, Extremes]()
-        self._samples = ClassSamples(_count_of_class(dataset))
+        self._samples = ClassSamples(MOST_OF_CLASS)
+        most = unlike_looks.MOST_COMPARED // max(len(dataset.class_names), 1)
+        self._compared = ClassSamples(most)
+        self._num_shards = 0
+        self._shard_step = 1 + len(dataset.shards) // _MOST_SHARDS
         self._looks = collections.Counter[str]()
         self._boxes = np.zeros(0, np.int64)
         self._centers = HeatMap()
@@ -171,6 +178,9 @@ class _Meter:
         self.number += len(table)
         labels, places = find_classes(self._dataset, table)
         self._samples.add(labels, records[places])
+        if self._num_shards % self._shard_step == 0:
+            self._compared.add(labels, records[places])
+        self._num_shards += 1
         row_labels = _keep_single(labels, places, len(table))
         self._add_sizes(table, records)
         self._add_looks(table, records)
@@ -192,6 +202,7 @@ class _Meter:
                 kind: [record for record, _ in chosen] for kind, chosen in self._adjusted.items()
             },
             samples=self._samples,
+            compared=self._compared,
             looks=self._looks,
             boxes={label: int(self._boxes[label]) for label in present},
             centers=self._centers,
@@ -307,11 +318,6 @@ class _Meter:
 
     def _read(self, table: Any, feature: str) -> Floats:
         return _numbers(table, self._columns.get(feature, ""))
-
-
-def _count_of_class(dataset: Manifest) -> int:
-    """How many records of each class are kept: more of few classes, whose looks are compared."""
-    return max(MOST_OF_CLASS, unlike_looks.MOST_COMPARED // max(len(dataset.class_names), 1))
 
 
 def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:

@@ -17,13 +17,18 @@ def splits_with_records(dataset: Manifest) -> dict[str, Split]:
     return {name: dataset.splits[name] for name in names}
 
 
-def describe_dataset(dataset: Manifest) -> str:
-    """One line about a dataset: its size, classes and digest."""
+def describe_size(dataset: Manifest) -> str:
+    """How large a dataset is: "886 images of 10 classes in TFRecords"."""
     noun = noun_of(dataset.options["encoding"])
     size = f"{dataset.counts['written']:,} {noun}"
     if dataset.class_names:
         size += f" of {len(dataset.class_names):,} classes"
-    return f"{size} in TFRecords; dataset digest {dataset.dataset_digest}"
+    return f"{size} in TFRecords"
+
+
+def describe_dataset(dataset: Manifest) -> str:
+    """One line about a dataset: its size, classes and digest."""
+    return f"{describe_size(dataset)}; dataset digest {dataset.dataset_digest}"
 
 
 def given_texts(dataset: Manifest) -> dict[str, str]:
