@@ -10,7 +10,12 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from beam_tfr.dataset.lookup import RecordLookup
+from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.records.examples import read_message
 from beam_tfr.reporting import report
+from beam_tfr.reporting.mask_samples import look_at_masks
+from beam_tfr.schema.feature_names import SOURCE_HEIGHT
 from tests.report_pages import list_evidence
 
 TRAIN = 60
@@ -53,6 +58,30 @@ def test_what_was_planted_in_masks_is_found(tmp_path: Path, beam_tfr: Any, backg
     assert ("the margins of masks have 0" in text) == (background == 0)
     odd = list_evidence(page.html, "hardly ever have them")
     assert sorted(odd) == [["train/07.png"], ["train/31.png"]]
+
+
+def test_masks_of_images_that_state_no_size_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beam_tfr: Any
+) -> None:
+    write_pairs(tmp_path, 0)
+    output = tmp_path / "out"
+    run = beam_tfr(
+        "convert", "--input", tmp_path / "images", "--layout", "{split}/*", "--image_size", "40x40",
+        "--pair", "mask=../masks/{path}.png", "--output", output,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    read_records = RecordLookup.read_records
+
+    def read_without_height(lookup: RecordLookup, numbers: list[int]) -> list[bytes]:
+        examples = [*map(read_message, read_records(lookup, numbers))]
+        for number, example in zip(numbers, examples, strict=True):
+            if number % 2:
+                example.features.feature[SOURCE_HEIGHT].int64_list.value[:] = [0]
+        return [example.SerializeToString() for example in examples]
+
+    monkeypatch.setattr(RecordLookup, "read_records", read_without_height)
+    samples = look_at_masks(read_manifest(str(output)), ())
+    assert samples.numbers == {"train": TRAIN // 2, "test": TEST // 2}
 
 
 def draw_scene(generator: Any) -> tuple[np.ndarray, np.ndarray]:

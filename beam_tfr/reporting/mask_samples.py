@@ -186,7 +186,7 @@ def _read_masks(dataset: Manifest) -> Iterator[_Mask]:
             for number, data in zip(some, lookup.read_records(some), strict=True):
                 stored = InspectedRecord(number, "", 0, data).values
                 # Other programs may write other values.
-                with contextlib.suppress(LookupError, TypeError, ValueError):
+                with contextlib.suppress(LookupError, TypeError, ValueError, ArithmeticError):
                     values = decode_stored(stored[MASK][0], shown_size(stored))
                     pixels -= values.size
                     yield _describe_mask(number, split, values, stored)
