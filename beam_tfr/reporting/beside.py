@@ -38,7 +38,8 @@ def compare_records(
     """
     comparisons = []
     for number, value in chosen:
-        source, note = None, ""
+        source = None
+        note = ""
         if sources:
             source, note = _draw_source(sources, records.find_source(number))
         comparisons.append(Comparison(records.get(number), source, note, value))

@@ -64,7 +64,8 @@ class RowComparison:
                 combined = (combined ^ hashes) * np.uint64(0x9E3779B97F4A7C15)
         order = np.argsort(combined, kind="stable")
         is_same = combined[order[1:]] == combined[order[:-1]]
-        first, second = order[:-1][is_same], order[1:][is_same]
+        first = order[:-1][is_same]
+        second = order[1:][is_same]
         if not len(first) or len(first) > len(labels) / 2:  # too few columns to tell rows apart
             return EqualRows(0, 0, 0, [], [])
         number = len(np.union1d(first, second))
