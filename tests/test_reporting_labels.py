@@ -17,6 +17,7 @@ from beam_tfr.reporting import report
 from beam_tfr.reporting.equal_rows import RowComparison
 from beam_tfr.reporting.neighbors import find_contradicted
 from beam_tfr.reporting.unlike_looks import find_unlike_looks
+from tests.cpu_limit import bounded_cpu
 from tests.report_pages import list_evidence
 
 Planted = tuple[np.ndarray, np.ndarray]
@@ -190,3 +191,16 @@ def test_boxes_of_the_size_of_another_class_are_found(tmp_path: Path, beam_tfr: 
     assert "1 box labelled ball with the width and height of goal" in text
     assert "1 box labelled goal with the width and height of ball" in text
     assert "1 image has boxes outside of the image" in text
+
+
+def test_any_number_of_rows_takes_bounded_time() -> None:
+    """Contents of others may list more boxes than their manifest says."""
+    number = 100_001
+    values = np.random.default_rng(0).normal(size=(number, 2))
+    labels = np.arange(number) % 2
+    values[:, 0] += 100 * labels
+    wrong = 13 * 1_000  # one in 13 is compared
+    labels[wrong] = 1 - labels[wrong]
+    with bounded_cpu():
+        rows, expected = find_contradicted(values, labels)
+    assert (rows.tolist(), expected.tolist()) == ([wrong], [1 - labels[wrong]])

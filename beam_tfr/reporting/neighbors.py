@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr.reporting.histograms import Floats, Rows
 
@@ -17,17 +18,18 @@ _LEAST_ROWS = 50
 _TRUSTED = 0.9  # share of rows whose class is that of most neighbors; with less, they say little
 _MOST_FOUND = 0.05  # share of rows; more are no mistakes
 _ROWS_AT_A_TIME = 256
+_MOST_ROWS = 2 * MOST_COMPARED  # in which there is room for more than were expected
 
 
 class _Neighbors(NamedTuple):
     """The neighbors of some rows.
 
     Attributes:
-        votes: how many of the nearest have each class: int64 [rows, classes].
+        votes: how many of the nearest have each class: int8 [rows, classes].
         own_distances: to the nearest ones of the same class: float64 [rows].
     """
 
-    votes: Rows
+    votes: NDArray[np.int8]
     own_distances: Floats
 
 
@@ -51,8 +53,15 @@ def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
 
     Args:
         values: by which rows are near [rows, columns]; NaN is as far as the median.
-        labels: the class of each row [rows].
+        labels: the class of each row [rows]. Of very many rows, some are compared.
     """
+    step = 1 + len(labels) // _MOST_ROWS
+    rows, expected = _find_among_few(values[::step], labels[::step])
+    return Contradicted(rows * step, expected)
+
+
+def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
+    """As `find_contradicted`, in the square of the number of rows."""
     nothing = Contradicted(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
         return nothing
@@ -88,7 +97,7 @@ def _scale(values: Floats) -> Floats:
 def _find_neighbors(values: Floats, numbers: Rows) -> _Neighbors:
     """The neighbors of each row; `numbers` are those of the classes, from 0 on."""
     squares = (values**2).sum(axis=1)
-    votes = np.zeros((len(values), numbers.max() + 1), np.int64)
+    votes = np.zeros((len(values), numbers.max() + 1), np.int8)
     own_distances = np.zeros(len(values), np.float64)
     for begin in range(0, len(values), _ROWS_AT_A_TIME):
         rows = np.arange(begin, min(begin + _ROWS_AT_A_TIME, len(values)))
