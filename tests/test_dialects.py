@@ -249,7 +249,7 @@ def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("train.txt", "`input_list=`"),
+        ("train.txt", "as CSV with a first line"),
         ("data-00000-of-00001.arrow", "to_parquet"),
         ("d.npz", "write images as files"),
         ("t.xlsx", "as CSV"),
@@ -262,3 +262,19 @@ def test_tables_of_other_programs_are_refused_with_a_cure(
     (tmp_path / name).write_bytes(b"img/1.jpg 0\nimg/2.jpg 1\n")
     with pytest.raises(UsageError, match=cure):
         find_content(ConvertOptions(table=(tmp_path / name,), output="/o", uri_column="path"))
+
+
+def test_a_header_that_begins_with_a_mark_of_comments_may_stand_above_quoted_cells(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "via.csv"
+    row = '0.jpg,"{""x"": 5, ""y"": 6}","{""class"": ""cat""}"'
+    table.write_text(f"#filename,region_shape_attributes,region_attributes\n{row}\n{row}\n")
+    tables = opened(table, uri_column="#filename")
+    assert [ref.key for ref in tables.read(str(table))] == ["0.jpg", "0.jpg"]
+
+
+def test_comments_above_a_header_are_none(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("# made today, by hand\n#2\npath,class,age\n0.jpg,cat,3\n")
+    assert [*references(table, **ROLES)] == ["0.jpg"]

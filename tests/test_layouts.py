@@ -31,6 +31,7 @@ from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_fo
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.storage import Entry
@@ -939,3 +940,20 @@ def test_images_without_a_class_in_their_name_are_named_by_what_becomes_of_them(
         error.value
     )
     assert "rejects those beside them without one, such as train/(new).jpg" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_told"),
+    [
+        (["a/1.HEIC", "a/1.JPG", "a/2.jpg"], True),
+        (["a/1.webp", "a/1.jpeg"], True),
+        (["a/1.heic", "b/1.jpg"], False),
+        (["a/1.png", "a/1.jpg"], False),  # which may be a mask
+        (["a/1.jpg", "a/1.jpeg"], False),
+        ([], False),
+    ],
+)
+def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
+    message = describe_twins(keys)
+    assert bool(message) == is_told
+    assert ("exclude=" in message) == is_told

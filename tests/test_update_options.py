@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import beam_tfr
-from beam_tfr import images
+from beam_tfr import images, launch
 from beam_tfr.dataset import history
+from beam_tfr.options.run import UpdateOptions
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from tests.conftest import Run, as_nobody, few_at_once
 from tests.converted import once
@@ -600,3 +601,13 @@ def test_a_dataset_of_rejects_alone_can_grow(tmp_path: Path) -> None:
     )
     assert done.changed == {**NONE, "added": 1}
     assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=f"{photos}/**", **options)
+
+
+def test_an_update_without_an_input_says_that_it_looked_at_none(
+    photos: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "d"
+    beam_tfr.convert(input=photos, output=output, layout="{split}/{label}/*")
+    lines = list[str]()
+    launch.update(str(output), {}, UpdateOptions(), say=lines.append)
+    assert [line for line in lines if "`input=`" in line]

@@ -77,6 +77,8 @@ def update(
     for name in NOT_FOR_UPDATES:
         if name in changes:
             raise UsageError("is not for an update: leave it out", option=name, value=changes[name])
+    if not changes and update_options == UpdateOptions():
+        say("no `input=` or `table=` was given, so nobody looked whether the images have changed")
     dataset, _ = open_to_change(folder, beam_flags)
     if "rename" in changes:
         changes["rename"] = _compose_renames(dataset, changes["rename"])

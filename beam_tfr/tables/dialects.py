@@ -179,10 +179,19 @@ def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
 def _differ(line: str, below: str, delimiter: str) -> bool:
     """Whether a line has another number of cells than the one below it.
 
-    By any delimiter that divides the latter.
+    By the delimiter that divides the latter into the most, or each of them.
     """
-    delimiters = [mark for mark in {delimiter, *DELIMITERS} if mark in below]
-    return any(line.count(mark) != below.count(mark) for mark in delimiters)
+    cells_below = {mark: _count_cells(below, mark) for mark in {delimiter, *DELIMITERS}}
+    most = max(cells_below.values())
+    if most < 2:
+        return False
+    marks = [mark for mark, number in cells_below.items() if number == most]
+    return all(_count_cells(line, mark) != most for mark in marks)
+
+
+def _count_cells(line: str, delimiter: str) -> int:
+    """The cells of a line, in which quoted ones may hold the delimiter."""
+    return len(_parse_rows([line], delimiter)[0])
 
 
 class _Division(NamedTuple):

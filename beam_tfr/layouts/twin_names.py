@@ -1,0 +1,42 @@
+"""Images that are there in two formats, as phones and converters leave them."""
+
+import collections
+from collections.abc import Iterable
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.schema.extensions import FORMAT_OF, stem_of_image
+
+_MAIN_FORMAT = "jpeg"
+_NO_PHOTOS = ("png", "gif", "ppm")  # beside JPEGs these may be masks, of which others tell
+
+
+def describe_twins(keys: Iterable[str]) -> str:
+    """The message about images beside a JPEG of the same name in another format.
+
+    Such as `IMG_1.HEIC` beside `IMG_1.JPG`: two images, whose bytes differ, of one photo. Empty if
+    there are none.
+    """
+    formats_of = collections.defaultdict[str, dict[str, str]](dict)  # stem -> format -> key
+    for key in keys:
+        image_format = FORMAT_OF.get(key.rpartition(".")[2].lower(), "")
+        formats_of[stem_of_image(key)][image_format] = key
+    twins = [formats for formats in formats_of.values() if _are_twins(formats)]
+    if not twins:
+        return ""
+    first = twins[0]
+    other = next(key for name, key in first.items() if _is_other(name))
+    extension = other.rpartition(".")[2]
+    photos = counted(len(twins), "photo")
+    return (
+        f"{photos} may be there twice, such as {first[_MAIN_FORMAT]} and {other}, which are two "
+        f"images, maybe in two splits: `exclude='**/*.{extension}'` leaves out the latter"
+    )
+
+
+def _are_twins(formats: Iterable[str]) -> bool:
+    return _MAIN_FORMAT in formats and any(map(_is_other, formats))
+
+
+def _is_other(image_format: str) -> bool:
+    """Whether a format may be that of the same photo."""
+    return image_format not in ("", _MAIN_FORMAT, *_NO_PHOTOS)
