@@ -121,3 +121,20 @@ def test_what_spreadsheets_write_for_no_value_is_told(tmp_path: Path, text: str)
     options = {"table": str(path), "uri_column": "image", "label_column": "label"}
     assert lines_about(f"{text} become", **options)
     assert not lines_about(f"{text} become", **options, na_values=text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_told"),
+    [
+        ({"ignore_orientation": True}, True),
+        ({}, False),
+        ({"ignore_orientation": True, "feature_columns": "x:float"}, False),
+    ],
+)
+def test_boxes_beside_an_orientation_that_is_ignored_are_told(
+    tmp_path: Path, flags: dict[str, Any], is_told: bool
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('file,box,x\n0.jpg,"5 6 20 15",1\n')
+    given = {"uri_column": "file", "feature_columns": "box:bbox[xyxy]", **flags}
+    assert bool(lines_about("exiftool", table=str(path), **given)) == is_told

@@ -3,6 +3,10 @@
 import difflib
 from collections.abc import Collection, Container, Iterator, Mapping
 
+# Comparing two names takes the product of their letters.
+_MOST_LETTERS = 60
+_MOST_COMPARED = 1_000  # names with one
+
 
 def describe_unused_renames(
     renames: Mapping[str, str], used: Container[str], classes: Collection[str]
@@ -41,6 +45,9 @@ def describe_unused_allowances(
 
 
 def _suggest_name(name: str, present: Collection[str]) -> str:
-    """A name that is there and may be meant; empty if none is similar."""
-    similar = difflib.get_close_matches(name, sorted(present), n=1)
+    """A name that is there and may be meant; empty if none is similar, or names are long."""
+    if len(name) > _MOST_LETTERS:
+        return ""
+    others = [other for other in sorted(present) if len(other) <= _MOST_LETTERS]
+    similar = difflib.get_close_matches(name, others[:_MOST_COMPARED], n=1)
     return f"; did you mean {similar[0]!r}?" if similar else ""

@@ -246,6 +246,8 @@ class Facts:
             "drifts": {(drift.name, drift.split) for drift in find_drifts(dataset)},
             "mask_numbers": self._masks.numbers,
             "mask_counts": self._masks.counts,
+            "missing_values": {(found.value, found.split) for found in self._masks.missing},
+            "has_unlike_looks": any(row.unlike for row in class_rows),
             "given": given_texts(dataset),
             "options": self._list_options(),
             "updates": [*describe_updates(dataset.folder)],

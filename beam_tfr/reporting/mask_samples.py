@@ -22,6 +22,7 @@ from beam_tfr.schema.feature_names import MASK, SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.schema.naming import parse_shard_names
 
 _MOST_MASKS = 400
+_MOST_VALUES = 1_000  # of a mask; with more it shows no classes, but depth or noise
 _MOST_PIXELS = 1 << 28  # of all masks, 268 million
 _RECORDS_AT_A_TIME = 32
 _GRID = 16  # rows and columns at which masks are compared
@@ -189,7 +190,9 @@ def _read_masks(dataset: Manifest) -> Iterator[_Mask]:
                 with contextlib.suppress(LookupError, TypeError, ValueError, ArithmeticError):
                     values = decode_stored(stored[MASK][0], shown_size(stored))
                     pixels -= values.size
-                    yield _describe_mask(number, split, values, stored)
+                    mask = _describe_mask(number, split, values, stored)
+                    if len(mask.values) <= _MOST_VALUES:
+                        yield mask
             if pixels < 0:
                 break
 

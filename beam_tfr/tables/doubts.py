@@ -219,3 +219,17 @@ def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind])
             f"{join_texts(coordinates)}; declare boxes and their points, such as "
             "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
         )
+
+
+def warn_of_ignored_orientation(
+    options: ConvertOptions, features: Sequence[ColumnKind]
+) -> Iterator[str]:
+    """Yields a warning about shapes in a table beside images that are stored unturned."""
+    has_shapes = any(kind.follows_pixels and not kind.holds_files for kind in features)
+    if options.ignore_orientation and has_shapes:
+        yield (
+            "boxes, points and masks of the tables are taken for those of the upright images, and "
+            "turned to the pixels as they are stored: if they were drawn on these, give no "
+            "`ignore_orientation=`, and remove the orientation from the files "
+            "(exiftool -Orientation= -overwrite_original FOLDER)"
+        )

@@ -25,6 +25,7 @@ from beam_tfr.tables.declarations import (
 from beam_tfr.tables.doubts import (
     warn_of_coordinates,
     warn_of_folders,
+    warn_of_ignored_orientation,
     warn_of_images,
     warn_of_numbers_as_classes,
     warn_of_texts,
@@ -164,6 +165,7 @@ def open_tables(
             *roots.warnings,
             *warn_of_centers(content, declarations, cells),
             *warn_of_coordinates(options, features),
+            *warn_of_ignored_orientation(options, features),
             *filter(None, [numbered.warning]),
             *label_names.warn(options.label_column, class_texts),
             *warn_of_other_ids(content, class_texts),
