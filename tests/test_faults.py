@@ -22,6 +22,15 @@ from tests.faults.trials import Scene, run_trial
 MUTATIONS = 150
 
 
+def run_disturbed_trial(scene: Scene, kind: str, seed: int) -> Outcome:
+    """The first trial in which something was disturbed: a fast run may end before."""
+    for number in range(seed, seed + 5):
+        outcome = run_trial(scene, kind, number)
+        if outcome.faults or outcome.problems:
+            break
+    return outcome
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "kinds", "seed"),
@@ -35,7 +44,7 @@ def test_disturbed_runs_end_as_if_they_had_not_been(
     tmp_path: Path, engine: str, kinds: list[str], seed: int
 ) -> None:
     scene = Scene(engine, write_photos(tmp_path / "photos"))
-    outcomes = {kind: run_trial(scene, kind, seed) for kind in kinds}
+    outcomes = {kind: run_disturbed_trial(scene, kind, seed) for kind in kinds}
     scene.close()
     assert {kind: outcome.problems for kind, outcome in outcomes.items()} == {
         kind: [] for kind in kinds

@@ -482,7 +482,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 f"fit into 32 bits",
                 "7: column 'marks': 'x' is no number",
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are "
-                "read",
+                "read; download the files, and write their paths in place of the addresses",
             )
         }
     flags = [
