@@ -97,7 +97,7 @@ class Inspection(Printable):
 
     @functools.cached_property
     def _sheet(self) -> tuple[tuple[InspectedRecord, ...], str]:
-        """The records of the contact sheet, and what is to be told of them."""
+        """The records of the contact sheet, and a note about them."""
         if self.manifest is None or self.is_chosen or self.problem:
             return self.records, ""
         number = len(self.records)

@@ -276,26 +276,16 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
         return
     counts = seen.copies.counts
     noun = seen.noun
-    if counts["across_splits"]:
-        number = counts["across_splits"]
-        verb = "has" if number == 1 else "have"
-        yield Finding(
-            Severity.SCORES,
-            f"{counted(number, noun)} {verb} copies in another split",
-            "copies",
-            _pair_up(seen, "split"),
-            number,
-        )
-    if counts["across_classes"]:
-        number = counts["across_classes"]
-        verb = "has" if number == 1 else "have"
-        yield Finding(
-            Severity.LABELS,
-            f"{counted(number, noun)} {verb} copies of different classes",
-            "copies",
-            _pair_up(seen, "class"),
-            number,
-        )
+    across = (
+        ("across_splits", Severity.SCORES, "copies in another split", "split"),
+        ("across_classes", Severity.LABELS, "copies of different classes", "class"),
+    )
+    for name, severity, copies, field in across:
+        number = counts[name]
+        if number:
+            verb = "has" if number == 1 else "have"
+            text = f"{counted(number, noun)} {verb} {copies}"
+            yield Finding(severity, text, "copies", _pair_up(seen, field), number)
     others = counts["clusters"] - counts["across_splits"] - counts["across_classes"]
     if others > 0:
         yield Finding(

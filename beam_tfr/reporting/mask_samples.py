@@ -271,15 +271,15 @@ def _find_missing(masks: Sequence[_Mask], copied: Collection[int]) -> Iterator[M
     originals = [mask for mask in masks if mask.record not in copied]
     copies = [mask for mask in masks if mask.record in copied]
     numbers = collections.Counter(mask.split for mask in originals)
-    counts = collections.Counter((mask.split, value) for mask in originals for value in mask.values)
-    totals = collections.Counter(value for mask in originals for value in mask.values)
-    in_copies = collections.Counter((mask.split, value) for mask in copies for value in mask.values)
+    counts = _count_values(originals)
+    copies_with = {count.value: count.splits for count in _count_values(copies)}
     for split in sort_splits(numbers):
         others = len(originals) - numbers[split]
-        for value, total in sorted(totals.items()):
-            share = total / max(others, 1)
-            if not counts[split, value] and share * numbers[split] >= _LEAST_EXPECTED:
-                yield MissingValue(value, split, numbers[split], in_copies[split, value], share)
+        for value, having in counts:
+            share = sum(having.values()) / max(others, 1)
+            if split not in having and share * numbers[split] >= _LEAST_EXPECTED:
+                num_copies = copies_with.get(value, {}).get(split, 0)
+                yield MissingValue(value, split, numbers[split], num_copies, share)
 
 
 def _count_values(masks: Sequence[_Mask]) -> list[ValueCount]:

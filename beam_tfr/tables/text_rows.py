@@ -312,7 +312,7 @@ def read_lines(file: IO[bytes], bound: _RowBound, line_end: bytes = b"\n") -> It
 
 
 def _suggest_command(line: bytes) -> str:
-    """The command that makes UTF-8 of a text, given a line that is none; it may be the first."""
+    """The command that converts a text to UTF-8, given a line of it that is not UTF-8."""
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "; it is UTF-16: iconv -f UTF-16 -t UTF-8 OLD > NEW"
     return "; if a program on Windows wrote it, iconv -f CP1252 -t UTF-8 OLD > NEW does"
