@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.output import rejects
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Reject
@@ -38,6 +39,7 @@ def test_lines_are_sorted_by_key_however_short_the_runs(keys: list[str], run_byt
 
 MANY = """
 import resource, sys
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.output import rejects
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Reject
@@ -64,7 +66,7 @@ def test_many_rejects_take_the_memory_of_a_few() -> None:
 
 def test_rejects_of_a_dataset_are_sorted_by_key_across_splits_and_shards() -> None:
     folder = converted_spoiled_photos()
-    found = [reject.key for reject in rejects.read_rejects(str(folder / "rejects.jsonl"))]
+    found = [reject.key for reject in read_rejects(str(folder / "rejects.jsonl"))]
     assert found == sorted(found)
     assert len(found) == 7
     assert len(read_manifest(str(folder)).splits) == 3
@@ -182,7 +184,7 @@ def test_damaged_lines_of_rejects_are_told(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "rejects.jsonl"
     path.write_bytes(line + b"\n")
     with pytest.raises(DataError, match="is damaged"):
-        next(rejects.read_rejects(str(path)))
+        next(read_rejects(str(path)))
 
 
 @pytest.mark.parametrize("key", ["../secret.jpg", "hat/../../secret.jpg", "a\0b", "\ud800"])

@@ -16,6 +16,7 @@ from beam_tfr.dataset.base import BaseDataset, planned_shards
 from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
 from beam_tfr.dataset.tallies import format_count_table
@@ -228,7 +229,7 @@ class Result(Printable):
 
         The file rejects.jsonl in the folder has all.
         """
-        listed = rejects.read_rejects(storage.join(self.folder, REJECTS_FILE))
+        listed = read_rejects(storage.join(self.folder, REJECTS_FILE))
         return tuple(itertools.islice(listed, MAX_REJECTS))
 
     @functools.cached_property

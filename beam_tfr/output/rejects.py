@@ -12,15 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 from beam_tfr import storage
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.mask_colors import describe_all_colors
 from beam_tfr.output import sidecars
 from beam_tfr.schema.dataset import NO_SPLIT
-from beam_tfr.schema.encoded_ref import to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import DUPLICATE, Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
-from beam_tfr.schema.untrusted import parse_json
 
 MOST_SHOWN = 10  # rejects of the leading reason
 MOST_SHOWN_OF_OTHERS = 3  # rejects of each other reason
@@ -39,7 +38,6 @@ _DROP_BOXES = (
     "only these"
 )
 _MOST_LOOKED_AT = 100_000  # rejects, for colors of masks
-MOST_LINE_BYTES = 1 << 20  # of rejects.jsonl; no line of ours has as many
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
@@ -267,31 +265,6 @@ def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator
 
 def _sort_key(line: bytes) -> tuple[str, bytes]:
     return json.loads(line)["key"], line
-
-
-def read_rejects(path: str) -> Iterator[Reject]:
-    """Yields the rejects in a file.
-
-    Raises:
-        DataError: a line is damaged.
-    """
-    with storage.open_binary(path) as file:
-        while line := file.readline(MOST_LINE_BYTES):
-            reject = parse_reject(line)
-            if reject is None:
-                raise DataError(f"{path} is damaged: a line is no reject")
-            yield reject
-
-
-def parse_reject(line: bytes) -> Reject | None:
-    """The reject of a line of rejects.jsonl; None if that is damaged."""
-    with contextlib.suppress(ValueError):
-        fields = parse_json(line)
-        if isinstance(fields, dict) and isinstance(fields.get("key"), str):
-            to_bytes(fields["key"])  # raises an error for half characters
-            texts = [str(fields.get(name, "")) for name in Reject._fields]
-            return Reject(*texts)
-    return None
 
 
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:

@@ -10,11 +10,11 @@ from beam_tfr.dataset.base import PlannedShard, planned_shards
 from beam_tfr.dataset.conditions import rows_that_fit
 from beam_tfr.dataset.lookup import RecordLookup, read_shard_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.output.copy_details import list_kept
 from beam_tfr.output.known import read_sources, require_sources
-from beam_tfr.output.rejects import MOST_LINE_BYTES, parse_reject
 from beam_tfr.output.removed_copies import find_copies_that_stay, find_dropped_copies
 from beam_tfr.schema.dataset import (
     FIRST_FOLDER,
@@ -24,7 +24,7 @@ from beam_tfr.schema.dataset import (
     sha256_hex,
 )
 from beam_tfr.schema.encoded_ref import key_of, to_bytes, to_text
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.untrusted import quote
 
@@ -252,16 +252,14 @@ def _find_in_contents(
 
 
 def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
-    with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
-        while line := file.readline(MOST_LINE_BYTES):
-            reject = parse_reject(line)
-            if reject is None:
-                yield f"{REJECTS_FILE}: it is damaged, so nobody knows what it lists"
-                return
+    try:
+        for reject in read_rejects(storage.join(dataset.folder, REJECTS_FILE)):
             selection.check_line_breaks(reject.key)
             if reject.key in selection.keys:
                 yield f"{REJECTS_FILE}: {reject.key}"
             yield from _find_in_detail(REJECTS_FILE, reject, selection)
+    except DataError:
+        yield f"{REJECTS_FILE}: it is damaged, so nobody knows what it lists"
 
 
 def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Iterator[str]:

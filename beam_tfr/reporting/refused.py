@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.inspection import pictures
-from beam_tfr.output.rejects import read_rejects, take_examples
+from beam_tfr.output.rejects import take_examples
 from beam_tfr.reporting.samples import SIDE, Thumbnail, show_text
 from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.schema.dataset import REJECTS_FILE

@@ -10,6 +10,7 @@ from apache_beam.pvalue import AsIter, PCollection
 from beam_tfr import storage
 from beam_tfr.dataset.history import Update
 from beam_tfr.dataset.manifest import Manifest, read_manifest
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.output import claim, lock, publish, rejects, shard_totals, switch
 from beam_tfr.output.shard_totals import RunTotals
 from beam_tfr.schema.dataset import (
@@ -124,4 +125,4 @@ class ReadRejects(beam.PTransform):
 
 
 def _read_rejects(dataset: Manifest) -> Iterator[Reject]:
-    return rejects.read_rejects(storage.join(dataset.folder, REJECTS_FILE))
+    return read_rejects(storage.join(dataset.folder, REJECTS_FILE))

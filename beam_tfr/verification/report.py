@@ -18,7 +18,6 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.schema.plan import Counts
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
-MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
 
 
 class ProblemKind(enum.StrEnum):

@@ -14,14 +14,14 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.dataset.taken_down import Removed, read_removed
 from beam_tfr.inputs.parquet import is_in_parquet
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema.dataset import REJECTS_FILE, sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
-from beam_tfr.schema.untrusted import parse_json, quote
+from beam_tfr.schema.untrusted import quote
 from beam_tfr.verification.report import (
-    MAX_LINE_BYTES,
     Problem,
     ProblemKind,
     Problems,
@@ -32,7 +32,6 @@ from beam_tfr.verification.sources import most_bytes, open_sources
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _LARGE_BYTES = 4 << 20  # 4 MiB, of an image in an archive
 _LARGE_AT_ONCE = 2  # such images, in memory
-_WRONG_LINE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
@@ -165,9 +164,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         """
         hashes = bytearray()
         path = storage.join(self._manifest.folder, REJECTS_FILE)
-        with contextlib.suppress(OSError, *_WRONG_LINE), storage.open_binary(path) as file:
-            for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
-                hashes += _hash_name(parse_json(line)["key"])
+        with contextlib.suppress(OSError, DataError):
+            for reject in read_rejects(path):
+                hashes += _hash_name(reject.key)
         return bytes(hashes)
 
 
