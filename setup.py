@@ -4,6 +4,7 @@ The core reads. The extra `contents` also reads records by number, `convert` add
 TensorFlow.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read_text())[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# PyPI shows README, and nothing beside it: in a release, links lead to its repository.
+REPOSITORY = os.environ.get("GITHUB_REPOSITORY")
+URL = f"https://github.com/{REPOSITORY}" if REPOSITORY else None
+if URL:
+    README = re.sub(r"(!\[.*\]\()(docs/)", rf"\1{URL}/raw/v{VERSION}/\2", README)
+    README = re.sub(r"(?<!!)(\[[^]]*\]\()(?!https:|#)", rf"\1{URL}/blob/v{VERSION}/", README)
 
 # What the wheel requires that workers get.
 WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()
@@ -49,8 +57,9 @@ setup(
     name="beam_tfr",
     version=VERSION,
     description="Folders of images become sharded, verified TFRecord datasets, with Apache Beam",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description=README,
     long_description_content_type="text/markdown",
+    project_urls={"Source": URL} if URL else {},
     license="Apache-2.0",
     packages=find_packages(include=["beam_tfr", "beam_tfr.*"]),
     package_data={

@@ -76,6 +76,22 @@ def test_the_readme_leads_to_every_page() -> None:
     ]
 
 
+def test_a_release_describes_itself_with_links_into_its_repository(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyPI shows README without the files beside it."""
+    monkeypatch.setenv("GITHUB_REPOSITORY", "someone/beam_tfr")
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("setuptools.setup", given.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    text, repository = given["long_description"], "https://github.com/someone/beam_tfr"
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert f"]({repository}/raw/v{__version__}/docs/dataset.jpg)" in text
+    assert f"[converting]({repository}/blob/v{__version__}/docs/converting.md)" in text
+    assert given["project_urls"] == {"Source": repository}
+
+
 def test_the_citation_is_of_this_version() -> None:
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
