@@ -64,7 +64,6 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
     (
         started,
         resumed,
-        floats,
         cached,
         torch,
         boxed,
@@ -81,13 +80,12 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
     ) = found
     assert len(started) == -(-total // 32)
     assert len(names["scores"]) == 5
-    assert floats is cached is folded is recipe is torch is mirrored is drawn is weighted is None
+    assert cached is folded is recipe is torch is mirrored is drawn is weighted is None
     assert masked.element_spec[1] == tf.TensorSpec((None, 128, 128), tf.int32)
     assert check_painted(*(names["example"][name] for name in ("image", "masks", "classes"))) > 0
     assert boxed.element_spec[1]["boxes"].shape == (None, 20, 4)
     assert [box.shape[1] for box in (objects["boxes"] for objects in names["objects"])] == [4] * 8
     assert sum(len(labels) for _, labels in names["small"]) == total
-    assert [part.dtype for part in names["floats"].element_spec] == [tf.float32, tf.float32]
     assert int(model.optimizer.iterations.numpy()) == 2 * -(-total // 64)
     assert next(iter(distributed))[0].shape[1:] == (16, 16, 3)
     assert jax.cardinality() == tf.data.INFINITE_CARDINALITY
