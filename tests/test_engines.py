@@ -689,7 +689,9 @@ def test_what_does_not_publish_says_so_in_its_own_words() -> None:
     finally:
         run.ended.set()
         interrupt.requested.clear()
-    outcome = Outcome("nothing is lost", "run the same command again for the shards that are left")
+    outcome = Outcome(
+        "nothing is lost", "run the same command again to rebuild the remaining shards"
+    )
     said = (
         ". Nothing is lost; make room on the disk, and run the same command again for the "
         "shards that are left"

@@ -300,7 +300,8 @@ def test_splits_labels_and_names(beam_tfr: Command, tmp_path: Path) -> None:
     assert done.out == f"exported: 40 images to {out}\n{load}\n"
     done = beam_tfr("export", folder, tmp_path / "out", *call)
     complete = (
-        f"complete: {out} has these 40 images already; its files were compared by number and size"
+        f"complete: {out} already has these 40 images; "
+        "only the number and size of its files were compared"
     )
     assert (done.code, done.out) == (0, f"{complete}\n{load}\n")
     files = files_of(tmp_path / "out")
@@ -512,7 +513,7 @@ def test_an_export_that_was_changed_is_not_complete(form: str, boxes: Path, tmp_
     largest.write_bytes(data[:-1])
     with pytest.raises(
         package.UsageError,
-        match=r"was changed since it was complete; .*\n  bytes: \d+ there, \d+ now",
+        match=r"has changed since the export was completed; .*\n  bytes: \d+ there, \d+ now",
     ):
         export(folder, out, form)
     largest.unlink()
@@ -574,7 +575,7 @@ def test_a_file_named_like_the_mark_is_not_overwritten(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "export.json").write_text(text)
     with pytest.raises(
-        package.UsageError, match=r"export\.json is not of an export|holds another export"
+        package.UsageError, match=r"export\.json does not belong to an export|holds another export"
     ):
         export(boxes, tmp_path / "out", "folder")
     assert (tmp_path / "out" / "export.json").read_text() == text
@@ -939,7 +940,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         ),
         (2, "there are: train", boxes, tmp_path / "x", "--split", "tset"),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
-        (2, 'several as "train+test"; there are: ', boxes, tmp_path / "x", "--split", ""),
+        (2, 'several as "train+test", or all but', boxes, tmp_path / "x", "--split", ""),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train+"),
         (2, "only local paths and gs://", boxes, "s3://a/b"),
         (2, "holds another export", boxes, tmp_path / "done"),

@@ -164,7 +164,7 @@ def test_ids_that_move_because_a_class_is_gone_are_told(place: Path, beam_tfr: C
     run = beam_tfr("remove", place / "d", "--where", "class=dog")
     assert run.code == 0
     assert "owl 2 -> 1" in run.out
-    assert "models of it have the old ones" in run.out
+    assert "models trained on it use the old ids" in run.out
 
 
 def test_by_several_columns_of_which_all_must_fit(place: Path, beam_tfr: Command) -> None:

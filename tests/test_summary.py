@@ -180,8 +180,8 @@ def test_the_summary_says_what_was_resumed_rewritten_and_renumbered() -> None:
         manifest=dataset, seconds=2.0, fresh=True, run=run, new_ids="cat 0 -> 1, new: bird"
     )
     lines = [*done.lines()]
-    ids = "cat 0 -> 1, new: bird; models of it have the old ones"
-    assert f"note:    class ids since the replaced dataset: {ids}" in lines
+    ids = "cat 0 -> 1, new: bird; models trained on it use the old ids"
+    assert f"note:    class ids have changed since the replaced dataset: {ids}" in lines
     assert "note:    the input has changed since an earlier run: 2 shards written again" in lines
     assert "resumed: 40 of 130 images were finished by an earlier run" in lines
     assert "time:    2.0 s, 45 images/s" in lines

@@ -543,7 +543,7 @@ def test_the_command_keeps_the_datasets_options(
         "update", tmp_path / "d", "--num_shards", 2
     )  # what was rejected then may be now
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
-    assert "update:  no image changed, but the dataset did" in done.out
+    assert "update:  no image changed, only the dataset" in done.out
     done = beam_tfr("update", tmp_path / "d", "--input", pattern, "--max_rejects", 1, "--json")
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
 

@@ -1,6 +1,6 @@
-"""The commands: a module for each.
+"""The commands, one module each.
 
-`add_flags` adds a command's flags to a parser, and `run` does what it says and returns the exit
-code. A module's docstring is what `--help` shows about the command, with its examples at the end.
-`calls` has what the commands share. They import Beam and TensorFlow only when they run.
+`add_flags` adds a command's flags to a parser, and `run` runs the command and returns its exit
+code. `--help` shows the module's docstring, whose examples come last. `calls` holds what commands
+share. Commands import Beam and TensorFlow only when they run.
 """

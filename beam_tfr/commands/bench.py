@@ -3,10 +3,10 @@
 Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, with PyTorch's
 `ImageDataset` if it is installed, and from memory (decoding alone, which no reader can beat). With
 --input, the files that it was made from too: one by one, in parallel, and from a cache in memory
-and in a file. The ways take turns: a minute or two, and some 1.4 GB, half of it TensorFlow's
-own. --trace takes some seconds more. From gs://, TensorFlow reads by itself, with Google's default
-credentials: what it cannot read is not measured. An image that states more pixels than those of the
-dataset can have is not decoded.
+and in a file. The ways take turns. All of them take a minute or two and some 1.4 GB of memory, half
+of it for TensorFlow alone; --trace takes some seconds more. TensorFlow reads gs:// by itself, with
+Google's default credentials: what it cannot read is not measured. Images that state more pixels
+than the dataset allows are not decoded.
 
 For the speed of a conversion, see beam-tfr plan.
 
@@ -51,8 +51,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input",
         metavar="FOLDER",
-        help="folder or pattern of image files to read as well, such as those that the dataset "
-        "was made from; up to 1,000 are read",
+        help="folder or pattern of image files to read too, such as those that the dataset was "
+        "made from; at most 1,000 are read",
     )
     parser.add_argument(
         "--trace",
@@ -100,7 +100,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _trace(measured: "Measured", ways: Sequence["Way"], folder: str, display: Display) -> str:
-    """Traces what was measured; returns the path of the file for Perfetto."""
+    """Traces the measured ways; returns the path of the file for Perfetto."""
     from beam_tfr.speed.traces import trace
 
     display(Progress("tracing", 0))
@@ -118,10 +118,10 @@ def _largest_split(dataset: "Manifest") -> str:
 
 
 def _list_images(pattern: str) -> list[str]:
-    """The first files of a folder or pattern that TensorFlow decodes.
+    """Lists the first files of a folder or pattern that TensorFlow can decode.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there are none.
     """
     from beam_tfr.inputs.listing import match_files
     from beam_tfr.inputs.patterns import escape_pattern, is_wild
@@ -215,7 +215,7 @@ class Measured:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yields the table, and what to know of it."""
+        """Yields the table, and notes about it."""
         examples = counted(self._examples, "example")
         yield f"split {self._split}: {examples}; {counted(self._cores, 'core')}"
         yield f"{'':35}images/s  CPU ms"
@@ -239,7 +239,7 @@ class Measured:
         return f"{name:34} {speed.images_per_s:8,.0f} {cpu_ms:7.3f}  {bar:{BAR}}  {limit}"
 
     def _list_notes(self) -> list[str]:
-        """What makes the figures doubtful."""
+        """Lists reasons to doubt the figures."""
         from beam_tfr.speed.turns import BUSY_ELSEWHERE
 
         notes = []

@@ -1,7 +1,4 @@
-"""What commands share.
-
-These are flags, options from files, progress on standard error, and results.
-"""
+"""Shares code between commands: flags, options from files, progress and results."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ DISPLAY_FLAGS = ("progress_format", "quiet", "json")
 def show_progress(
     parsed: argparse.Namespace, noun: str = "images"
 ) -> contextlib.AbstractContextManager[Display]:
-    """The display of a command on standard error; `noun` is what it counts.
-
-    Its messages name options as flags.
-    """
+    """Builds the display of a command on standard error, which names options as flags."""
     options = from_arguments(parsed, DisplayOptions)
     return on_stderr(
         parsed.command,
@@ -60,26 +54,26 @@ def show_progress(
 def show_run(
     parsed: argparse.Namespace, flags: Sequence[str], noun: str = "images"
 ) -> Iterator[Display]:
-    """The display of a command that runs Beam, after Beam's flags are checked."""
+    """Builds the display of a command that runs Beam, once Beam's flags are checked."""
     with show_progress(parsed, noun) as display:
         check_flags(parsed, flags)
         yield display
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
-    """Adds the folder of a dataset, and some options, with those of the display."""
+    """Adds the folder of a dataset, some options, and the options of the display."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*options, *DISPLAY_FLAGS), switches=True)
 
 
 def add_where(parser: argparse._ActionsContainer, purpose: str) -> None:
-    """Adds --where, whose conditions are those of `dataset.conditions`."""
+    """Adds --where; `dataset.conditions` describes its conditions."""
     text = f"{purpose}; all must fit if it is repeated"
     parser.add_argument("--where", metavar="NAME=VALUE", action="append", help=text)
 
 
 def add_sources(parser: argparse.ArgumentParser, purpose: str) -> None:
-    """Adds --sources: what a dataset was made from."""
+    """Adds --sources: the input that a dataset was made from."""
     parser.add_argument(
         "--sources",
         metavar="GLOB|TABLE",
@@ -107,11 +101,11 @@ def add_conversion(parser: argparse.ArgumentParser) -> None:
 def read_conversion(
     parsed: argparse.Namespace, others: Sequence[str], *, output: str = ""
 ) -> tuple[ConvertOptions, list[str]]:
-    """The options of a conversion, and Beam's flags, which are still to be checked.
+    """Returns the options of a conversion, and Beam's flags, which have yet to be checked.
 
     Args:
         parsed: flags of the command line.
-        others: Beam's flags on the command line; more may be in the file of --config.
+        others: Beam's flags on the command line; the file of --config may hold more.
         output: default of the option `output`.
 
     Raises:
@@ -133,7 +127,7 @@ def read_conversion(
 
 
 def _take_config(parsed: argparse.Namespace) -> list[str]:
-    """Fills in options that the command line lacks; returns the file's other flags."""
+    """Fills in options that the command line lacks; returns the other flags in the file."""
     path = storage.check_path(parsed.config, option="config")
     values = _read_toml(path)
     for name in OPTIONS.keys() & values.keys():
@@ -153,7 +147,7 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
 
 
 def _spell_value(value: Any) -> str:
-    """A value of a file of options as the command line has it."""
+    """Spells a value from a file of options as on the command line."""
     try:
         return str(value)
     except ValueError:  # a number in base 16 of thousands of digits
@@ -161,10 +155,10 @@ def _spell_value(value: Any) -> str:
 
 
 def _read_toml(path: str) -> dict[str, Any]:
-    """The values of a file of options.
+    """Reads a file of options.
 
     Raises:
-        UsageError: it cannot be read, or is no such file.
+        UsageError: it cannot be read, or is not TOML.
     """
     try:
         data = storage.read_bytes(path, max_bytes=_MAX_CONFIG_BYTES)
@@ -185,7 +179,7 @@ def _read_toml(path: str) -> dict[str, Any]:
 def _has_long_key(text: str) -> bool:
     """Whether a line of TOML has many dots outside of texts.
 
-    The time of `tomllib` is the square of their number.
+    `tomllib` takes time quadratic in their number.
     """
     lines = _TOML_TEXT.sub("", text).split("\n")
     return any(line.count(".") > _MAX_KEY_DOTS for line in lines)
@@ -206,13 +200,13 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
 
 
 class CommandResult(Protocol):
-    """What a command found or did, to be printed."""
+    """What a command has found or done, to be printed."""
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields as JSON values."""
+        """Returns the fields of the result as JSON values."""
 
     def lines(self) -> Iterator[str]:
-        """Yields its lines, with options named as in Python."""
+        """Yields the lines of the result, with options named as in Python."""
 
 
 def print_result(result: CommandResult, *, as_json: bool) -> None:
@@ -228,7 +222,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Prints the result of a command, with its options as flags."""
+    """Prints the result of a command, with options named as flags."""
     print(spell_as_flags(printable(without_secrets("\n".join(lines)))))
 
 

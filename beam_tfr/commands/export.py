@@ -4,10 +4,9 @@ The bytes of its images stay as they are.
 
 examples:
   beam-tfr export /data/photos /data/folders --format folder
-      a file for each image, metadata.jsonl, and for datasets with boxes instances_train.json and so
-      on, as in COCO
+      a file for each image, and metadata.jsonl; for boxes also COCO's JSON, instances_train.json …
   beam-tfr export /data/objects /data/yolo --format yolo
-      data.yaml, images/train, labels/train and so on, with boxes, polygons or keypoints
+      data.yaml, images/train, labels/train …, with boxes, polygons or keypoints
   beam-tfr export /data/objects /data/voc --format voc
       JPEGImages, Annotations, ImageSets/Main
   beam-tfr export /data/photos /data/tars --format webdataset --split train
@@ -82,8 +81,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         first = f"exported: {images} to {exported.folder}"
     else:
         first = (
-            f"complete: {exported.folder} has these {images} already; "
-            "its files were compared by number and size"
+            f"complete: {exported.folder} already has these {images}; "
+            "only the number and size of its files were compared"
         )
     print_lines([first, f"load:     {exported.load}"])
     return 0

@@ -1,7 +1,7 @@
 """Shows features, counts and the first records of a dataset or of TFRecord files.
 
-The files may be GZIP or uncompressed. Exits with 1 if a file is damaged or the dataset is
-incomplete.
+Files may be compressed with GZIP or not at all. Exits with 1 if a file is damaged or the dataset
+is incomplete.
 
 examples:
   beam-tfr inspect /data/photos --where label=hat
@@ -10,7 +10,7 @@ examples:
   beam-tfr inspect /data/photos --contact_sheet photos.png --names
       some images of each class, with their keys
   beam-tfr inspect /data/photos --rejects --sources photos --contact_sheet rejects.png
-      what was refused, by reason, with pictures of what decodes
+      rejects by reason, with pictures of those that decode
 """
 
 from __future__ import annotations
@@ -47,15 +47,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--contact_sheet",
         metavar="FILE.png",
-        help="draw thumbnails of 40 (or --records) records, some of each class; of those chosen by "
-        "--where or --record",
+        help="draw thumbnails of 40 (or --records) records, some of each class, or of those that "
+        "--where or --record chooses",
     )
     parser.add_argument(
         "--names", action="store_true", help="show the key of each record on the contact sheet"
     )
-    parser.add_argument(
-        "--rejects", action="store_true", help="show what was refused instead of records"
-    )
+    parser.add_argument("--rejects", action="store_true", help="show rejects instead of records")
     add_sources(parser, "for pictures of rejects")
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 
@@ -96,7 +94,7 @@ def _check_flags(parsed: argparse.Namespace) -> None:
     """Checks flags that need others.
 
     Raises:
-        UsageError: one is given without the other.
+        UsageError: a flag is given without the one that it needs.
     """
     if parsed.names and not parsed.contact_sheet:
         raise UsageError("names are on a contact sheet; add --contact_sheet FILE.png")
@@ -112,7 +110,7 @@ def _check_flags(parsed: argparse.Namespace) -> None:
 
 
 def _show_rejects(parsed: argparse.Namespace) -> int:
-    """Shows what was refused, as text or on a contact sheet."""
+    """Shows rejects, as text or on a contact sheet."""
     from beam_tfr.reporting import rejects_sheet
 
     with show_progress(parsed, "rejects"):

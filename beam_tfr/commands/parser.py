@@ -1,4 +1,4 @@
-"""The parser of the command line, whose `--help` shows what is essential and `--help-all` all."""
+"""Parses command lines; `--help` shows the essential options, `--help-all` all of them."""
 
 import argparse
 import copy
@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
         """Makes a parser.
 
         Args:
-            takes_beam_flags: whether the command takes Beam's own flags, and help names them.
-            settings: those of `argparse.ArgumentParser`.
+            takes_beam_flags: whether the command takes Beam's own flags, and its help names them.
+            settings: arguments of `argparse.ArgumentParser`.
         """
         super().__init__(
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings
@@ -45,14 +45,14 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def add_show_all(self) -> None:
-        """Adds `--help-all`, which `--help` names if it shows less."""
+        """Adds `--help-all`, which `--help` mentions if it shows fewer options."""
         text = "show all options in groups, and when one needs them"
         if self._has_few():
             text = argparse.SUPPRESS
         self.add_argument(SHOW_ALL, action=_ShowAll, nargs=0, default=argparse.SUPPRESS, help=text)
 
     def format_help(self) -> str:
-        """The text of `--help`: the essential options, or all if they are few."""
+        """Returns the text of `--help`: the essential options, or all if there are few."""
         positional = self._get_positional_actions()
         flags = self._get_optional_actions()
         formatter = self._get_formatter()
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def format_all(self) -> str:
-        """The text of `--help-all`."""
+        """Returns the text of `--help-all`."""
         formatter = self._get_formatter()
         formatter.add_usage(self._short_usage(), [], [])
         formatter.add_text(self.description)
@@ -103,12 +103,12 @@ class _ShowAll(argparse.Action):
 
 
 def _is_shared(action: argparse.Action) -> bool:
-    """Whether an option is one of several commands."""
+    """Whether several commands have an option."""
     return action.dest in _OPTIONS
 
 
 def _shorten(action: argparse.Action) -> argparse.Action | None:
-    """An option as `--help` explains it; None if only `--help-all` does."""
+    """Returns an option as `--help` explains it; None if only `--help-all` does."""
     option = _OPTIONS.get(action.dest)
     if option is None:
         return None if action.dest in _DETAILS else action
@@ -125,7 +125,7 @@ def _add_section(
     about: str | None,
     actions: Iterable[argparse.Action],
 ) -> None:
-    """Adds a group of options with a heading and a sentence; nothing if it has none."""
+    """Adds a group of options with a heading and a sentence, unless it is empty."""
     listed = [*actions]
     if not listed:
         return

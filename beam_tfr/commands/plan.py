@@ -1,13 +1,13 @@
 """Shows what convert would do with the same options.
 
-Shows splits, classes and shards, and estimates of rejects, size and time. Lists all files,
-converts a sample, and writes nothing.
+Shows splits, classes and shards, and estimates rejects, size and time. Lists all files, converts a
+sample, and writes nothing.
 
 examples:
   beam-tfr plan --input photos --layout '{label}/*'
       what convert would do with the same options: classes, splits, shards, rejects, size, time
   beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset
-      the CPU time is that which Dataflow bills as vCPU-hours, if its vCPUs are as fast
+      CPU time is what Dataflow bills as vCPU-hours, if its vCPUs are as fast as this machine's
 """
 
 import argparse
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
+    """Lists, samples and estimates; only checks `others`, Beam's flags."""
     options, flags = read_conversion(parsed, others, output="dataset")
     with show_run(parsed, flags, noun_of(options.encoding)) as display:
         from beam_tfr.preview import preview

@@ -10,12 +10,12 @@ examples:
   beam-tfr remove /data/photos --sha256 hashes.txt
   beam-tfr remove /data/photos --where class=cat
   beam-tfr remove /data/photos --keys all.txt --allow_missing
-      without it, a key that the dataset does not have ends the command, and nothing is removed
+      without --allow_missing, a key that the dataset does not have is an error: nothing is removed
   beam-tfr verify /data/photos --absent takedown.txt
       proves that they are gone
 
-Needs no input. Hashes of keys and files stay in removed.txt: later conversions and updates into the
-folder leave them out. Source files are not touched.
+Needs no input. Hashes of keys and files stay in removed.txt, so later conversions and updates into
+the folder leave the images out. Source files are not touched.
 """
 
 import argparse
@@ -54,8 +54,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow_missing",
         action="store_true",
-        help="do not fail because of keys and hashes that the dataset does not have: keep them out "
-        "of later updates too",
+        help="accept keys and hashes that the dataset does not have, and keep them out of later "
+        "updates too",
     )
 
 
@@ -108,10 +108,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def _describe_copies(keys: Sequence[str]) -> Iterator[str]:
-    """Yields lines about images that stay, and are copies of some that were removed."""
+    """Yields lines about remaining images that are copies of removed ones."""
     if keys:
         yield (
-            f"note:    copies of what was removed are still there ({counted(len(keys), 'image')}); "
+            f"note:    copies of removed images are still there ({counted(len(keys), 'image')}); "
             "the same command with their keys takes them down too:"
         )
     for key in keys:

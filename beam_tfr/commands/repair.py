@@ -1,7 +1,7 @@
 """Verifies a dataset and rebuilds its damaged and missing shards.
 
-They get the same bytes as before. Needs the input that the dataset was made from. If that has
-changed, beam-tfr verify --sources names the changes.
+Rebuilt shards have the same bytes as before. Needs the input that the dataset was made from. If
+that has changed, `beam-tfr verify --sources` names the changes.
 
 examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
@@ -52,7 +52,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def _print_rebuilt(report: Report, rebuilt: Sequence[str]) -> None:
-    """Prints how many files were rebuilt, and which foreign files were left alone."""
+    """Prints how many files were rebuilt, and which foreign files were not touched."""
     from beam_tfr.verification.report import ProblemKind
 
     if rebuilt:

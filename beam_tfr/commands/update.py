@@ -1,25 +1,24 @@
 """Brings a dataset up to date with its input, or with other options.
 
-It takes as long as what has changed.
+The time it takes depends on how much has changed.
 
 examples:
   beam-tfr update /data/photos --input photos
-      adds new photos, drops those that are gone, converts those that changed, and copies all other
-      records
+      adds new photos, drops deleted ones, converts changed ones, and copies all other records
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
-      divides it anew, without decoding an image
+      divides the dataset anew, without decoding an image
   beam-tfr update /data/photos --rename tabby=cat
       gives a class another name; it keeps its id
   beam-tfr update /data/photos --target_shard_bytes 200MiB
       needs no input: the records are copied into other shards
   beam-tfr update /data/photos --duplicates group
-      needs no input: photos that are copies of each other get into one split
+      needs no input: puts photos that are copies of each other into one split
   beam-tfr update /data/photos --input photos --max_pixels 500000000
-      reads what was rejected again, and no other image
+      reads rejected images again, and no others
 
 The result is byte for byte the dataset that `beam-tfr convert` would write. All other options are
-taken from the manifest. The dataset that is there stays whole until the new one is complete. After
-an interruption, the same command resumes. Beam's own options are accepted too.
+taken from the manifest. The existing dataset stays intact until the new one is complete. After an
+interruption, the same command resumes. Beam's own options are accepted too.
 """
 
 import argparse

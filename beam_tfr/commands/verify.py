@@ -1,7 +1,7 @@
-r"""Reads every shard of a dataset and checks all that it holds.
+r"""Reads every shard of a dataset and checks everything in it.
 
-Checks checksums, records, images, labels and counts. If something is wrong, names the file and
-record and exits with 1.
+Checks checksums, records, images, labels and counts. If something is wrong, names the file and the
+record, and exits with 1.
 
 examples:
   beam-tfr verify /data/photos
@@ -47,8 +47,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--absent",
         metavar="FILE",
-        help="also check that nothing is left of these images: a key, or the SHA-256 of a source "
-        "file in hex, per line; or keys as JSON Lines; - for standard input",
+        help="also check that nothing is left of the images in this file: per line a key, or the "
+        "SHA-256 of a source file in hex; or keys as JSON Lines; - for standard input",
     )
 
 
@@ -105,10 +105,7 @@ def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Repor
 
 
 def _find_traces(folder: str, path: str) -> tuple[list[str], list[str]]:
-    """What is left in a dataset of the keys and hashes that a file lists.
-
-    Also which of these were never removed from it.
-    """
+    """Finds traces of the keys and hashes in a file, and those that were never removed."""
     from beam_tfr.dataset.manifest import read_manifest
 
     try:
@@ -125,9 +122,10 @@ def _find_traces(folder: str, path: str) -> tuple[list[str], list[str]]:
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:
-    """Prints the problems to standard error, and all else to standard output.
+    """Prints problems to standard error, and everything else to standard output.
 
-    `more` fields are for JSON.
+    Args:
+        more: fields to add to the JSON.
     """
     for problem in report.problems:
         print_message(str(problem))

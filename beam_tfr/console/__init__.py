@@ -1,1 +1,1 @@
-"""What people see: the terminal, progress, HTML for notebooks."""
+"""Shows people what happens: the terminal, progress, HTML for notebooks."""

@@ -1,7 +1,4 @@
-"""Shows the progress of a command.
-
-Live on a terminal and in a notebook, else a line every ten seconds.
-"""
+"""Shows the progress of a command: live on a terminal and in a notebook, else line by line."""
 
 from __future__ import annotations
 
@@ -33,9 +30,9 @@ class Progress(NamedTuple):
 
     Attributes:
         stage: name of the stage: "starting", "listing", "converting", "publishing", "verifying".
-        done: number finished so far, including those of an earlier run.
-        total: total number; 0 if it is not known yet.
-        shards, num_shards: finished shards, and all; both 0 if there are none.
+        done: number of items finished so far, including those of an earlier run.
+        total: total number of items; 0 if it is not known yet.
+        shards, num_shards: number of finished shards, and of all; both 0 if there are none.
         num_bytes: bytes read so far by this command.
         rejected: images rejected by this command.
     """
@@ -50,11 +47,11 @@ class Progress(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast a stage advances; 0 for what is not known yet.
+    """How fast a stage advances; numbers that are not known yet are 0.
 
     Attributes:
-        items_per_s: records, images or whatever is counted.
-        bytes_per_s: bytes read.
+        items_per_s: records, images or other items in a second.
+        bytes_per_s: bytes read in a second.
         left_s: seconds until the end of the stage.
     """
 
@@ -67,9 +64,9 @@ _NO_PACE = Pace(0.0, 0.0, 0.0)
 
 
 class _Lines:
-    """Prints messages, and the progress every `LINE_S`, each on a line of its own.
+    """Prints messages, and the progress every `LINE_S`, each on its own line.
 
-    A thread prints the last progress again while there is no other, as before a service answers.
+    While there is no news, such as before a service answers, a thread repeats the last progress.
     """
 
     def __init__(self, stream: IO[str], command: str) -> None:
@@ -168,18 +165,16 @@ class _Live(_Lines):
 
 
 class Display:
-    """Shows progress on a stream; a context manager.
+    """Shows progress on a stream: live, or a line every `LINE_S`; a context manager.
 
-    Live from the start, or a line every `LINE_S`.
-
-    rich draws it, in a notebook with ipywidgets, and computes rates and the time left. The work of
-    an earlier run and the start of the engine do not count, since rates are measured from the first
-    progress of a stage.
+    rich draws the progress, in a notebook with ipywidgets, and computes rates and the time left.
+    Rates are measured from the first progress of a stage, so the work of an earlier run and the
+    start of the engine do not count.
 
     Args:
         stream: a terminal, a notebook's cell, or anything else.
         command: name of the command, at the start of each line.
-        noun: plural noun for what is counted.
+        noun: plural noun for the counted items.
         progress_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
         quiet: shows no progress; messages of `say` remain.
         spell: how the messages of `say` name options.
@@ -224,16 +219,16 @@ class Display:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the command began."""
+        """The seconds since the command began."""
         return time.monotonic() - self._began
 
     def __call__(self, progress: Progress) -> None:
-        """Shows the progress if what is shown is old enough."""
+        """Shows the progress, unless it was shown a moment ago."""
         if not self._is_quiet:
             self._output.show(progress, self._noun, self._measure(progress))
 
     def say(self, text: str) -> None:
-        """Prints a message on a line of its own."""
+        """Prints a message on its own line."""
         self._output.say(self._spell(without_secrets(text)))
 
     def _measure(self, progress: Progress) -> Pace:
@@ -254,17 +249,14 @@ class Display:
 
 
 def _is_cell(stream: IO[str]) -> bool:
-    """True for the cell of a notebook that has widgets."""
+    """Whether a stream is the cell of a notebook that has widgets."""
     if type(stream).__module__ != "ipykernel.iostream":
         return False
     return importlib.util.find_spec("ipywidgets") is not None
 
 
 def _build_bars(console: Console, *, transient: bool) -> RichProgress:
-    """Builds rich's display of a command's progress.
-
-    It shows a text for each task, and a bar if the terminal is wide enough.
-    """
+    """Builds rich's display of a command's progress: a text, and a bar if the terminal is wide."""
     from rich import progress
 
     columns: list[ProgressColumn] = [progress.TextColumn("{task.description}", markup=False)]
@@ -285,19 +277,15 @@ def _build_bars(console: Console, *, transient: bool) -> RichProgress:
 
 @contextlib.contextmanager
 def on_stderr(command: str, **options: Any) -> Iterator[Display]:
-    """A `Display` on standard error, in a notebook in the cell.
-
-    `options` are its options.
-    """
+    """Builds a `Display` on standard error, or in a notebook's cell, with these options."""
     with own_stderr() as stream, Display(stream, command, **options) as display:
         yield display
 
 
 def describe(progress: Progress, noun: str, pace: Pace) -> str:
-    """One line of progress.
+    """Formats the progress as a line, such as "converting: 1,200 of 3,781 images, 4 s left".
 
-    "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16 shards": the most
-    important part comes first, because a narrow terminal cuts off the rest.
+    The most important part comes first, because a narrow terminal cuts off the rest.
     """
     parts = []
     singular = noun.removesuffix("s")
@@ -320,7 +308,7 @@ def describe(progress: Progress, noun: str, pace: Pace) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: "40 s", "12 min", "3 h 20 min"."""
+    """Formats seconds for people: "40 s", "12 min", "3 h 20 min"."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM of a command, which end it with a line on standard error and `INTERRUPTED`.
+"""Lets Ctrl-C and SIGTERM end a command with a line on standard error and `INTERRUPTED`.
 
-Both raise KeyboardInterrupt in the main thread. That exception may be lost, in a destructor or in a
-library that makes another error of it, so it is also noted that a signal came.
+Both raise KeyboardInterrupt in the main thread. A destructor may lose that exception, and a library
+may turn it into another error, so the arrival of a signal is also noted.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ arrived = threading.Event()
 def raise_interrupts() -> None:
     """Lets both signals raise KeyboardInterrupt from now on.
 
-    One that is ignored stays so, as SIGINT is for a command that a script runs in the background.
+    An ignored signal stays ignored: SIGINT is, for a command that a script runs in the background.
     """
     _handle_signals(_raise_interrupt)
     sys.unraisablehook = _report_unraisable
 
 
 def end_at_once() -> None:
-    """Lets both signals end the process without further ado from now on."""
+    """Lets both signals end the process immediately from now on."""
     _handle_signals(_end)
 
 
@@ -49,13 +49,13 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def exit_interrupted(message: str = f"beam-tfr: {ADVICE}") -> NoReturn:
-    """Ends the process with a line, whatever its threads and destructors would do."""
+    """Ends the process with a line, without waiting for threads and destructors."""
     with contextlib.suppress(OSError):  # standard error is closed
         os.write(2, f"{message}\n".encode())
     os._exit(INTERRUPTED)
 
 
 def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Reports an exception in a destructor, unless it is an interrupt, which is noted."""
+    """Reports an exception in a destructor, but only notes an interrupt."""
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)

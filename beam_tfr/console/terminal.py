@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full or abandoned."""
+"""Handles standard streams, which may be closed, full or abandoned."""
 
 import contextlib
 import functools
@@ -25,8 +25,8 @@ def open_standard_streams() -> None:
 def open_descriptors() -> None:
     """Opens the descriptors of the standard streams that are closed.
 
-    If one was closed (`2>&-`), the next opened file, perhaps a shard, would get its number, and
-    receive what libraries write to standard error; or a pipe to a process, which has its own.
+    Without this, the next file to be opened, perhaps a shard, would get the number of a closed
+    stream (`2>&-`), and receive what libraries write to standard error.
     """
     for number in range(3):
         try:
@@ -37,16 +37,16 @@ def open_descriptors() -> None:
 
 
 def discard_stdout() -> None:
-    """Drops unwritten output, about which the interpreter would complain at exit."""
+    """Drops unwritten output, which the interpreter would complain about at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def own_stderr() -> Iterator[IO[str]]:
-    """A copy of standard error, which is redirected while a local engine runs.
+    """Opens a copy of standard error, which is redirected while a local engine runs.
 
-    In a notebook, the cell.
+    In a notebook, it is the cell.
     """
     with contextlib.ExitStack() as stack:
         stream: IO[str] = sys.stderr or _nowhere()  # it may be closed
@@ -60,10 +60,7 @@ def own_stderr() -> Iterator[IO[str]]:
 
 
 def printable(text: str) -> str:
-    r"""Escapes characters that are invisible or control a terminal.
-
-    Such as "\u202e", but not line ends.
-    """
+    r"""Escapes invisible and control characters, such as "\u202e", but not line ends."""
     return "".join(map(_escape, text))
 
 
@@ -86,35 +83,32 @@ _LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # the project of a job
 
 
 def without_secrets(text: str) -> str:
-    """Masks passwords and signatures in URLs.
+    """Masks passwords and signatures: "https://***@host/x.jpg?X-Goog-Signature=***".
 
-    "https://***@host/x.jpg?X-Goog-Signature=***". Behind the path of an address, whatever is longer
-    than a size or a number may be one, no matter what it is called.
+    In the query of a URL, every value longer than a size or a number may be a secret, whatever its
+    name.
     """
     masked = _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
     return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: "1 record", "2,000 records", and "2 boxes" with that plural."""
+    """Formats a number with its noun: "1 record", "2,000 records", and "2 boxes" by `plural`."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 @functools.cache
 def _nowhere() -> IO[str]:
-    """A file that drops what is written, and is never closed.
+    """Returns a file that drops what is written to it, and is never closed.
 
-    A thread of an engine may still print to it when the run has ended.
+    Threads of an engine may still print to it after the run.
     """
     return open(os.devnull, "w")
 
 
 @contextlib.contextmanager
 def silent_stderr() -> Iterator[None]:
-    """Drops what is written to standard error.
-
-    Also by C libraries, and by processes that inherit it.
-    """
+    """Drops what is written to standard error, also by C libraries and child processes."""
     inherited = os.dup(2)
     with contextlib.redirect_stderr(_nowhere()), os.fdopen(inherited):
         os.dup2(_nowhere().fileno(), 2)
@@ -131,10 +125,10 @@ def print_message(text: str) -> None:
 
 
 class Printable:
-    """A result that looks the same printed, in a session and in a notebook."""
+    """A result that looks the same when printed, in a Python session and in a notebook."""
 
     def lines(self) -> Iterator[str]:
-        """Yields its lines, with options named as in Python."""
+        """Yields the lines of the result, with options named as in Python."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from beam_tfr.schema.untrusted import parse_json
 class ExportMark:
     """`export.json`: what an export is made from, and whether it is complete.
 
-    Once it is complete, the size of the export is there too.
+    The mark of a complete export also holds its size.
 
     Args:
         output: folder of the export.
@@ -42,7 +42,9 @@ class ExportMark:
         try:
             content = dict(parse_json(storage.read_bytes(self._path)))
         except (ValueError, TypeError):
-            raise UsageError(f"{self._path} is not of an export; give an empty folder") from None
+            raise UsageError(
+                f"{self._path} does not belong to an export; give an empty folder"
+            ) from None
         changes = _describe_changes(content, self._made_from)
         if changes:
             raise UsageError(f"{self._output} holds another export; give an empty folder:{changes}")
@@ -51,8 +53,8 @@ class ExportMark:
         changes = _describe_changes(content, self._measure())
         if changes:
             raise UsageError(
-                f"{self._output} was changed since it was complete; give an empty folder to "
-                f"export again:{changes}"
+                f"{self._output} has changed since the export was completed; give an empty folder "
+                f"to export again:{changes}"
             )
         return True
 
@@ -80,7 +82,7 @@ class ExportMark:
         storage.write_bytes(self._path, text.encode() + b"\n", scratch=scratch)
 
     def _measure(self) -> dict[str, int]:
-        """The number of files but the mark and hidden ones, and their bytes."""
+        """Counts the files and their bytes, without the mark and hidden files."""
         sizes = []
         for entry in storage.walk(self._output, lambda _: True):
             name = entry.path.removeprefix(self._output)
@@ -89,7 +91,7 @@ class ExportMark:
         return {"files": len(sizes), "bytes": sum(sizes)}
 
     def _refuse_other_files(self) -> None:
-        """Refuses a folder that holds files, except of a run that has not begun to write."""
+        """Refuses a folder that holds files other than those of a run that has yet to write."""
         work_folder = storage.work_path(self._output, "")
         with contextlib.suppress(NotADirectoryError):  # below a file, where the lock cannot be made
             for entry in storage.walk(self._output, lambda _: True):
@@ -101,5 +103,5 @@ class ExportMark:
 
 
 def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """How the content of a mark differs from what is expected; empty if it does not."""
+    """Describes how a mark differs from what is expected; empty if it does not."""
     return differences.describe_changes({name: content.get(name) for name in expected}, expected)

@@ -43,10 +43,10 @@ class Export(NamedTuple):
     Attributes:
         folder: its folder.
         format: one of `exports.export_formats.EXPORT_FORMATS`.
-        images: number of images, or other records.
-        splits: split -> number of them.
-        load: a line of Python that opens it.
-        fresh: False if it was complete already.
+        images: number of images, or of other records.
+        splits: split -> number of its images.
+        load: a line of Python that opens the export.
+        fresh: False if the export was already complete.
     """
 
     folder: str
@@ -76,7 +76,8 @@ def export(
         form: one of `exports.export_formats.EXPORT_FORMATS`.
         beam_flags: Beam's own options, as on a command line.
         progress: called while records are searched and written.
-        say: called with messages about what is left out and a remote job, one line each.
+        say: called with messages about columns that are left out and about a remote job, one line
+            each.
     """
     folder = storage.check_path(folder)
     output = _check_output(output)
@@ -100,7 +101,7 @@ def export(
     keypoints = count_keypoints(dataset, form, [*counts])
     left_out = export_format.list_left_out(dataset, keypoints)
     if left_out:
-        say(f"columns that {form} has no place for are left out: {', '.join(left_out)}")
+        say(f"{form} has no place for these columns, which are left out: {', '.join(left_out)}")
     mark = ExportMark(
         output,
         {
@@ -151,9 +152,7 @@ def _check_output(output: str) -> str:
 def _count_records(
     dataset: Manifest, split: str | None, where: Mapping[str, str]
 ) -> dict[ShardPart, int]:
-    """The number of records of each shard that are exported.
-
-    Shards that have none are left out.
+    """Counts the records to export from each shard, without shards that have none.
 
     Raises:
         UsageError: there is no such split or column, or no record fits.
@@ -163,8 +162,8 @@ def _count_records(
         chosen = choose_splits(dataset, split, names)
     except UsageError:
         raise UsageError(
-            'must name whole splits with records, all but some as "all-test", several as '
-            f'"train+test"; there are: {", ".join(names)}',
+            'must name whole splits that have records: one, several as "train+test", or all but '
+            f'some as "all-test"; there are: {", ".join(names)}',
             option="split",
             value=split,
         ) from None
@@ -182,14 +181,14 @@ def _count_records(
 
 
 def _count_fitting(dataset: Manifest, where: Mapping[str, str], part: ShardPart) -> int:
-    """The number of records of a shard that meet all conditions."""
+    """Counts the records of a shard that meet all conditions."""
     return len(ExportedShard(dataset, part, where).wanted)
 
 
 def _describe_export(
     dataset: Manifest, output: str, form: str, counts: Mapping[ShardPart, int]
 ) -> Export:
-    """What `export` returns once these numbers of records of each shard are written."""
+    """Builds what `export` returns once so many records of each shard are written."""
     splits = collections.Counter[str]()
     for part, images in counts.items():
         split = parse_shard_names(part.file).split
@@ -201,9 +200,9 @@ def _describe_export(
 def _report_progress(
     counters: Mapping[str, int], *, progress: Callable[[Progress], object], images: int, shards: int
 ) -> None:
-    """Reports the progress of a run by its counters.
+    """Reports the progress of a run according to its counters.
 
-    A retried bundle may count twice.
+    A retried bundle may be counted twice.
     """
     exported_images = counters.get("exported-images", 0)
     exported_shards = counters.get("exported-shards", 0)
@@ -220,10 +219,10 @@ def _report_progress(
 
 
 def _check_files(paths: Sequence[str]) -> None:
-    """Checks that the last file of each shard was written; all are in one folder.
+    """Checks that the last file of each shard was written; all are in the same folder.
 
     Raises:
-        RunError: one is missing.
+        RunError: a file is missing.
     """
     folder = paths[0].rpartition("/")[0]
     names = {*storage.list_folder(folder)}

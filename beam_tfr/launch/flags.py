@@ -44,8 +44,8 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
             conversion.
 
     Raises:
-        UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known
-            one.
+        UsageError: Beam does not allow a value, or a flag is unknown; the message names the most
+            similar known flag.
     """
     if "--dry_run" in flags:
         raise UsageError(
@@ -82,7 +82,7 @@ def _check_flag(flag: str) -> None:
 def _refuse_flag(
     unknown: Sequence[str], ours: Collection[str], others: Sequence[str]
 ) -> UsageError:
-    """The error for flags that nobody knows, of which the first is named.
+    """Builds the error for unknown flags, which names the first of them.
 
     Args:
         unknown: flags and arguments.
@@ -106,7 +106,7 @@ def _refuse_flag(
 
 
 def _import_runner(flags: Sequence[str]) -> None:
-    """Imports a runner from elsewhere, which may bring options of its own."""
+    """Imports a runner from another package, which may bring its own options."""
     runner = beam_parser().parse_known_args([*flags])[0].runner or ""
     module = runner.rpartition(".")[0]
     if module:
@@ -115,12 +115,10 @@ def _import_runner(flags: Sequence[str]) -> None:
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """The runner that --runner names, or by default a local one.
+    """Returns the runner that --runner names; by default a local one, which uses all cores.
 
-    The local one has a thread or a process for each core.
-
-    DirectRunner also means the FnApiRunner, because Beam's would first look for another engine on
-    the internet.
+    DirectRunner means the FnApiRunner here, because Beam's DirectRunner first tries to download
+    another engine.
 
     Raises:
         UsageError: there is no such runner, or a flag has no effect on it.
@@ -143,10 +141,10 @@ def _refuse_dataflow_flags(beam_options: PipelineOptions) -> None:
 
 
 def _find_runner(name: str) -> PipelineRunner:
-    """A runner of another engine.
+    """Returns the runner of another engine.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: no runner has this name.
     """
     try:
         return create_runner(name)
@@ -154,7 +152,7 @@ def _find_runner(name: str) -> PipelineRunner:
         runners = ", ".join(beams.StandardOptions.KNOWN_RUNNER_NAMES)
         cause = "" if isinstance(error, ValueError) else f": {error}"
         raise UsageError(
-            f"must be one of {runners}, or the full name of a class of runners{cause}",
+            f"must be one of {runners}, or the full name of a runner's class{cause}",
             option="runner",
             value=name,
         ) from error
@@ -163,7 +161,7 @@ def _find_runner(name: str) -> PipelineRunner:
 def _choose_node_workers(portable: beams.PortableOptions, flags: Sequence[str]) -> None:
     """Sets how many worker processes Flink and Spark start on each node, unless a flag does.
 
-    Beam's default is one, for whose GIL all cores of the node would wait.
+    Beam's default is one process, whose GIL would leave the other cores idle.
     """
     names = {flag.partition("=")[0] for flag in flags}
     if "--sdk_worker_parallelism" not in names:
@@ -171,7 +169,7 @@ def _choose_node_workers(portable: beams.PortableOptions, flags: Sequence[str]) 
 
 
 def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) -> str:
-    """What to set so that another engine uses all of its cores; empty for nothing."""
+    """Says what to set so that another engine uses all of its cores; empty if nothing."""
     flink = beam_options.view_as(beams.FlinkRunnerOptions)
     is_cluster = flink.flink_master not in _THIS_MACHINE
     is_flink = type(runner).__name__ == "FlinkRunner"
@@ -202,21 +200,21 @@ def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
 
 
 def _choose_mode(workers: int) -> str:
-    """The running mode of so many workers."""
+    """Returns Beam's running mode for so many workers."""
     return "multi_threading" if workers <= MAX_THREADS else "multi_processing"
 
 
 def fit_workers(
     beam_options: PipelineOptions, flags: Sequence[str], is_long: Callable[[int], bool]
 ) -> None:
-    """Lets long local runs have processes, and short ones threads, unless flags say otherwise.
+    """Gives long local runs processes and short ones threads, unless flags say otherwise.
 
-    Where processes are not forked, their start takes too long for that.
+    Where processes cannot be forked, all runs have threads: starting processes takes too long.
 
     Args:
         beam_options: Beam's options, with those of `choose_runner`.
         flags: Beam's own options, as on a command line.
-        is_long: whether the run has at least so many images.
+        is_long: called with a number of images; whether the run has at least that many.
     """
     direct = beam_options.view_as(beams.DirectOptions)
     names = {flag.partition("=")[0] for flag in flags}
@@ -232,9 +230,9 @@ def fit_workers(
 
 @contextlib.contextmanager
 def ready_workers(runner: PipelineRunner | None, beam_options: PipelineOptions) -> Iterator[None]:
-    """Starts what forks the workers of a local run, and ends it after the block.
+    """Starts the process that forks the workers of a local run, and ends it after the block.
 
-    It imports what they need while this process prepares the run.
+    It imports what workers need while this process prepares the run.
     """
     mode = beam_options.view_as(beams.DirectOptions).direct_running_mode
     if not isinstance(runner, LocalRunner) or mode != "multi_processing":
@@ -250,11 +248,11 @@ def ready_workers(runner: PipelineRunner | None, beam_options: PipelineOptions) 
 def choose_dataset_runner(
     purpose: str, folders: Sequence[str], beam_options: PipelineOptions, flags: Sequence[str]
 ) -> PipelineRunner | None:
-    """The runner of a command that reads a dataset, as `choose_runner` chooses it.
+    """Chooses the runner of a command that reads a dataset; see `choose_runner`.
 
     Args:
         purpose: what the command does, for messages: "verify".
-        folders: the folder of the dataset, and those that are written to.
+        folders: the folder of the dataset, and the folders to write to.
 
     Returns:
         The runner; None for Dataflow.
@@ -279,13 +277,13 @@ def choose_dataset_runner(
 def make_run(
     runner: PipelineRunner | None, step: PTransform, beam_options: PipelineOptions, **arguments: Any
 ) -> Run:
-    """The run of a step, not yet started.
+    """Builds the run of a step, without starting it.
 
     Args:
         runner: result of `choose_runner`; None for Dataflow.
         step: the step.
         beam_options: Beam's options.
-        arguments: those of `JobRun`.
+        arguments: more arguments of `JobRun`.
     """
     if runner is None:
         return jobs.JobRun(step, beam_options, **arguments)

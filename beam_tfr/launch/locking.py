@@ -28,7 +28,7 @@ def hold_folder(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
 def open_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, PipelineOptions]:
     """Reads the manifest of a dataset that is to be changed, and Beam's options.
 
-    A run that was killed while it published the dataset is completed before.
+    First completes a run that was killed while it published the dataset.
 
     Raises:
         UsageError: the call is wrong.

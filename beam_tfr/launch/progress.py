@@ -1,4 +1,4 @@
-"""Follows the progress of a conversion by Beam's counters, image by image."""
+"""Follows the progress of a conversion, image by image, through Beam's counters."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -11,17 +11,15 @@ _PLANNED = frozenset({"planned-shards", "images", "resumed-images"})  # counters
 
 
 class Reporter:
-    """Reports the progress of a run.
+    """Reports the progress of a run, according to the engine's counters and the plan in the folder.
 
-    It comes from the engine's counters, and from the plan in the folder.
-
-    The folder is read once at the start, and once when the engine has claimed it, for the totals of
-    its plan.
+    The folder is read at the start, and again once the engine has claimed it, when the plan states
+    the totals.
 
     Args:
         step: the running step.
         progress: called with the progress.
-        say: called at the start if an earlier run finished something.
+        say: called at the start if an earlier run has finished shards.
     """
 
     def __init__(
@@ -45,9 +43,9 @@ class Reporter:
             self._progress(count_progress(self._planned, counters))
 
     def _read_progress(self) -> Progress | None:
-        """The progress of the folder.
+        """Reads the progress of the folder.
 
-        None before there is a plan, or if it cannot be read.
+        None if there is no plan yet, or it cannot be read.
         """
         with contextlib.suppress(OSError):
             return self._step.progress()
@@ -55,12 +53,12 @@ class Reporter:
 
 
 def count_progress(planned: Progress, counters: Mapping[str, int]) -> Progress:
-    """The progress of a run that has planned, by its counters.
+    """Computes the progress of a run that has a plan from its counters.
 
     Args:
-        planned: the progress of the folder, for its totals. What is finished there counts when the
-            run gets to it.
-        counters: this package's counters; a retried bundle may count twice.
+        planned: the progress of the folder, for its totals. Shards that an earlier run finished
+            count once this run reaches them.
+        counters: this package's counters; a retried bundle may be counted twice.
     """
     images = counters.get("images", 0) + counters.get("resumed-images", 0)
     shards = counters.get("shards", 0) + counters.get("resumed-shards", 0)

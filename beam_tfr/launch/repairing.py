@@ -1,8 +1,8 @@
 """Repairs a dataset: rebuilds broken shards from the same sources.
 
 The manifest does not change. Each shard is replaced atomically, and only by a file with the SHA-256
-in the manifest, so a repair never makes a dataset worse, even if it is killed. The next repair
-reads the dataset again.
+in the manifest, so a repair never makes a dataset worse, even if it is killed. Each repair first
+reads the whole dataset.
 """
 
 import functools
@@ -39,7 +39,7 @@ from beam_tfr.verification.dataset_check import DatasetCheck
 from beam_tfr.verification.report import ProblemKind, list_tasks
 from beam_tfr.version import __version__
 
-_OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
+_OUTCOME = Outcome("nothing is lost", "run the same command again to rebuild the remaining shards")
 _OTHER_FILES = {
     LABELS_FILE,
     MANIFEST_FILE,
@@ -56,7 +56,7 @@ class _Damage(NamedTuple):
     Attributes:
         shard_files: files of shards.
         shards: names of the shards to rebuild.
-        other_files: files to write again that are no shards.
+        other_files: files to write again that are not shards.
     """
 
     shard_files: Set[str]
@@ -72,9 +72,7 @@ def repair(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
-    """Rebuilds the broken and missing shards of a dataset.
-
-    Also its other files, except the manifest.
+    """Rebuilds the broken and missing shards of a dataset, and its other files but the manifest.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -129,10 +127,10 @@ def repair(
 
 
 def _check_sources(dataset: Manifest) -> None:
-    """Checks that it is known which images of a dataset with settled copies are where.
+    """Checks that the places of the images are known, which copies decide in some datasets.
 
     Raises:
-        UsageError: it is not.
+        UsageError: they are not known.
     """
     for shard in planned_shards(dataset):
         if read_sources(dataset.folder, shard) is None:
@@ -144,7 +142,7 @@ def _check_sources(dataset: Manifest) -> None:
 
 
 def _find_damage(dataset: Manifest, report: Report) -> _Damage:
-    """What is broken, according to the report on a dataset."""
+    """Lists what is broken, according to the report on a dataset."""
     files = {problem.file for problem in report.problems if problem.kind in _REPAIRED_KINDS}
     other_files = files & _OTHER_FILES
     shards = {shard_of_file(file) for file in report.broken}
@@ -154,7 +152,7 @@ def _find_damage(dataset: Manifest, report: Report) -> _Damage:
 
 
 def _shards_with_rejects(dataset: Manifest) -> set[str]:
-    """Names of the shards that have rejects."""
+    """Returns the names of the shards that have rejects."""
     shards = set[str]()
     for shard in planned_shards(dataset):
         num_examples = shard.entry.num_examples if shard.entry else 0
@@ -166,10 +164,10 @@ def _shards_with_rejects(dataset: Manifest) -> set[str]:
 def _choose_repair(
     options: ConvertOptions, source: Input, *, dataset: Manifest, broken: Set[str]
 ) -> StepBuilder:
-    """Builds the repair, if input and options are those of the dataset.
+    """Builds the repair, if the dataset was made from this input with these options.
 
     Raises:
-        UsageError: they differ.
+        UsageError: it was not.
     """
     now = {name: source.plan.options.get(name) for name in dataset.options}
     changes = differences.describe_changes(dict(dataset.options), now)
@@ -182,10 +180,10 @@ def _choose_repair(
 
 
 def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
-    """Writes the broken files again that are no shards.
+    """Writes broken files other than shards again.
 
-    With shards, also `SUMS_FILE` and the files for other programs: another version may write other
-    contents.
+    After shards, also writes `SUMS_FILE` and the files for other programs, because another version
+    may write other contents.
     """
     broken = damage.other_files
     texts = dict[str, bytes]()
@@ -205,7 +203,7 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
 
 
 def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Name -> content of the files for other programs, and of `SUMS_FILE`."""
+    """Builds the files for other programs and `SUMS_FILE`: name -> content."""
     metadata = publish.build_metadata(dataset)
     contents = [contents_name(task.entry.file) for task in list_tasks(dataset)]
     checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]
@@ -213,7 +211,7 @@ def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
 
 
 def _write_if_different(folder: str, name: str, text: bytes) -> None:
-    """Writes a file of a dataset, unless it has this content already."""
+    """Writes a file of a dataset, unless it already has this content."""
     path = storage.join(folder, name)
     if storage.find(path) is None or storage.sha256(path) != sha256_hex(text):
         storage.write_bytes(path, text, scratch=storage.work_path(folder, ""))

@@ -1,4 +1,4 @@
-"""The result of a conversion: a dataset."""
+"""Describes the dataset that a conversion has made, and what the run counted."""
 
 import collections
 import contextlib
@@ -69,65 +69,62 @@ _COUNTERS = {  # name in `Result.run` -> counter
 }
 _COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _NOTES
 _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
-    "rewritten_shards": ("the input has changed since an earlier run: {shards} written again"),
+    "rewritten_shards": "the input has changed since an earlier run: {shards} written again",
     "unhashed": (
-        "{images} without a perceptual hash in the contents: of these, only copies of equal bytes "
-        "are known; delete the folder contents, let `beam-tfr repair` with the input make it "
-        "again, and repeat the same command"
+        "the contents lack the perceptual hashes of {images}, whose copies are known only if their "
+        "bytes are equal; delete the folder contents, rebuild it with `beam-tfr repair` and the "
+        "input, and run the same command again"
     ),
     "crowded": (
-        "{images} look like thousands of others: not all pairs of them were compared, so some near "
-        "copies may be missed"
+        "{images} look like thousands of others: not all pairs were compared, so some near copies "
+        "may be missed"
     ),
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
-        "{images} in deeper folders than those of other classes: their class is the inner "
-        "folder's; `beam-tfr plan` names the layout that takes the outer folder's"
+        "{images} in deeper folders than those of other classes: their class is the inner folder; "
+        "`beam-tfr plan` names the layout that takes the outer folder"
     ),
     "last_folders": (
-        "classes are folders with the same names below several others, or those of all "
+        "the folders taken as classes have the same names below several others, or hold all "
         "images: `beam-tfr plan` names the layout that takes other folders, or none"
     ),
     "ignored_split": (
-        "images are in folders called like a split, which the layout does not take for it: see "
+        "some images are in folders named like a split, which the layout does not take as one: see "
         "`beam-tfr plan`"
     ),
     "split_folders": (
-        "{images} in folders that are named like splits, but all rows go to train: add a column "
-        "with the split of each row and name it in `split_column=`, or let `splits=` divide the "
-        "rows"
+        "{images} in folders named like splits, but all rows go to train: add a column with the "
+        "split of each row and name it in `split_column=`, or let `splits=` divide the rows"
     ),
     "empty_folders": (
-        "{folders} without images beside those of images: `beam-tfr plan` names them"
+        "{folders} without images beside the folders of images: `beam-tfr plan` names them"
     ),
     "mask_names": (
-        "{files} named like the mask of another: converted as images; `pair=` puts each into the "
+        "{files} named like masks of others, converted as images; `pair=` puts each mask into the "
         "record of its image, see `beam-tfr plan`"
     ),
     "mask_folders": (
-        "images are in folders that look like images and the masks beside them: `pair=` puts a "
-        "mask into the record of its image, see `beam-tfr plan`"
+        "some folders look like images and their masks: `pair=` puts a mask into the record of its "
+        "image, see `beam-tfr plan`"
     ),
     "repeated_rows": REPEATED_NOTE,
-    "missed": "{images} beside them skipped: `input=DIR` takes all images",
+    "missed": "{images} beside these were skipped: `input=DIR` takes all images",
     "archives": "{archives} (.zip, .tar) skipped: give them as `input=` too",
     "packed_archives": (
-        "{archives} skipped that must be unpacked: compressed as a whole, such as .rar, "
-        ".7z and .tar.gz, split, or within others; `beam-tfr plan` shows which kinds"
+        "{archives} skipped, which must be unpacked first: compressed as a whole (.rar, .7z, "
+        ".tar.gz), split, or within others; `beam-tfr plan` shows which kinds"
     ),
     "raw_photos": (
-        "raw photos of cameras, which must be developed, are skipped ({number:,}): `beam-tfr plan` "
-        "shows which kinds"
+        "raw photos of cameras ({number:,}) skipped, which must be developed first: `beam-tfr "
+        "plan` shows which kinds"
     ),
-    "repeated_folders": (
-        "{links} skipped that lead to folders listed by other paths: each is listed once"
-    ),
+    "repeated_folders": ("{links} skipped that lead to folders already listed by other paths"),
     "packed_labels": (
-        f"files in archives that may hold labels or splits are skipped ({{number:,}}): "
+        f"files in archives that may hold labels or splits ({{number:,}}) skipped: "
         f"{PACKED_LABELS_CURE}"
     ),
     "guessed_names": (
-        "{images} in zips with names that are not UTF-8, which are read in code page 437: see "
+        "{images} in zips whose names are not UTF-8, and are read in code page 437: see "
         "`beam-tfr plan` if classes look wrong"
     ),
 }
@@ -141,7 +138,7 @@ class Result(Printable):
 
     Attributes:
         manifest: manifest of the dataset.
-        seconds: wall time.
+        seconds: wall time in seconds.
         fresh: False if the dataset was already complete.
         run: what this run counted: "resumed", images that an earlier run had finished;
             "rewritten_shards", those that an earlier run had finished, and that were written again
@@ -166,16 +163,17 @@ class Result(Printable):
             many others look like them.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
-        lost_splits: a sentence about splits of that dataset that are gone; empty if none is.
-        renamed: class of the dataset that was replaced -> its new name; no id changes by that.
-        changed: "added", "removed", "changed", "relabelled" and "renamed" -> records, of an update.
-        new_codecs: codecs that a dataset which was complete already has rejects for want of, and
-            that are installed now.
+        lost_splits: a sentence about splits that only the replaced dataset has; empty if there are
+            none.
+        renamed: class of the replaced dataset -> its new name; its id stays the same.
+        changed: of an update, the number of records that were "added", "removed", "changed",
+            "relabelled" and "renamed".
+        new_codecs: codecs that were missing when a complete dataset was made, which has rejects for
+            that reason, and that are installed now.
         unused: sentences about options that changed nothing.
-        class_numbers: a sentence about classes that are numbers, but not their ids; may be empty.
-        odd_names: sentences about classes whose names have more than the class.
-        copies_that_stay: keys of images that are copies of some that `remove` took down, and were
-            not taken down.
+        class_numbers: a sentence about classes that are numbers other than their ids; may be empty.
+        odd_names: sentences about classes whose names hold more than the class.
+        copies_that_stay: keys of copies of images that `remove` took down, which it left in place.
     """
 
     manifest: Manifest
@@ -194,17 +192,17 @@ class Result(Printable):
 
     @property
     def folder(self) -> str:
-        """Where the dataset is, local or gs://."""
+        """The folder of the dataset, local or gs://."""
         return self.manifest.folder
 
     @property
     def digest(self) -> str:
-        """Equal for equal datasets, wherever and whenever they were made; 64 hex digits."""
+        """The digest, 64 hex digits: equal for equal datasets, wherever and whenever made."""
         return self.manifest.dataset_digest
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Indexed by label; empty without labels."""
+        """The names of the classes, indexed by label; empty without labels."""
         return self.manifest.class_names
 
     @property
@@ -227,17 +225,17 @@ class Result(Printable):
     def rejects(self) -> tuple[Reject, ...]:
         """The first `MAX_REJECTS` rejects: key, stage, reason, detail.
 
-        The file rejects.jsonl in the folder has all.
+        The file rejects.jsonl in the folder lists all of them.
         """
         listed = read_rejects(storage.join(self.folder, REJECTS_FILE))
         return tuple(itertools.islice(listed, MAX_REJECTS))
 
     @functools.cached_property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the splits, and about masks.
+        """Sentences about splits and masks.
 
-        They say which images have the same bytes in several, which classes one lacks, and whether
-        palettes of masks conflict.
+        They name images with the same bytes in several splits, classes that a split lacks, and
+        conflicting palettes of masks.
         """
         dataset = self.manifest
         encoding = dataset.options["encoding"]
@@ -252,7 +250,7 @@ class Result(Printable):
 
     @property
     def images_per_second(self) -> float:
-        """Images of this run, without those that an earlier run had finished."""
+        """The rate of this run, without images that an earlier run had finished."""
         if not self.fresh:
             return 0.0
         converted: int = self.counts["matched"] - self.run["resumed"]
@@ -308,11 +306,11 @@ class Result(Printable):
                 changes.append(f"{self.run['moved']:,} moved to another split")
             if self.run["followed"]:
                 changes.append(f"{self.run['followed']:,} put into the split of a copy")
-            text = ", ".join(changes) or "no image changed, but the dataset did"
+            text = ", ".join(changes) or "no image changed, only the dataset"
             yield f"update:  {text}"
 
     def _describe_counts(self) -> Iterator[str]:
-        """Yields what became of the images."""
+        """Yields how many images were written, rejected and skipped."""
         counts = self.counts
         limit = self.manifest.options.get("limit")
         if limit:
@@ -356,18 +354,18 @@ class Result(Printable):
             yield f"note:    {note}"
 
     def describe_new_ids(self) -> str:
-        """How the label ids differ from those of the replaced dataset; empty if they do not."""
+        """Says how label ids differ from those of the replaced dataset; empty if they do not."""
         if not self.new_ids:
             return ""
-        note = f"class ids since the replaced dataset: {self.new_ids}"
-        return f"{note}; models of it have the old ones" if "->" in self.new_ids else note
+        note = f"class ids have changed since the replaced dataset: {self.new_ids}"
+        return f"{note}; models trained on it use the old ids" if "->" in self.new_ids else note
 
     def _describe_input(self) -> Iterator[str]:
         """Yields notes about the input, and what changed since earlier runs."""
         if self.renamed:
             names = [f"{old} -> {new}" for old, new in self.renamed.items()]
             text = differences.join_texts(names, differences.MOST_SHOWN, ", ")
-            yield f"note:    names of classes: {text}; their ids are the same"
+            yield f"note:    renamed classes: {text}; their ids stay the same"
         if self.new_ids:
             yield f"note:    {self.describe_new_ids()}"
         only_class = describe_only_class(self.class_names, self.manifest.options.get("layout", ""))
@@ -389,7 +387,7 @@ class Result(Printable):
         if resumed:
             part = f"{resumed:,} of {self.counts['matched']:,} {noun}"
             if self.changed:
-                yield f"kept:    {part} are in shards that stay as they are"
+                yield f"kept:    {part} are in shards that did not change"
             else:
                 yield f"resumed: {part} were finished by an earlier run"
         yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {noun}/s"
@@ -405,7 +403,7 @@ class Result(Printable):
         yield f"next:    beam-tfr verify {folder}"
 
     def _describe_arguments(self) -> str:
-        """More arguments of `load`, which this dataset needs."""
+        """Returns more arguments of `load` that this dataset needs."""
         features = self.manifest.feature_kinds
         if features.boxes and self.manifest.options["encoding"] in IMAGE_ENCODINGS:
             return ", boxes='xyxy'"
@@ -415,7 +413,7 @@ class Result(Printable):
 
 
 def _describe_palettes(dataset: Manifest) -> str:
-    """The message about masks whose palettes conflict; may be empty."""
+    """Describes conflicting palettes of masks; may be empty."""
     if not any(companion.marks_places for companion in dataset.feature_kinds.companions):
         return ""
     shards = [shard.name for shard in planned_shards(dataset)]
@@ -423,7 +421,7 @@ def _describe_palettes(dataset: Manifest) -> str:
 
 
 def read_replaced(output: str) -> Mapping[str, Any] | None:
-    """The content of the manifest that is in an output before a run, if there is one."""
+    """Reads the manifest in an output before a run, if there is one."""
     with contextlib.suppress(BeamTfrError):
         return read_manifest(output).fields
     return None
@@ -432,16 +430,16 @@ def read_replaced(output: str) -> Mapping[str, Any] | None:
 def read_result(
     step: Convert, replaced: Mapping[str, Any] | None, counters: Mapping[str, int], seconds: float
 ) -> Result:
-    """Reads the result of a run, which has ended.
+    """Reads the result of a run that has ended.
 
     Args:
         step: step of the run.
         replaced: content of the manifest that was in the output, if there was one.
         counters: counters of this package, at the end.
-        seconds: wall time.
+        seconds: wall time in seconds.
 
     Raises:
-        RunError: there is no dataset, even if the engine reports success.
+        RunError: there is no dataset, although the engine reports success.
     """
     options = step.options
     try:
@@ -494,7 +492,7 @@ def read_result(
 def _describe_unused_options(
     step: Convert, published: Manifest, counters: Mapping[str, int]
 ) -> list[str]:
-    """Sentences about options that changed nothing, by the dataset and the counters of a run."""
+    """Describes options that changed nothing, according to the dataset and a run's counters."""
     if isinstance(step.source.origin, BaseDataset):
         return []
     classes = published.class_names
@@ -509,14 +507,14 @@ def _describe_unused_options(
 def _describe_unused_renames(
     step: Convert, counters: Mapping[str, int], classes: Sequence[str]
 ) -> Iterator[str]:
-    """Sentences about renames of classes that are not there, by the counters of a run."""
+    """Describes renames of classes that do not exist, according to a run's counters."""
     renames = step.source.renames
     used = {old for number, old in enumerate(renames, start=1) if counters.get(f"renamed-{number}")}
     return describe_unused_renames(renames, used.union(step.source.plan.allowed_classes), classes)
 
 
 def _describe_unused_exclusions(step: Convert, counters: Mapping[str, int]) -> list[str]:
-    """Sentences about patterns of `exclude` that match nothing, by the counters of a run."""
+    """Describes patterns of `exclude` that match nothing, according to a run's counters."""
     if not isinstance(step.source.origin, Labeler):
         return []
     exclude = step.options.exclude
@@ -526,7 +524,7 @@ def _describe_unused_exclusions(step: Convert, counters: Mapping[str, int]) -> l
 
 
 def _read_changes(output: str) -> Mapping[str, int]:
-    """The changes that the last update of a dataset made, by kind."""
+    """Reads how many records the last update of a dataset changed, by kind."""
     updates = read_history(output)
     if not updates:
         return {}

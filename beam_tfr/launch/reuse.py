@@ -1,4 +1,4 @@
-"""Decides what an update can copy from the dataset that is there."""
+"""Decides what an update can copy from the existing dataset."""
 
 import contextlib
 import json
@@ -28,14 +28,14 @@ def choose_base(
     """Chooses what an update copies records from.
 
     Args:
-        dataset: the dataset that is there.
+        dataset: the existing dataset.
         source: the input of the update.
         update: how to compare images, and what to do if other codecs made the records.
         say: called with the reason if all images are converted again.
 
     Returns:
         The dataset, or None to convert all images; and the versions of other codecs that made some
-        of the records that are copied.
+        of the records to copy.
 
     Raises:
         UsageError: other codecs made records, and `update` does not say what to do with them.
@@ -71,12 +71,12 @@ class _Comparison:
     """Compares a dataset with the one that its update makes.
 
     Args:
-        dataset: the dataset that is there.
+        dataset: the existing dataset.
         source: the input of the update.
 
     Attributes:
-        is_relisted: whether the input is the images of the dataset, as they were listed for it.
-        changed_options: the options of images that differ.
+        is_relisted: whether the input is the list of images that the dataset was made from.
+        changed_options: the image options that differ.
     """
 
     def __init__(self, dataset: Manifest, source: Input) -> None:
@@ -93,7 +93,7 @@ class _Comparison:
         )
 
     def find_obstacle(self) -> str:
-        """Why no record can be copied; empty if some can."""
+        """Says why no record can be copied; empty if some can."""
         stricter = [name for name in self.changed_options if not self._is_looser(name)]
         if self._follow_pixels:
             names = ("feature_columns", *BOX_OPTIONS, "pair")
@@ -110,20 +110,20 @@ class _Comparison:
         """Whether an image that was rejected would be rejected again.
 
         Args:
-            codecs: those that made the dataset, as JSON.
+            codecs: the codecs that made the dataset, as JSON.
         """
         if self.changed_options:
             return False
         return self.is_relisted or not _find_new_codecs(codecs, self._now)
 
     def has_same_columns(self) -> bool:
-        """Whether the contents will have the columns that they have."""
+        """Whether the columns of the contents stay the same."""
         before = {name: feature["shape"] for name, feature in self._dataset.features.items()}
         now = {name: [*spec.shape] for name, spec in self._features.specs.items()}
         return before == now
 
     def find_renames(self) -> tuple[tuple[str, str], ...]:
-        """The classes that are renamed, with their new names."""
+        """Returns the classes that are renamed, with their new names."""
         renamed = find_renamed(
             parse_renames(self._before.get("rename", ())),
             parse_renames(self._now.get("rename", ())),
@@ -132,7 +132,7 @@ class _Comparison:
         return tuple(renamed.items())
 
     def compare_boxes(self) -> RecordBoxes:
-        """Whether the boxes of the records that are copied may have changed."""
+        """Says whether the boxes of copied records may have changed."""
         if not self._follow_pixels:
             return RecordBoxes.NONE
         return RecordBoxes.STAY if self.is_relisted else RecordBoxes.MAY_CHANGE
@@ -141,10 +141,7 @@ class _Comparison:
         return [name for name in names if self._before.get(name) != self._now.get(name)]
 
     def _is_looser(self, name: str) -> bool:
-        """Whether a limit lets more images pass than before.
-
-        Then all records stay as they are.
-        """
+        """Whether a limit lets more images pass than before, so that all records stay valid."""
         before = self._before.get(name)
         now = self._now.get(name)
         if options_of(ImageOptions)[name].group != LIMITS or before is None:
@@ -155,22 +152,19 @@ class _Comparison:
 
 
 def find_new_codecs(dataset: Manifest) -> list[str]:
-    """The codecs that a dataset with images that no decoder read was made without, and are here."""
+    """Returns codecs that are installed now, and were not when a dataset had undecoded images."""
     if not dataset.counts["rejected"].get("unsupported-image"):
         return []
     return _find_new_codecs(_read_codecs(dataset) or "{}", dataset.options)
 
 
 def _find_new_codecs(codecs: str, options: Mapping[str, Any]) -> list[str]:
-    """The codecs that are here, and were absent when codecs, as JSON, made a dataset."""
+    """Returns the installed codecs that were absent from `codecs`, JSON of those of a dataset."""
     return differences.find_new_codecs(json.loads(codecs), codec_versions.used_versions(options))
 
 
 def _read_codecs(dataset: Manifest) -> str | None:
-    """The codecs that made a dataset, as JSON, from the first sidecar that is there.
-
-    Else None.
-    """
+    """Reads the codecs that made a dataset, as JSON, from its first sidecar; None without any."""
     for shard in planned_shards(dataset):
         with contextlib.suppress(OSError):
             sidecar = sidecars.read_published_sidecar(dataset.folder, shard)
@@ -182,15 +176,13 @@ def _read_codecs(dataset: Manifest) -> str | None:
 def _settle_codecs(
     base: BaseDataset, dataset: Manifest, source: Input, codecs: str
 ) -> tuple[BaseDataset | None, Sequence[str]]:
-    """Settles what happens to records that other codecs made.
-
-    These are codecs other than those that are used now.
+    """Decides what happens to records that were made by codecs other than the current ones.
 
     Args:
         codecs: the option of `update`: "keep", "convert", or empty.
 
     Returns:
-        As `choose_base`.
+        See `choose_base`.
     """
     used = codec_versions.used_versions(source.plan.options)
     older = {*dataset.options.get(KEPT_CODECS, ())}

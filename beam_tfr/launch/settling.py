@@ -1,9 +1,9 @@
 """Settles the copies among images: puts them into one split, or keeps one of them.
 
-Copies are known when all images are converted, and splits are chosen before. So a conversion has
-two steps: the first writes the dataset as it would be without that, into a folder of its own. The
-second copies its records into the output, as an update would. What was in the output stays until
-then. A run that was killed in either step resumes in it.
+Copies are known only once all images are converted, but splits are chosen before that. So a
+conversion has two steps. The first writes the unsettled dataset into a folder of its own. The
+second copies its records into the output, as an update would; until then, the output stays as it
+was. A run that was killed resumes in the step that it had reached.
 """
 
 import copy
@@ -40,13 +40,13 @@ from beam_tfr.transforms.copies import FindCopies
 def steps_that_settle(
     duplicates: str, base: BaseDataset, *, are_splits_open: bool = False
 ) -> dict[str, beam.PTransform]:
-    """The arguments of `Convert` that settle the copies in a dataset.
+    """Returns the arguments of `Convert` that settle the copies in a dataset.
 
     Args:
         duplicates: the option.
         base: the dataset.
-        are_splits_open: whether the splits of some of its images are chosen again, so that copies
-            that share theirs need not stay together.
+        are_splits_open: whether some of its images may change their splits, so that even copies
+            that are in one split now may be separated.
     """
     if duplicates == "drop":
         return {"copies": FindCopies(base, rejects=True)}
@@ -72,11 +72,11 @@ def convert_and_settle(
         options: checked options, with `duplicates`.
         choose_step: chooses the first step, given its options and the opened source.
         update: what the history records about an update, if it is one.
-        splits_of: the dataset in whose splits images stay, with `stratify`; copies follow them.
+        splits_of: with `stratify`, the dataset whose splits its images keep; copies follow them.
         before: the dataset that is updated, if it is an update; see `Convert`.
         beam_flags, open_input, outcome, progress, say: see `run_step`.
 
-    Raises as `run_step`.
+    Raises the errors of `run_step`.
     """
     _check_waits(options, beam_flags)
     run = functools.partial(
@@ -98,7 +98,7 @@ def convert_and_settle(
     except UsageError:
         if not storage.is_folder(first.output):
             raise
-        remove_first(options.output)  # it may be of other images or options
+        remove_first(options.output)  # which may have been made from other images or options
         first_result = run_first(choose_step=choose_first)
     dataset = read_manifest(first.output)
     if update:
@@ -117,7 +117,7 @@ def convert_and_settle(
 
 
 def _join_results(first: Result, second: Result) -> Result:
-    """The result of both steps: only the first one knows the input."""
+    """Joins the results of both steps, of which only the first knows the input."""
     run = first.run.copy()
     for name, number in second.run.items():
         run[name] = max(run[name], number)
@@ -135,15 +135,16 @@ def _join_results(first: Result, second: Result) -> Result:
 
 
 def _check_waits(options: ConvertOptions, beam_flags: Sequence[str]) -> None:
-    """Checks that somebody waits for the first of two runs.
+    """Checks that this process waits for the first of the two runs.
 
     Raises:
-        UsageError: nobody does.
+        UsageError: it does not.
     """
     if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
             "takes two runs, one after the other: leave out `no_wait=`, `template_location=` and "
-            "`dry_run=`, or convert without it and use `beam-tfr update DIR --duplicates` later",
+            "`dry_run=`; or convert without `duplicates=`, and run `beam-tfr update DIR "
+            "--duplicates` later",
             option="duplicates",
             value=options.duplicates,
         )
@@ -171,15 +172,15 @@ def _choose_first(
     duplicates: str,
     say: Callable[[str], object] = lambda _: None,
 ) -> StepBuilder:
-    """Chooses the first step, which leaves out what was taken down from the output.
+    """Chooses the first step, which leaves out images that were removed from the output.
 
     Raises:
-        UsageError: the rows of a table become the records, which have no copies.
+        UsageError: the records are rows of a table, which are not compared.
     """
     if source.encoding == "row":
         raise UsageError(COPIES_OF_ROWS, option="duplicates", value=duplicates)
     build_step = choose_step(options, source)
-    say("copies are known when all images are converted: what follows are two runs")
+    say("copies are known once all images are converted, so this takes two runs")
 
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
         step = build_step(run_id=run_id, removed=read_removed(output), guarded=guarded)
@@ -191,7 +192,7 @@ def _choose_first(
 
 
 def _add_changes(update: Update, first: str) -> Update:
-    """An update with the changes that its first step has made, if they are known."""
+    """Adds the changes that its first step has made to an update, if they are known."""
     updates = read_history(first)
     if not updates or "added" not in updates[-1]:
         return update
@@ -252,26 +253,26 @@ def start(
 
 
 def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
-    """Checks that the dataset in the output may be the one that is asked for.
+    """Checks that the dataset in the output may be the requested one.
 
     Raises:
-        UsageError: its copies are not settled, or in another way.
+        UsageError: its copies are not settled, or are settled in another way.
     """
     before = dataset.options.get("duplicates", "report")
     if before != options.duplicates:
         raise UsageError(
-            f"has no effect on the dataset that {dataset.folder} holds, of `duplicates={before}`: "
-            "`beam-tfr update` settles the copies in it, and `overwrite=` replaces it",
+            f"has no effect on the dataset in {dataset.folder}, made with `duplicates={before}`: "
+            "`beam-tfr update` settles its copies, and `overwrite=` replaces it",
             option="duplicates",
             value=options.duplicates,
         )
 
 
 def _choose_comparison(options: ConvertOptions, source: Input) -> StepBuilder:
-    """Chooses the step that compares the dataset in the output with the one that is asked for.
+    """Chooses the step that compares the dataset in the output with the requested one.
 
-    It plans as any conversion does, and a plan for a complete dataset ends there: it is the same,
-    or an error says what differs.
+    It plans like any conversion. With a complete dataset in the output it ends there: the dataset
+    is the same, or an error says what differs.
     """
     build_step = choose_convert(options, source)
 
@@ -292,10 +293,7 @@ def convert(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Converts and returns the complete dataset.
-
-    See `start` for arguments and errors.
-    """
+    """Converts images and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
             "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "

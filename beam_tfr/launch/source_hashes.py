@@ -38,8 +38,8 @@ def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
     num_records = sum(split.num_examples for split in splits.values())
     if storage.is_remote(dataset.folder) and num_records > MOST_REMOTE_RECORDS:
         yield (
-            f"{num_records:,} records are too many to look for the same bytes in several splits "
-            "or classes here; `beam-tfr verify` does"
+            f"with {num_records:,} records, only `beam-tfr verify` looks for the same bytes in "
+            "several splits or classes"
         )
         return
     shards = [(name, shard) for name, split in splits.items() for shard in split.shards]
@@ -62,7 +62,7 @@ def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
 def _read_hashes(
     dataset: Manifest, split: str, shard: ShardEntry, *, has_label: bool
 ) -> SourceHashes:
-    """The sources of the records of a shard, with their classes if each has one."""
+    """Reads the sources of the records of a shard, with their classes if each has one."""
     path = storage.join(dataset.folder, contents_name(shard.file))
     file = storage.find(path)
     if file is None:
@@ -82,12 +82,12 @@ def _read_hashes(
 
 
 def _read_batches(file: storage.Entry, columns: list[str]) -> Iterator[Any]:
-    """Yields batches of some columns, of contents that this run has written or checked.
+    """Yields batches of some columns of contents that this run has written or checked.
 
-    Of a file on gs://, it reads no other column.
+    Reads no other column of a file on gs://.
 
     Raises:
-        DataError: they are damaged meanwhile.
+        DataError: the contents were damaged meanwhile.
     """
     pa = need_pyarrow()
     from pyarrow import parquet

@@ -1,7 +1,4 @@
-"""Checks a call and runs its conversion.
-
-It runs here, on another engine, or as a Dataflow job.
-"""
+"""Checks a call and runs its conversion: here, on another engine, or as a Dataflow job."""
 
 import contextlib
 import functools
@@ -71,7 +68,7 @@ def prepare_run(
 
 
 def _refuse_job_options(options: ConvertOptions) -> None:
-    """Refuses the options that say what happens to a job, for other runs."""
+    """Refuses options about Dataflow jobs for other runs."""
     defaults = {"no_wait": False, "on_interrupt": "ask"}
     for name, default in defaults.items():
         if getattr(options, name) != default:
@@ -85,7 +82,7 @@ class StepBuilder(Protocol):
     """Builds the step of a run, once the run holds the output."""
 
     def __call__(self, *, run_id: str, removed: Removed, guarded: bool) -> Convert:
-        """The step; see `Convert` for the arguments."""
+        """Builds the step; see `Convert` for the arguments."""
 
 
 def choose_convert(options: ConvertOptions, source: Input) -> StepBuilder:
@@ -112,7 +109,7 @@ def run_step(
         beam_flags: Beam's own options, as on a command line.
         open_input: opens the source.
         choose_step: chooses what to run, given the options and the opened source.
-        outcome: what is left if the run fails, for its error.
+        outcome: what a failed run leaves behind, for its error.
         progress: called at the start, then about every second, and at the end.
         say: called with messages about earlier runs, a remote job and rewritten shards, one line
             each.
@@ -188,11 +185,9 @@ def _run_without_access(
     progress: Callable[[Progress], object],
     say: Callable[[str], object],
 ) -> Result | jobs.Job:
-    """Makes a template, or a dry run.
+    """Makes a template or a dry run, which needs no access to the output.
 
-    That may be done where there is no access to the output.
-
-    Nothing is locked, and what is in the output is not looked at.
+    It neither locks the output nor reads it.
     """
     removed = Removed()
     with contextlib.suppress(OSError):
@@ -216,7 +211,7 @@ def _run_without_access(
 def _choose_tick(
     run: Run, reporter: Reporter | None, progress: Callable[[Progress], object]
 ) -> Callable[[Mapping[str, int]], object]:
-    """What is called with the counters of a run: they say nothing before it is submitted."""
+    """Chooses what to call with a run's counters, which say nothing before it is submitted."""
 
     def report(counters: Mapping[str, int]) -> None:
         if not run.is_submitted:
@@ -236,7 +231,7 @@ def _hold_output(
 ) -> Iterator[lock.HeldLock]:
     """Holds the lock of the output within the block, as `lock.hold_lock` does.
 
-    Adds to the error of a failed run what becomes of the dataset in the output.
+    Adds the state of the dataset in the output to the error of a failed run.
     """
     output = options.output
     job_state = functools.partial(jobs.read_job_state, beam_options)
@@ -259,10 +254,7 @@ def _hold_output(
 def _may_crash(
     output: str, replaced: Mapping[str, Any] | None, say: Callable[[str], object]
 ) -> bool:
-    """Whether images have crashed a process before.
-
-    Then each image is decoded in a guarded process.
-    """
+    """Whether earlier runs crashed, so that each image is decoded in a guarded process."""
     if attempts.has_crashed(output):
         say(
             "earlier runs crashed; this run decodes each image in a guarded process and rejects "

@@ -1,7 +1,4 @@
-"""Updates a dataset: writes what a fresh conversion would write.
-
-Copies what did not change.
-"""
+"""Updates a dataset: writes what a fresh conversion would write, and copies what did not change."""
 
 import dataclasses
 import functools
@@ -62,8 +59,7 @@ def update(
     Args:
         folder: folder of the dataset, local or gs://.
         changes: options of `convert`: the input, and those that are to differ from the dataset's.
-            Without an input the images are those of the dataset, and only options of files may
-            differ.
+            Without an input, the dataset keeps its images, and only options about files may differ.
         update_options: how to compare images, and what to do with other codecs.
         command: how the history calls the update.
         beam_flags, progress, say: see `run_step`.
@@ -121,10 +117,10 @@ def update(
 def _compose_renames(
     dataset: Manifest, texts: str | Mapping[str, str] | Sequence[str]
 ) -> list[str]:
-    """The renames of a dataset with more; those that it has already change nothing.
+    """Adds renames to those of a dataset; renames that it already has change nothing.
 
     Raises:
-        UsageError: it has no such class, or has one of the new name.
+        UsageError: the dataset has no such class, or already has a class of the new name.
     """
     given = RENAMES.list_values(texts)
     try:
@@ -145,8 +141,8 @@ def _compose_renames(
             )
         if new in classes and new not in wanted:
             raise UsageError(
-                f"{dataset.folder} has a class {new} already, and to join both changes ids: give "
-                "the images their classes in a `table=` or in other folders",
+                f"{dataset.folder} already has a class {new}, and joining both changes ids: give "
+                "the images their classes in a `table=` or by other folders",
                 option="rename",
                 value=text,
             )
@@ -162,21 +158,21 @@ def remove(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Takes images down: removes their records and all else about them.
+    """Takes images down: removes their records and everything else about them.
 
-    Needs no input. Only hashes keep the images from coming back. They stay in removed.txt, and
-    later conversions and updates into the folder obey them.
+    Needs no input. Only hashes stay, in removed.txt. Later conversions and updates into the folder
+    obey them, so the images do not come back.
 
     Args:
         folder: folder of the dataset, local or gs://.
         selection: what to remove.
         beam_flags, progress, say: see `run_step`.
-        allow_missing: whether keys and hashes may be given that the dataset does not have, and
+        allow_missing: whether to accept keys and hashes that the dataset does not have, and
             conditions that no image meets.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: something is missing that may not be.
+        DataError: the dataset lacks something of the selection, without `allow_missing`.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
     dataset, beam_options = open_to_change(folder, beam_flags)
@@ -221,7 +217,7 @@ def _describe_dropped(keys: Sequence[str]) -> str:
 
 
 def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:
-    """Checks that the dataset has all that is to be removed.
+    """Checks that the dataset has everything that is to be removed.
 
     Raises:
         DataError: it does not.
@@ -249,7 +245,7 @@ def _names_input(changes: Mapping[str, Any]) -> bool:
 
 
 def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dict[str, Any]:
-    """Options that stand for the input if none is given: the images of the dataset."""
+    """Returns options that stand for a missing input: the images of the dataset."""
     if update_options.compare != "auto":
         raise UsageError(
             "has no effect without `input=` or `table=`, as nothing is compared",
@@ -265,10 +261,7 @@ def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dic
 
 
 def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
-    """Opens the input: what is listed, or the images of the dataset.
-
-    Images of the dataset are as they were listed for it.
-    """
+    """Opens the input, or the images of the dataset as they were listed for it."""
     if not _names_input(changes):
         return open_dataset(options, dataset, changes)
     source = _open_new(options, dataset, changes)
@@ -286,7 +279,7 @@ def _open_new(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, 
     """Opens the input that an update lists, with the options of the dataset.
 
     Raises:
-        UsageError: it does not fit them; says where the column of splits comes from if it is that.
+        UsageError: it does not fit them; if it lacks the column of splits, says where that is from.
     """
     try:
         return open_source(options, dataset.options.get("classes"))
@@ -311,9 +304,10 @@ def _choose_update(
     say: Callable[[str], object],
     settles: bool,
 ) -> StepBuilder:
-    """Chooses what the update copies; notes the codecs of others in the options.
+    """Chooses what the update copies, and notes the codecs of copied records in the options.
 
-    `settles` says whether it settles the copies in the dataset.
+    Args:
+        settles: whether the update settles the copies in the dataset.
     """
     base, kept_codecs = choose_base(dataset, source, update_options, say)
     if base is None and isinstance(source.origin, BaseDataset):
@@ -341,10 +335,10 @@ def _choose_update(
 def _choose_splits_of(
     options: ConvertOptions, source: Input, dataset: Manifest, update_options: UpdateOptions
 ) -> BaseDataset | None:
-    """The dataset in whose splits images stay; None if shares do not decide, or all move.
+    """Returns the dataset whose splits images keep; None if shares do not decide, or all may move.
 
     Raises:
-        UsageError: images would stay in a split that there is no more, or `resplit` has no effect.
+        UsageError: images would keep a split that no longer exists, or `resplit` has no effect.
     """
     if update_options.resplit:
         if isinstance(source.origin, BaseDataset):
@@ -367,7 +361,7 @@ def _choose_splits_of(
 def _find_splits_of(
     options: ConvertOptions, dataset: Manifest, update_options: UpdateOptions
 ) -> BaseDataset | None:
-    """The dataset if its images stay in their splits, else None."""
+    """Returns the dataset if its images keep their splits, else None."""
     if update_options.resplit or not options.stratify:
         return None
     return BaseDataset.of(dataset)

@@ -32,8 +32,8 @@ def verify_on(
 
     Args:
         folder: folder of the dataset, where the runner's workers can read it.
-        beam_flags: Beam's own options, as on a command line. The report comes back by way of
-            `temp_location`, or of a folder of this machine.
+        beam_flags: Beam's own options, as on a command line. The report comes back through
+            `temp_location`, or through a folder of this machine.
         progress: see `verify`.
         say: called with messages about a remote job, one line each.
 

@@ -1,4 +1,4 @@
-"""Estimates whether a conversion is long enough for worker processes, before it is listed."""
+"""Estimates, before its input is listed, whether a conversion deserves worker processes."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ _PATH_BYTES = 80  # in a list of patterns
 
 
 def has_many_images(source: Input, options: ConvertOptions, number: int) -> bool:
-    """Whether a conversion has at least so many images, as far as a short look shows.
+    """Whether a conversion has at least so many images, as far as a quick look shows.
 
-    The images of a dataset do not count: most are copied.
+    Images of a dataset do not count, since most are copied.
 
     Raises:
         InputNotFoundError: a pattern matches nothing.
@@ -37,7 +37,7 @@ def has_many_images(source: Input, options: ConvertOptions, number: int) -> bool
 
 
 def _count_images(source: Input) -> Iterator[float]:
-    """Yields how many images each listed file of an input holds, about."""
+    """Yields roughly how many images each listed file of an input holds."""
     for listed in source.list_first():
         if isinstance(listed, storage.Entry):
             yield 1
@@ -48,13 +48,13 @@ def _count_images(source: Input) -> Iterator[float]:
 
 
 def _estimate_list(path: str | None) -> float:
-    """The patterns in a file by its size, about; 0 if there is none."""
+    """Estimates the number of patterns in a file from its size; 0 without a file."""
     entry = storage.find(path) if path else None
     return entry.size_bytes / _PATH_BYTES if entry else 0
 
 
 def _estimate_rows(tables: Tables) -> float:
-    """The rows of some tables by their sizes, about."""
+    """Estimates the number of rows of tables from their sizes."""
     if tables.one_row_each:
         return len(tables.files)
     looked_at = tables.files[:MOST_TABLES]
