@@ -239,6 +239,34 @@ def test_colors_of_all_rejected_masks_get_values() -> None:
     assert "[" not in text
 
 
+def test_noise_of_colors_is_no_class() -> None:
+    """Programs draw some pixels of many colors along edges; the rest are classes."""
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+
+    def refuse(declared: str, *classes: int, noise: int) -> str:
+        mask = COLORS[np.resize(classes, (30, 40))]
+        for number in range(noise):
+            mask[number, number] = (number, 7, 9)
+        with pytest.raises(RejectError) as caught:
+            place(png(mask), image, declared)
+        return caught.value.detail
+
+    few = refuse("mask", 0, 1, noise=1)
+    assert "noise" not in few
+    details = [refuse("mask", 0, 1, noise=7), refuse("mask", 0, 2, noise=8)]
+    assert "has 9 colors, of which 2 are 99.41 % of its pixels (#000000, #ff0000)" in details[0]
+    assert details[0].endswith("for this one: [#000000=0,#ff0000=1]")
+    (text,) = describe_all_colors(details)
+    assert "[#000000=0,#00ff00=1,#ff0000=2]" in text
+    assert "`convert xc:#000000 xc:#00ff00 xc:#ff0000 +append colors.png`" in text
+    given = "mask[#000000=0,#00ff00=1,#ff0000=2]"
+    unvalued = refuse(given, 0, 1, noise=7)
+    assert "`convert xc:#000000 xc:#00ff00 xc:#ff0000 +append colors.png`" in unvalued
+    assert refuse(given, 0, 3, noise=7).endswith(
+        "for this one: [#000000=0,#00ff00=1,#ff0000=2,#0000ff=3]"
+    )
+
+
 def test_values_and_colors_are_replaced() -> None:
     values = ids(30, 40)
     image = convert_image(png(COLORS[values]), resize="none", encoding="png")

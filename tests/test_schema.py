@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 
 import msgspec
 import pytest
@@ -311,6 +312,13 @@ def test_the_options_in_an_error_become_flags_on_the_command_line(
     error = UsageError(f"has no effect without `{other}=`", option=option, value=value)
     assert str(error) == f"`{option}={value}`: has no effect without `{other}=`"
     assert spell_as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"
+
+
+@pytest.mark.parametrize("column", ["#path", "Image Index", "name (old)", "a;b", "label"])
+def test_names_of_columns_are_one_word_of_a_shell(column: str) -> None:
+    text = spell_as_flags(f"`uri_column={column}` reads them")
+    words = shlex.split(text.removesuffix(" reads them"), comments=True)
+    assert words == ["--uri_column", column]
 
 
 SIZES_OF_VALUES = st.lists(

@@ -40,7 +40,7 @@ EXPORT_KEYS = ("key", "split", "class", "label", "boxes", "masks", "image", "mas
 # or turned by half have the same size either way, so that no reject tells of them.
 IGNORES_ORIENTATION = (
     "EXIF orientation, so those of images that are mirrored or turned by half are wrong too: "
-    "remove it from all (exiftool -Orientation= -overwrite_original FOLDER)"
+    "remove it from all (exiftool -r -Orientation= -overwrite_original FOLDER)"
 )
 
 

@@ -1,5 +1,6 @@
 """What becomes of the file beside an image: of its values, its size, and where there is none."""
 
+import collections
 import dataclasses
 import io
 import re
@@ -10,14 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.features.base import IGNORES_ORIENTATION, PixelMap
-from beam_tfr.features.mask_colors import describe_colors, describe_unvalued
+from beam_tfr.features.mask_colors import (
+    describe_colors,
+    describe_unvalued,
+    select_main_colors,
+)
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
 from beam_tfr.schema.palettes import Palette
 
 _BYTES_A_PIXEL = 8  # at most, to decode it
 _MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
 _BLOCK_PIXELS = 1 << 18  # that are read at a time
-_MOST_COLORS = 1_000  # of a file, which are told apart
+_MOST_COLORS = 1_000  # of a mask without noise
+_MOST_COUNTED = 1 << 16  # colors of a file, which are told apart
 _MUST = "it must be a PNG"
 _CURE = "`mogrify -format png FILES` converts it without loss"
 _ONE_CHANNEL = "it must have one gray channel"
@@ -164,17 +170,13 @@ class Handling:
         _check_opaque(image)
         highest = max(self.colors.values())
         values = np.zeros((image.height, image.width), np.uint8 if highest <= 0xFF else np.uint16)
-        unvalued = set[int]()
         for top, colors in _color_blocks(image):
             present, places = np.unique(colors, return_inverse=True)
-            unvalued.update(color for color in present.tolist() if color not in self.colors)
-            if len(unvalued) > _MOST_COLORS:
-                break
-            targets = [self.colors.get(color, 0) for color in present.tolist()]
+            if not self.colors.keys() >= {*present.tolist()}:
+                raise ValueError(describe_unvalued(_count_colors(image), self.colors))
+            targets = [self.colors[color] for color in present.tolist()]
             rows = np.array(targets, values.dtype)[places]
             values[top : top + len(colors)] = rows.reshape(colors.shape)
-        if unvalued:
-            raise ValueError(describe_unvalued(unvalued, self.colors))
         return values
 
     def _check_size(self, size: tuple[int, int], pixels: PixelMap) -> bool:
@@ -309,9 +311,18 @@ def _read_gray(image: Any) -> NDArray[np.uint8]:
 
 def _describe_colors(image: Any) -> str:
     """What is wrong with a file of several channels: its colors, and how to give them values."""
-    present = set[int]()
+    counts = _count_colors(image)
+    if len(select_main_colors(counts)) > _MOST_COLORS:
+        return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"
+    return describe_colors(counts, _ONE_CHANNEL)
+
+
+def _count_colors(image: Any) -> dict[int, int]:
+    """Color, 0xRRGGBB -> how many pixels of a file have it; not those behind too many colors."""
+    counts = collections.Counter[int]()
     for _, block in _color_blocks(image):
-        present.update(np.unique(block).tolist())
-        if len(present) > _MOST_COLORS:
-            return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"
-    return describe_colors(present, _ONE_CHANNEL)
+        colors, numbers = np.unique(block, return_counts=True)
+        counts.update(dict(zip(colors.tolist(), numbers.tolist(), strict=True)))
+        if len(counts) > _MOST_COUNTED:
+            break
+    return counts

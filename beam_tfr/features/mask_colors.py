@@ -1,36 +1,82 @@
 """What is said of colored masks, and the brackets that give their colors values."""
 
 import itertools
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _NAMED_COLORS = 8  # that are named beside their number
 _MOST_VALUES = 64  # colors that are listed with values; more are hardly classes
+_NOISE_SHARE = 0.001  # of the pixels of a mask, that a color of its noise has at most
+_MAIN_SHARE = 0.99  # of them, that its other colors have at least
+_MAY_BE_NOISE = "may be noise, as along edges"
 # Of the detail of a reject: the brackets that give each color of its mask a value.
 _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]]*)\]")
 
 
-def describe_colors(colors: Collection[int], rule: str) -> str:
+def describe_colors(counts: Mapping[int, int], rule: str) -> str:
     """What is wrong with a file of several channels: its colors, and how to give them values.
 
     Args:
-        colors: 0xRRGGBB each.
-        rule: what it must be.
+        counts: color, 0xRRGGBB -> how many pixels have it.
+        rule: what the file must be.
     """
-    noun = "color" if len(colors) == 1 else "colors"
-    start = f"has {len(colors)} {noun} ({_name_colors(colors)}); {rule}"
-    return f"{start}: give colors values in its brackets{_spell_cure(_number_colors(colors, {}))}"
+    main = select_main_colors(counts)
+    noun = "color" if len(counts) == 1 else "colors"
+    start = f"has {len(counts):,} {noun} ({_name_colors(main)})"
+    if len(main) < len(counts):
+        share = sum(counts[color] for color in main) / sum(counts.values())
+        verb = "is" if len(main) == 1 else "are"
+        start = (
+            f"has {len(counts):,} colors, of which {len(main)} {verb} {_floor_percent(share)} % of "
+            f"its pixels ({_name_colors(main)}), and the others {_MAY_BE_NOISE}"
+        )
+    cure = _spell_cure(_number_colors(main, {}))
+    return f"{start}; {rule}: give colors values in its brackets{cure}"
 
 
-def describe_unvalued(colors: Collection[int], values: Mapping[int, int]) -> str:
+def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> str:
     """What is wrong with a file that has colors without a value, and how to give all one.
 
     Args:
-        colors: those without one.
-        values: color -> value, of the others.
+        counts: color -> how many pixels have it.
+        values: color -> value, of those that have one.
     """
-    cure = _spell_cure(_number_colors(colors, values))
-    return f"has colors without a value: {_name_colors(colors)}; give all{cure}"
+    unvalued = counts.keys() - values.keys()
+    classes = unvalued.intersection(select_main_colors(counts))
+    start = f"has colors without a value: {_name_colors(classes or unvalued)}"
+    if not classes:
+        return f"{start}; they {_MAY_BE_NOISE}: {_cure_noise(values)}"
+    if len(classes) < len(unvalued):
+        start = f"{start}, and {len(unvalued) - len(classes):,} others that {_MAY_BE_NOISE}"
+    cure = _spell_cure(_number_colors(classes, values))
+    return f"{start}; give all{cure}"
+
+
+def select_main_colors(counts: Mapping[int, int]) -> list[int]:
+    """The colors of a mask that are no noise; all of them unless most are.
+
+    Noise are many colors with few pixels each, as programs draw along edges.
+    """
+    num_pixels = sum(counts.values())
+    main = [color for color, count in counts.items() if count > _NOISE_SHARE * num_pixels]
+    covered = sum(counts[color] for color in main)
+    has_noise = len(counts) > 2 * len(main) and covered >= _MAIN_SHARE * num_pixels
+    return main if has_noise else [*counts]
+
+
+def _floor_percent(share: float) -> str:
+    """A share in percent, with two digits behind the point, which is never rounded to 100."""
+    return f"{math.floor(share * 10_000) / 100:g}"
+
+
+def _cure_noise(colors: Iterable[int]) -> str:
+    """What makes some colors of the noise beside them."""
+    pixels = " ".join(f"xc:#{color:06x}" for color in sorted(colors))
+    return (
+        f"with ImageMagick, `convert {pixels} +append colors.png` and `mogrify -path NEW +dither "
+        "-remap colors.png FILES` write masks with the nearest of these"
+    )
 
 
 def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
@@ -42,10 +88,13 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
         details: of rejects, also of other kinds.
     """
     texts_of = dict[str, dict[str, None]]()
+    keys_with_noise = set[str]()
     for detail in details:
         cure = _CURE.match(detail)
         if cure:
             texts_of.setdefault(cure["key"], {})[cure["values"]] = None
+            if _MAY_BE_NOISE in detail:
+                keys_with_noise.add(cure["key"])
     for key, texts in texts_of.items():
         values = _merge_values([_parse_values(text) for text in texts])
         if len(values) > _MOST_VALUES:
@@ -56,7 +105,8 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
             )
             continue
         brackets = _spell_values(values)
-        yield f"the brackets of {key} that give all of these colors a value: {brackets}"
+        noise = f"; if others are noise: {_cure_noise(values)}" if key in keys_with_noise else ""
+        yield f"the brackets of {key} that give all of these colors a value: {brackets}{noise}"
 
 
 def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:

@@ -19,6 +19,7 @@ from beam_tfr.schema.untrusted import quote
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
 _MOST_CHARACTERS = 500  # of a value in a message
+_FOR_SHELL = re.compile(r"[\s#&();<>|$`]")  # what a shell takes for something else
 _LONG_WORD = re.compile(rf"\S{{{_MOST_CHARACTERS + 100},}}")  # but not a value beside its option
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -134,10 +135,11 @@ def spell_as_flags(message: str) -> str:
 
 
 def _spell_flag(match: re.Match[str]) -> str:
-    """An option with its value as a flag; names of columns with spaces are quoted for a shell."""
+    """An option with its value as a flag; names of columns are quoted where a shell needs it."""
     name, value = match.groups()
     names_columns = name.endswith(("_column", "_columns"))
-    if names_columns and " " in value and not value.startswith(("'", '"')):
+    is_quoted = value.startswith(("'", '"'))
+    if names_columns and not is_quoted and _FOR_SHELL.search(value):
         value = shlex.quote(value)
     return f"--{name} {value}".rstrip()
 

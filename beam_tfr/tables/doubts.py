@@ -231,5 +231,5 @@ def warn_of_ignored_orientation(
             "boxes, points and masks of the tables are taken for those of the upright images, and "
             "turned to the pixels as they are stored: if they were drawn on these, give no "
             "`ignore_orientation=`, and remove the orientation from the files "
-            "(exiftool -Orientation= -overwrite_original FOLDER)"
+            "(exiftool -r -Orientation= -overwrite_original FOLDER)"
         )
