@@ -1,6 +1,4 @@
-"""Finds the rows of two tables of contents that belong together.
-
-Says how they differ.
+"""Finds the rows of two tables of contents that belong together, and how they differ.
 
 Columns are compared by numbers that stand for their values: see `Codes`.
 """
@@ -19,10 +17,7 @@ _NULL = -1  # the code of a cell without a value
 
 
 class DifferenceKind(enum.StrEnum):
-    """How a record differs.
-
-    A record can be of several kinds, if it is in both datasets.
-    """
+    """How a record differs; a record in both datasets can be of several kinds."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -35,9 +30,9 @@ class DifferenceKind(enum.StrEnum):
 
 
 class RowPairs(NamedTuple):
-    """Numbers of the rows in the old and in the new table that belong together.
+    """The numbers of the rows in the old and in the new table that belong together.
 
-    Both are int64 [n]. For records that are in one dataset only, the other array is empty.
+    Both are int64 [n]. For records that are only in one dataset, the other array is empty.
     """
 
     old: Numbers
@@ -58,14 +53,14 @@ class Codes(NamedTuple):
     new: Numbers
 
     def select(self, pairs: RowPairs) -> "Codes":
-        """The codes of some rows."""
+        """Returns the codes of some rows."""
         return Codes(self.old[pairs.old], self.new[pairs.new])
 
 
 def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], int]:
     """Sorts the rows of two tables by how they differ.
 
-    A row is found again by its key, else by the checksum of its source.
+    Rows of both tables are matched by key, else by the checksum of the source.
 
     Args:
         old, new: results of `read_compared_contents`.
@@ -87,7 +82,7 @@ def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], i
 
 
 def _replace_null(keys: Codes, sources: Codes) -> Codes:
-    """The codes of keys, with codes of sources for keys that the contents lack.
+    """Replaces codes of missing keys by codes of their sources.
 
     Contents leave out keys that are too long.
     """
@@ -101,7 +96,7 @@ def _replace_null(keys: Codes, sources: Codes) -> Codes:
 
 
 def _pair_rows(identities: Codes, sources: Codes) -> RowPairs:
-    """The rows of the records that are in both tables, in the order of the new one."""
+    """Returns the rows of records that are in both tables, in the order of the new one."""
     same_key = match_values(identities.old, identities.new)
     old_rest = _find_values(sources.old, without=same_key.old)
     new_rest = _find_values(sources.new, without=same_key.new)
@@ -113,22 +108,23 @@ def _pair_rows(identities: Codes, sources: Codes) -> RowPairs:
 
 
 def _find_values(codes: Numbers, *, without: Numbers) -> Numbers:
-    """The rows that have a value, without the rows `without`."""
+    """Returns the rows that have a value, except the rows `without`."""
     return np.setdiff1d(np.flatnonzero(codes != _NULL), without)
 
 
 def _compare_pairs(
     old: Any, new: Any, pairs: RowPairs, sources: Codes
 ) -> dict[DifferenceKind, NDArray[np.bool_]]:
-    """Kind of difference -> for each pair, whether its rows differ so.
+    """Returns kind of difference -> for each pair, whether its rows differ in this way.
 
-    `sources` are the codes of the sources of the pairs.
+    Args:
+        sources: the codes of the sources of the pairs.
     """
     are_known = (sources.old != _NULL) & (sources.new != _NULL)
     is_changed = are_known & (sources.old != sources.new)
 
     def differ(*names: str) -> NDArray[np.bool_]:
-        """Whether the rows differ in any of these columns."""
+        """Returns whether the rows differ in any of these columns."""
         differs = np.zeros(len(pairs.new), bool)
         for name in names:
             differs |= np.not_equal(*encode_column(old, new, name).select(pairs))
@@ -144,13 +140,13 @@ def _compare_pairs(
 
 
 def table_columns(old: Any, new: Any) -> list[str]:
-    """The names of the columns that are a table's in both."""
+    """Returns the names of the columns in both that come from tables."""
     names = [name for name in new.column_names if name.startswith(TABLE_PREFIX)]
     return [name for name in names if name in old.column_names]
 
 
 def encode_column(old: Any, new: Any, name: str) -> Codes:
-    """The codes of a column in two tables.
+    """Returns the codes of a column in two tables.
 
     Lists, and values of different types, are compared as text.
     """
@@ -169,17 +165,17 @@ def encode_column(old: Any, new: Any, name: str) -> Codes:
 
 
 def _as_texts(chunk: Any) -> Any:
-    """The values of an Arrow array as texts; null stays null."""
+    """Returns the values of an Arrow array as texts; null stays null."""
     pa = need_pyarrow()
     texts = [None if value is None else repr(value) for value in chunk.to_pylist()]
     return pa.array(texts, pa.string())
 
 
 def match_values(old: Numbers, new: Numbers) -> RowPairs:
-    """The rows of equal values, paired.
+    """Pairs the rows of equal values.
 
-    Each row is in one pair at most: of values that repeat, the first is paired with the first, the
-    second with the second.
+    Each row is in one pair at most: for repeated values, the first row is paired with the first,
+    the second with the second, and so on.
     """
     old_rows = np.argsort(old, kind="stable")
     new_rows = np.argsort(new, kind="stable")

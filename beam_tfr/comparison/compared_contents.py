@@ -1,4 +1,4 @@
-"""Reads the contents of a dataset, as far as `diff` compares them."""
+"""Reads the contents of a dataset that `diff` compares."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +13,10 @@ _COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # of eve
 
 
 def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object]) -> Any:
-    """The contents of a dataset, as far as they are compared, as a `pyarrow.Table`.
+    """Reads the columns of a dataset's contents that are compared, as a `pyarrow.Table`.
 
-    It has all `_COLUMNS`, with nulls where the contents have no such column, and those that are a
-    table's, with `TABLE_PREFIX`.
+    It has all `_COLUMNS`, with nulls where the contents lack the column, and the columns that come
+    from tables, with `TABLE_PREFIX`.
 
     Args:
         dataset: its manifest.
@@ -42,7 +42,7 @@ def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object
 
 
 def _choose_columns(dataset: Manifest) -> dict[str, str]:
-    """Name in the compared table -> name in the contents; the first is the key."""
+    """Returns name in the compared table -> name in the contents; the first is the key."""
     names = dataset.contents_schema().names
     columns = {name: name for name in _COLUMNS if name in names}
     stored = dataset.contents_columns
@@ -52,7 +52,7 @@ def _choose_columns(dataset: Manifest) -> dict[str, str]:
 
 
 def _sort_shards(dataset: Manifest) -> list[ShardEntry]:
-    """All shards, by the names of their splits."""
+    """Returns all shards, by the names of their splits."""
     shards: list[ShardEntry] = []
     for _, split in sorted(dataset.splits.items()):
         shards.extend(split.shards)

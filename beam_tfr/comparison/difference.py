@@ -1,4 +1,4 @@
-"""The differences between two datasets, as Python objects, JSON and text."""
+"""Shows the differences between two datasets as Python objects, JSON and text."""
 
 import collections
 import dataclasses
@@ -58,7 +58,7 @@ class Difference(Printable):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Kind of difference -> number of records: "added", "removed", "renamed", ….
+        """The number of records of each kind of difference: "added", "removed", "renamed", ….
 
         A record can be of several kinds.
         """
@@ -70,18 +70,18 @@ class Difference(Printable):
 
     @property
     def equal(self) -> bool:
-        """True if both have the same records, labels, counts and options."""
+        """Whether both datasets have the same records, labels, counts and options."""
         have_equal_records = self.old.dataset_digest == self.new.dataset_digest
         return have_equal_records and self.old.options == self.new.options
 
     def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
         """Yields the first `most` records of a kind, or all.
 
-        They are in the order of the new dataset; removed ones in that of the old.
+        They are in the order of the new dataset, removed records in that of the old one.
 
-        Each is {"kind", "key"}, with "old" and "new", column -> value, of the values that differ if
-        it was renamed, relabelled, in another split, or has other columns. Keys and texts of more
-        than 1,000 characters are None.
+        Each is {"kind", "key"}. If the record was renamed or relabelled, is in another split or has
+        other columns, "old" and "new" hold the values that differ, as column -> value. Keys and
+        texts of more than 1,000 characters are None.
 
         Raises:
             UsageError: there is no such kind.
@@ -101,15 +101,16 @@ class Difference(Printable):
             yield record | _differing_values(names, old, new)
 
     def _compared_columns(self, kind: DifferenceKind, contents: _Contents) -> list[str]:
-        """The columns whose values are shown of records of a kind."""
+        """Returns the columns whose values are shown for records of a kind."""
         if kind is DifferenceKind.COLUMNS:
             return table_columns(*contents)
         return _COMPARED_COLUMNS.get(kind, [])
 
     def as_json(self, most: int = 10) -> dict[str, Any]:
-        """The differences as a JSON object: what is equal, counts, and some records.
+        """Returns the differences as a JSON object: what is equal, counts, and some records.
 
-        Has at most `most` records of each kind.
+        Args:
+            most: number of records of each kind at most.
         """
         check_integer("most", most, 0)
         differing = [self.records(kind, most) for kind in DifferenceKind]
@@ -123,7 +124,11 @@ class Difference(Printable):
         }
 
     def lines(self, most: int = 10) -> Iterator[str]:
-        """Yields the lines of the text, with at most so many records of a kind."""
+        """Yields the lines of the text.
+
+        Args:
+            most: number of records of each kind at most.
+        """
         check_integer("most", most, 0)
         yield _headline("old", self.old)
         yield _headline("new", self.new)
@@ -161,17 +166,16 @@ def diff(
 ) -> Difference:
     """Compares two datasets by their manifests and contents.
 
-    Contents are compared only if the digests differ. Reads no shard.
+    Contents are only compared if the digests differ. Reads no shard.
 
     Args:
-        old, new: folders that `convert` wrote, local or gs://.
-        progress: called with a `Progress` for each shard; it counts the records of both.
+        old, new: folders of datasets, local or gs://.
+        progress: called with a `Progress` for each shard; it counts the records of both datasets.
 
     Raises:
         UsageError: a path is malformed.
         NotFoundError: there is no such folder.
-        DataError: a folder holds no complete dataset, or one without contents, or with damaged
-            ones.
+        DataError: a folder holds no complete dataset, or its contents are missing or damaged.
         NotInstalledError: pyarrow is missing.
     """
     before = read_manifest(storage.check_path(old))
@@ -203,7 +207,7 @@ def _read_rows(table: Any, rows: Numbers) -> Iterator[dict[str, Any]]:
 def _differing_values(
     names: Sequence[str], old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """The values of columns that differ between two rows, as {"old": …, "new": …}.
+    """Returns the values of columns that differ between two rows, as {"old": …, "new": …}.
 
     Empty if none differs, or if a row is missing.
     """
@@ -225,7 +229,7 @@ def _headline(title: str, dataset: Manifest) -> str:
 
 
 def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
-    """A line for each difference of options, counts, boxes and class ids."""
+    """Yields a line for each difference in options, counts, boxes and class ids."""
     text = describe_changes({"options": old.options}, {"options": new.options})
     after = _count_images(new)
     for field, before in _count_images(old).items():
@@ -243,7 +247,7 @@ def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
 
 
 def _count_images(dataset: Manifest) -> dict[str, dict[str, int]]:
-    """What is counted -> name -> number."""
+    """Returns the numbers that are compared, by name."""
     classes = collections.Counter[str]()
     for split in dataset.splits.values():
         classes.update(split.class_counts)
@@ -256,7 +260,7 @@ def _count_images(dataset: Manifest) -> dict[str, dict[str, int]]:
 
 
 def _describe_record(record: Mapping[str, Any]) -> str:
-    """A record that differs, as a line of text."""
+    """Describes a record that differs, as a line of text."""
     old = record.get("old", {})
     new = record.get("new", {})
     text = str(record["key"])

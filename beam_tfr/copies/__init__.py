@@ -4,11 +4,11 @@
     print(copies)
     leaks = [cluster for cluster in copies.clusters() if cluster["across_splits"]]
 
-`images` reads the contents, and nothing else of a dataset is read. `hashes` measures distances,
-`near` finds pairs without comparing all, `components` joins pairs, `clusters` says which images are
-copies, `summary` what a manifest holds of that, and `search` shows them.
+`images` reads the contents; nothing else of a dataset is read. `hashes` measures distances, `near`
+finds pairs without comparing all images, `components` joins pairs, `clusters` groups copies,
+`summary` describes them in a manifest, and `search` shows them.
 
-100,000 images take 1 s of CPU time, 1,000,000 take 50 s, of two threads, and 1.2 GB.
+100,000 images take 1 s of CPU time; 1,000,000 take 50 s, in two threads, and 1.2 GB.
 """
 
 from beam_tfr.copies.search import Duplicates, duplicates

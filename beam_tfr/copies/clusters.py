@@ -32,12 +32,12 @@ class Clusters(NamedTuple):
     """The clusters of a dataset.
 
     Attributes:
-        trusted: those that are acted on, the ones that cross splits first, then those that cross
-            classes, then by size.
-        too_large: those of more than `MOST_IN_CLUSTER` images: only what has equal bytes among
-            them is trusted.
-        crowded: the images that may have more copies, as too many others look like them, but for
-            those in clusters that are too large.
+        trusted: the clusters to act on: first those that cross splits, then those that cross
+            classes, larger ones first.
+        too_large: the clusters of more than `MOST_IN_CLUSTER` images, in which only equal bytes are
+            trusted.
+        crowded: images outside of these that may have more copies, because too many others look
+            like them.
     """
 
     trusted: list[Cluster]
@@ -49,8 +49,9 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
     """Finds the clusters of images.
 
     Args:
-        images: of the dataset.
-        distance: bits by which the hashes of near copies may differ; None compares bytes only.
+        images: the images of the dataset.
+        distance: number of bits by which the hashes of near copies may differ; None compares bytes
+            only.
     """
     hashed = images.hashed
     equal = Components(images.number)
@@ -70,13 +71,13 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
 def cluster_pairs(
     images: ComparedImages, equal_pairs: Rows, near_pairs: Rows, crowded: Rows
 ) -> Clusters:
-    """Makes the clusters of pairs: int64 [pairs, 2], of rows of `images`.
+    """Makes clusters of pairs: int64 [pairs, 2], rows of `images`.
 
     Args:
-        images: those of all pairs, in the order of their records.
-        equal_pairs: of equal bytes.
-        near_pairs: whose hashes are near.
-        crowded: the rows of those that may have more copies.
+        images: the images of all pairs, in the order of their records.
+        equal_pairs: pairs of equal bytes.
+        near_pairs: pairs of similar hashes.
+        crowded: the rows of images that may have more copies.
     """
     equal = Components(images.number)
     equal.link(equal_pairs[:, 0], equal_pairs[:, 1])
@@ -88,13 +89,13 @@ def cluster_pairs(
 def _cluster_linked(
     images: ComparedImages, equal: Components, near: Components, crowded: Rows
 ) -> Clusters:
-    """Makes the clusters of images that are linked.
+    """Makes clusters of linked images.
 
     Args:
-        images: of the dataset.
-        equal: links those of equal bytes.
-        near: links these too, and those whose hashes are near.
-        crowded: those that may have more copies.
+        images: the images of the dataset.
+        equal: components of images with equal bytes.
+        near: components of images with equal bytes or similar hashes.
+        crowded: the images that may have more copies.
     """
     sizes = np.bincount(near.first, minlength=images.number)
     is_too_large = sizes[near.first] > MOST_IN_CLUSTER
@@ -108,7 +109,7 @@ def _cluster_linked(
 
 
 def number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
-    """Numbers that are equal for equal hashes: int64 [rows], for uint8 [rows, 32]."""
+    """Assigns equal numbers to equal hashes: int64 [rows], for uint8 [rows, 32]."""
     words = np.ascontiguousarray(hashes).view(np.uint64)
     order = np.lexsort(words.T)
     ordered = words[order]
@@ -121,11 +122,11 @@ def number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
 def link_different(
     hashes: "np.typing.NDArray[np.uint8]", link: Callable[[Hashes], Linked]
 ) -> Linked:
-    """Links images of which some may have equal hashes.
+    """Links images, some of which may have equal hashes.
 
     Args:
-        hashes: of the images: uint8 [images, 32].
-        link: links images of different hashes, as `link_near`.
+        hashes: the hashes of the images: uint8 [images, 32].
+        link: links images of different hashes, like `link_near`.
     """
     numbers = number_equal(hashes)
     components = Components(len(hashes))
@@ -139,7 +140,7 @@ def link_different(
 
 
 def _make_clusters(images: ComparedImages, first: Rows) -> list[Cluster]:
-    """The clusters of more than one image, given the first image of that of each."""
+    """Makes clusters of more than one image, given the first image of each image's cluster."""
     sizes = np.bincount(first, minlength=len(first))
     rows = np.flatnonzero(sizes[first] > 1)
     keys = [key or "" for key in take_keys(images, rows)]

@@ -1,4 +1,4 @@
-"""Connected components: which images are linked to each other, directly or through others."""
+"""Finds connected components: images that are linked directly or through others."""
 
 import threading
 from typing import Self
@@ -9,12 +9,12 @@ from beam_tfr.copies.hashes import Rows
 
 
 class Components:
-    """The components of images, of which pairs are linked one after another.
+    """The connected components of images, whose pairs are linked one after another.
 
-    May be used by several threads. The result does not depend on the order of the pairs.
+    Several threads may use it. The result does not depend on the order of the pairs.
 
     Args:
-        number: of images; none are linked.
+        number: number of images; none are linked at first.
 
     Attributes:
         first: the smallest image of the component of each image: int64 [images].
@@ -25,7 +25,7 @@ class Components:
         self._lock = threading.Lock()
 
     def copy(self) -> Self:
-        """Components of the same images, linked as these."""
+        """Returns components of the same images with the same links."""
         copied = type(self)(len(self.first))
         copied.first = self.first.copy()
         return copied
@@ -49,7 +49,11 @@ class Components:
             self.first = first
 
     def link_equal(self, values: Rows, images: Rows) -> None:
-        """Links images that have the same value; `values` are those of the images."""
+        """Links images that have the same value.
+
+        Args:
+            values: the value of each image.
+        """
         order = np.argsort(values, kind="stable")
         ordered = values[order]
         same = np.flatnonzero(ordered[1:] == ordered[:-1])
@@ -57,7 +61,7 @@ class Components:
 
 
 def _follow(first: Rows) -> Rows:
-    """Follows links until each image has the smallest of its component."""
+    """Follows links until each image knows the smallest image of its component."""
     while True:
         following = first[first]
         if np.array_equal(following, first):

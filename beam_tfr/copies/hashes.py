@@ -1,7 +1,7 @@
-"""Distances between perceptual hashes, which `images.appearance` makes.
+"""Measures distances between perceptual hashes, which `images.appearance` computes.
 
-A mirrored image has every second bit of a hash inverted. So a hash is kept in two halves: bits that
-stay, and bits that turn. The distance to a mirrored image follows from the same two halves.
+Mirroring an image inverts every second bit of its hash. So a hash is kept in two halves: bits that
+stay, and bits that turn. Both halves also give the distance to the mirrored image.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class Hashes(NamedTuple):
     """Perceptual hashes of some images.
 
     Attributes:
-        staying: the bits that a mirrored image has too: uint64 [images, 2].
-        turning: the bits that it has inverted: uint64 [images, 2].
+        staying: the bits that mirroring leaves alone: uint64 [images, 2].
+        turning: the bits that mirroring inverts: uint64 [images, 2].
     """
 
     staying: UInt64
@@ -32,7 +32,7 @@ class Hashes(NamedTuple):
 
     @classmethod
     def from_bytes(cls, hashes: npt.NDArray[np.uint8]) -> "Hashes":
-        """Takes hashes as the contents have them: uint8 [images, 32]."""
+        """Makes hashes from the bytes in the contents: uint8 [images, 32]."""
         rows = np.ascontiguousarray(hashes).view(">u2").astype(np.uint16)
         even = rows[:, 0::2]
         odd = rows[:, 1::2]
@@ -44,11 +44,11 @@ class Hashes(NamedTuple):
         return len(self.staying)
 
     def select(self, images: Rows) -> "Hashes":
-        """The hashes of some images."""
+        """Returns the hashes of some images."""
         return Hashes(self.staying[images], self.turning[images])
 
     def are_near(self, left: Rows, right: Rows, distance: int) -> npt.NDArray[np.bool_]:
-        """Whether the images of each pair are at most `distance` bits apart, or mirrored are."""
+        """Whether each pair of images, perhaps mirrored, is at most `distance` bits apart."""
         near = _count_differences(self.staying, left, right) <= distance
         candidates = np.flatnonzero(near)
         apart = self.distances(left[candidates], right[candidates])
@@ -56,14 +56,14 @@ class Hashes(NamedTuple):
         return near
 
     def distances(self, left: Rows, right: Rows) -> Rows:
-        """The bits in which the images of each pair differ, mirrored if that is fewer."""
+        """Counts the bits in which the images of each pair differ, mirrored if that is fewer."""
         staying = _count_differences(self.staying, left, right)
         turning = _count_differences(self.turning, left, right)
         return (staying + np.minimum(turning, HALF_BITS - turning)).astype(np.int64)
 
 
 def _count_differences(half: UInt64, left: Rows, right: Rows) -> npt.NDArray[np.uint8]:
-    """The bits in which halves of hashes differ: uint8 [pairs]."""
+    """Counts the bits in which halves of hashes differ: uint8 [pairs]."""
     bits = np.take(half, left, axis=0)  # both words of an image at once: they are neighbors
     bits ^= np.take(half, right, axis=0)
     counts = np.bitwise_count(bits)

@@ -1,4 +1,4 @@
-"""Reads from the contents of a dataset what its images are compared by."""
+"""Reads the columns of the contents by which images are compared."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
@@ -30,13 +30,13 @@ _CONTRAST = "std"
 
 
 class HashedImages(NamedTuple):
-    """What images are compared by.
+    """The hashes by which images are compared.
 
     Attributes:
         sources: SHA-256 of the sources: uint8 [images, 32].
-        has_source: whether that is known: bool [images].
+        has_source: whether the SHA-256 is known: bool [images].
         hashes: perceptual hashes: uint8 [images, 32].
-        has_hash: whether that is known: bool [images].
+        has_hash: whether the perceptual hash is known: bool [images].
         is_flat: whether the image is nearly flat, or tiny: bool [images].
     """
 
@@ -48,7 +48,7 @@ class HashedImages(NamedTuple):
 
     @classmethod
     def from_table(cls, table: Any) -> Self:
-        """Takes them from a `pyarrow.Table` of contents."""
+        """Reads the hashes from a `pyarrow.Table` of contents."""
         sources, has_source = _read_hashes(table, _SOURCE)
         hashes, has_hash = _read_hashes(table, _HASH)
         return cls(sources, has_source, hashes, has_hash, _find_flat(table, hashes))
@@ -59,21 +59,21 @@ class HashedImages(NamedTuple):
 
     @property
     def is_compared(self) -> npt.NDArray[np.bool_]:
-        """Whether the hash of each image is compared with those of others: bool [images]."""
+        """Whether the perceptual hash of each image is compared with others: bool [images]."""
         return self.has_hash & ~self.is_flat
 
 
 class ComparedImages(NamedTuple):
-    """The images of a dataset, as far as they are compared, in the order of its records.
+    """The images of a dataset that are compared, in the order of its records.
 
     Attributes:
         keys: `pyarrow.ChunkedArray` of their keys; null if a key is too long for contents.
         split_names: names of the splits.
-        splits: number of the split of each: int64 [images].
-        label_names: the class, or the classes, that a number stands for.
-        labels: number of the class of each, or of its classes; `NO_LABEL` without: int64 [images].
-        pixels: of the sources: int64 [images].
-        hashed: what they are compared by.
+        splits: number of the split of each image: int64 [images].
+        label_names: the class, or classes, that each number stands for.
+        labels: number of the class, or classes, of each image; `NO_LABEL` without: int64 [images].
+        pixels: number of pixels of the sources: int64 [images].
+        hashed: the hashes of the images.
     """
 
     keys: Any
@@ -132,7 +132,7 @@ def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
 
 
 def divide_rows(dataset: Manifest, rows: Rows) -> Iterator[tuple[PlannedShard, Rows]]:
-    """Yields the shards that hold some records, each with the numbers of these in it.
+    """Yields the shards that hold some records, each with the numbers of these records in it.
 
     Args:
         dataset: its manifest.
@@ -147,10 +147,10 @@ def divide_rows(dataset: Manifest, rows: Rows) -> Iterator[tuple[PlannedShard, R
 
 
 def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
-    """Reads what the images of a shard are compared by.
+    """Reads the hashes of the images of a shard.
 
     Raises:
-        DataError: as `read_images`.
+        DataError: see `read_images`.
     """
     wanted = {_SOURCE, _HASH, _CONTRAST}
     columns = [name for name in dataset.contents_schema().names if name in wanted]
@@ -159,13 +159,13 @@ def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
 
 
 def choose_columns(dataset: Manifest) -> list[str]:
-    """The columns of the contents that tell what images are compared by."""
+    """Chooses the columns of the contents that are needed to compare images."""
     wanted = {_KEY, _SPLIT, _LABEL, _SOURCE, _HASH, _CONTRAST, *_side_columns(dataset)}
     return [name for name in dataset.contents_schema().names if name in wanted]
 
 
 def _side_columns(dataset: Manifest) -> list[str]:
-    """The columns of height and width: of the sources, or else of the stored images."""
+    """Returns the columns of height and width: of the sources, or else of the stored images."""
     columns = dataset.contents_columns
     for sides in ((SOURCE_HEIGHT, SOURCE_WIDTH), (HEIGHT, WIDTH)):
         if columns.keys() >= {*sides}:
@@ -178,7 +178,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
 
     Args:
         dataset: the dataset.
-        tables: a `pyarrow.Table` of each shard, with the columns of `choose_columns`.
+        tables: a `pyarrow.Table` for each shard, with the columns of `choose_columns`.
     """
     pa = need_pyarrow()
     columns = choose_columns(dataset)
@@ -198,7 +198,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
 
 
 def _read_hashes(table: Any, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """A column of hashes as uint8 [rows, 32], and whether each row has one."""
+    """Reads a column of hashes as uint8 [rows, 32], and whether each row has one."""
     if name not in table.column_names:
         return np.zeros((len(table), HASH_BYTES), np.uint8), np.zeros(len(table), bool)
     column = table.column(name)
@@ -211,14 +211,14 @@ def _read_hashes(table: Any, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDAr
 
 
 def _as_bytes(chunk: Any) -> npt.NDArray[np.uint8]:
-    """The bytes of an Arrow array of 32 bytes each: uint8 [rows, 32]."""
+    """Returns the bytes of an Arrow array of 32 bytes each: uint8 [rows, 32]."""
     _, data = chunk.buffers()
     rows = np.frombuffer(data, np.uint8).reshape(-1, HASH_BYTES)
     return rows[chunk.offset : chunk.offset + len(chunk)]
 
 
 def _number_splits(table: Any, names: Sequence[str]) -> Rows:
-    """The number of the split of each row."""
+    """Returns the number of the split of each row."""
     pa = need_pyarrow()
     from pyarrow import compute
 
@@ -227,7 +227,7 @@ def _number_splits(table: Any, names: Sequence[str]) -> Rows:
 
 
 def _number_labels(table: Any, class_names: Sequence[str]) -> tuple[Rows, Sequence[str]]:
-    """The number of the class of each row, or of its classes, and what the numbers stand for."""
+    """Numbers the class, or classes, of each row; also returns what each number stands for."""
     pa = need_pyarrow()
     if _LABEL not in table.column_names:
         return np.full(len(table), NO_LABEL), ()
@@ -244,7 +244,7 @@ def _number_labels(table: Any, class_names: Sequence[str]) -> tuple[Rows, Sequen
 
 
 def _count_pixels(table: Any, sides: Sequence[str]) -> Rows:
-    """The number of pixels of each row; 0 if it is not known."""
+    """Returns the number of pixels of each row; 0 if it is unknown."""
     pixels = np.ones(len(table), np.int64) if sides else np.zeros(len(table), np.int64)
     for side in sides:
         pixels *= np.asarray(table.column(side).fill_null(0)).astype(np.int64)
@@ -262,13 +262,13 @@ def _find_flat(table: Any, hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool
 
 
 class SampledImage(NamedTuple):
-    """An image of a sample, which is in no dataset yet.
+    """An image of a sample, which is not in a dataset yet.
 
     Attributes:
-        key, split, classes: of its reference.
-        pixels: of its source.
-        sha256: of its source, in hex.
-        appearance: of the picture in the stored image.
+        key, split, classes: those of its reference.
+        pixels: number of pixels of its source.
+        sha256: SHA-256 of its source, in hex.
+        appearance: the appearance of the stored image.
     """
 
     key: str
@@ -280,7 +280,7 @@ class SampledImage(NamedTuple):
 
 
 def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
-    """Makes the images from those of a sample."""
+    """Makes the images from the images of a sample."""
     pa = need_pyarrow()
     splits = sorted({image.split for image in sample})
     texts = [", ".join(sorted(set(image.classes))) for image in sample]
@@ -307,7 +307,7 @@ def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
 
 
 def _join_bytes(values: Sequence[bytes]) -> npt.NDArray[np.uint8]:
-    """Hashes as uint8 [hashes, 32]."""
+    """Joins hashes: uint8 [hashes, 32]."""
     return np.frombuffer(b"".join(values), np.uint8).reshape(-1, HASH_BYTES)
 
 

@@ -1,14 +1,14 @@
-"""Finds near copies: images whose hashes are at most some bits apart.
+"""Finds near copies: images whose hashes differ by at most some bits.
 
-To compare each image with each other one would take too long. The bits of a hash are divided into
-bands, so many that two hashes at that distance differ by at most two bits in one of them (see Qin
-et al., "GPH: Similarity Search in Hamming Space", 2018). Each image is put into the bucket of each
-of its bands, and into those of the bands with one bit inverted. Two bands that differ by two bits
-then share a bucket, and only images that share one are compared. So no pair is missed.
+Comparing every image with every other would take too long. The bits of a hash are divided into
+bands, so many that two near hashes differ by at most two bits in one of the bands (see Qin et al.,
+"GPH: Similarity Search in Hamming Space", 2018). For each band, an image is put into the bucket of
+its bits, and into the buckets with one bit inverted. Two bands that differ by two bits then share a
+bucket, and only images that share a bucket are compared. So no pair is missed.
 
-If thousands of images share a bucket, comparing all pairs of them would take hours. Each is then
-compared with some others there, and all of them once more by other bands, whose bits are spread
-otherwise. Where images are crowded in both, pairs may be missed: such images are told.
+If thousands of images share a bucket, comparing all pairs would take hours. Each image is then
+compared with some others there, and all of them again by other bands, which spread the bits
+differently. Pairs of images that are crowded in both may be missed; such images are reported.
 """
 
 import concurrent.futures
@@ -34,7 +34,7 @@ _THREADS = 2
 
 
 class _Bit(NamedTuple):
-    """A bit of a hash: the half, the word of it, the number in the word."""
+    """A bit of a hash: its half, its word in the half, and its number in the word."""
 
     turns: bool
     word: int
@@ -42,12 +42,12 @@ class _Bit(NamedTuple):
 
 
 class Linked(NamedTuple):
-    """Which images are near copies, directly or through others.
+    """The images that are near copies, directly or through others.
 
     Attributes:
-        first: the smallest of the images that each belongs to: int64 [images].
-        is_crowded: whether it may have more copies, for too many images look like it: bool
-            [images].
+        first: the smallest image of each image's component: int64 [images].
+        is_crowded: whether an image may have more copies, because too many others look like it:
+            bool [images].
     """
 
     first: Rows
@@ -58,9 +58,9 @@ class _Comparison(NamedTuple):
     """Compares images, and links those that are near.
 
     Attributes:
-        hashes: of the images.
-        components: of the images.
-        distance: bits that two near hashes may differ by.
+        hashes: the hashes of the images.
+        components: the components of the images.
+        distance: number of bits by which two near hashes may differ.
     """
 
     hashes: Hashes
@@ -82,11 +82,11 @@ class _Comparison(NamedTuple):
 
 
 def link_near(hashes: Hashes, distance: int) -> Linked:
-    """Finds which images are near copies, directly or through others.
+    """Finds images that are near copies, directly or through others.
 
     Args:
-        hashes: of the images.
-        distance: bits that two near hashes may differ by.
+        hashes: the hashes of the images.
+        distance: number of bits by which two near hashes may differ.
     """
     comparison = _Comparison(hashes, Components(len(hashes)), distance)
     crowded = _link_by_bands(comparison, choose_bands(distance))
@@ -94,7 +94,7 @@ def link_near(hashes: Hashes, distance: int) -> Linked:
 
 
 def _link_by_bands(comparison: _Comparison, bands: Sequence[Sequence[_Bit]]) -> Rows:
-    """Links near images that share a bucket of a band; returns those that are crowded in one."""
+    """Links near images that share a bucket of a band; returns images in crowded buckets."""
     crowded = [NO_ROWS]
     number_of_parts = count_parts(len(comparison.hashes), comparison.distance)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
@@ -106,11 +106,11 @@ def _link_by_bands(comparison: _Comparison, bands: Sequence[Sequence[_Bit]]) -> 
 
 
 def _link_crowded(comparison: _Comparison, crowded: Rows) -> Linked:
-    """Links images that are crowded in a bucket by other bands.
+    """Links images from crowded buckets by other bands.
 
     Args:
-        comparison: of the images, of which those that share a bucket are linked.
-        crowded: those that are crowded in one.
+        comparison: compares the images; those that share a bucket are already linked.
+        crowded: the images from crowded buckets.
     """
     components = comparison.components
     distance = comparison.distance
@@ -127,13 +127,14 @@ def _link_crowded(comparison: _Comparison, crowded: Rows) -> Linked:
 def link_in_part(
     hashes: Hashes, distance: int, band: int, number_of_parts: int, part: int
 ) -> Linked:
-    """Finds which images are near copies, of those that share a bucket in one part of a band.
+    """Finds near copies among images that share a bucket in one part of a band.
 
     Args:
-        hashes: of the images.
-        distance: bits that two near hashes may differ by.
+        hashes: the hashes of the images.
+        distance: number of bits by which two near hashes may differ.
         band: number of the band.
-        number_of_parts: into which the buckets of a band are divided, a power of two.
+        number_of_parts: number of parts into which the buckets of a band are divided, a power of
+            two.
         part: number of the part.
     """
     comparison = _Comparison(hashes, Components(len(hashes)), distance)
@@ -143,7 +144,7 @@ def link_in_part(
 
 
 def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -> tuple[Rows, Rows]:
-    """Finds the parts of a band in which the buckets of images are, for `link_in_part`.
+    """Finds the parts of a band that hold the buckets of images, for `link_in_part`.
 
     Returns:
         Images, and a part of each, without repeats: int64 [n].
@@ -160,7 +161,7 @@ def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -
 
 
 def count_bands(distance: int) -> int:
-    """Into how many bands a hash is divided for a distance."""
+    """Returns the number of bands into which a hash is divided for a distance."""
     return max(_FEWEST_BANDS, distance // (_BAND_DIFFERENCES + 1) + 1)
 
 
@@ -177,14 +178,14 @@ def choose_bands(distance: int) -> list[Sequence[_Bit]]:
 
 
 def _choose_other_bands(distance: int) -> list[Sequence[_Bit]]:
-    """Divides the bits into as many bands, each with some bits of all bands of `choose_bands`."""
+    """Divides the bits into other bands, each with some bits of all bands of `choose_bands`."""
     number = count_bands(distance)
     bits = _list_bits()
     return [bits[band::number] for band in range(number)]
 
 
 def _list_bits() -> list[_Bit]:
-    """The bits of a hash, in an order in which neighbors are not alike."""
+    """Lists the bits of a hash, in an order in which neighbors differ."""
     bits = list[_Bit]()
     for turns in (False, True):
         for index in range(HALF_BITS):
@@ -194,7 +195,7 @@ def _list_bits() -> list[_Bit]:
 
 
 def count_parts(images: int, distance: int) -> int:
-    """Into how many parts, a power of two, the buckets of a band are divided."""
+    """Returns the number of parts, a power of two, into which the buckets of a band are divided."""
     longest = max(map(len, choose_bands(distance)))
     keys = images * (1 + longest)
     parts = 1
@@ -207,12 +208,12 @@ class _Band:
     """A band of the hashes of all images.
 
     Args:
-        hashes: of the images.
-        bits: of the band.
+        hashes: the hashes of the images.
+        bits: the bits of the band.
 
     Attributes:
         size: number of its bits.
-        own: the bucket of each image, which it shares with its mirrored one: uint64 [images].
+        own: the bucket of each image, which it shares with its mirror image: uint64 [images].
     """
 
     def __init__(self, hashes: Hashes, bits: Sequence[_Bit]) -> None:
@@ -228,7 +229,7 @@ class _Band:
         self.own: UInt64 = np.minimum(self._values, self._values ^ self._mirror)
 
     def buckets(self) -> Iterator[UInt64]:
-        """Yields the bucket of each image, then those with one bit inverted."""
+        """Yields the buckets of all images, then those with one bit inverted."""
         yield self.own
         for place in range(self.size):
             values = self._values ^ np.uint64(1 << place)
@@ -236,10 +237,10 @@ class _Band:
 
 
 def _link_part(comparison: _Comparison, band: _Band, number_of_parts: int, part: int) -> Rows:
-    """Links near images that share a bucket, of one part of the buckets.
+    """Links near images that share a bucket in one part of the buckets.
 
     Returns:
-        The images in buckets of too many to compare all pairs.
+        The images in buckets that are too large to compare all pairs.
     """
     image_bits = max(1, len(comparison.hashes) - 1).bit_length()
     keys = _sort_part(band, image_bits, number_of_parts, part)
@@ -258,7 +259,7 @@ def _link_part(comparison: _Comparison, band: _Band, number_of_parts: int, part:
 
 
 def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) -> UInt64:
-    """The buckets of one part, each with an image that is in it, sorted: uint64 [n]."""
+    """Returns the buckets of one part, each with an image in it, sorted: uint64 [n]."""
     chosen = list[UInt64]()
     numbers: UInt64 | None = None
     for buckets in band.buckets():
@@ -274,14 +275,14 @@ def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) ->
 
 
 def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
-    """The places at which a bucket goes on, but for those whose images share another one.
+    """Returns the places at which a bucket continues, unless its images share another bucket.
 
-    Images whose bands are equal share all of their buckets. They are compared in their own.
+    Images with equal bands share all of their buckets. They are compared only in their own.
 
     Args:
         keys: the bucket at each place, sorted.
         images: the image at each place.
-        own: the own bucket of each image.
+        own: each image's own bucket.
     """
     places = np.flatnonzero(keys[1:] == keys[:-1])
     if not len(places):
@@ -296,11 +297,11 @@ def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
 
 
 def _find_crowded(keys: UInt64, places: Rows) -> Rows:
-    """The places in buckets of more than `MOST_IN_BUCKET` images.
+    """Returns the places in buckets of more than `MOST_IN_BUCKET` images.
 
     Args:
         keys: the bucket at each place, sorted.
-        places: those at which a bucket goes on.
+        places: the places at which a bucket continues.
     """
     if not len(places):
         return places
@@ -310,7 +311,7 @@ def _find_crowded(keys: UInt64, places: Rows) -> Rows:
 
 
 def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
-    """Where each bucket begins among some places, and how many of them it has."""
+    """Returns where each bucket begins among some places, and how many of them it has."""
     begins = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
     begins = np.insert(begins, 0, 0)
     return begins, np.diff(begins, append=len(places))
@@ -319,16 +320,16 @@ def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
 def _sort_out_buckets(
     keys: UInt64, images: Rows, places: Rows, components: Components
 ) -> tuple[Rows, Rows]:
-    """Sorts out the buckets of which not all images are linked.
+    """Separates buckets in which no neighbors are linked from those in which some are.
 
     Args:
         keys: the bucket at each place, sorted.
         images: the image at each place.
-        places: those at which a bucket goes on.
-        components: of the images.
+        places: the places at which a bucket continues.
+        components: the components of the images.
 
     Returns:
-        The places in buckets of which no neighbors are linked, and those in the others.
+        The places in buckets in which no neighbors are linked, and the places in the others.
     """
     if not len(places):
         return places, places
@@ -341,13 +342,13 @@ def _sort_out_buckets(
 
 
 def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows) -> None:
-    """Compares each image of a bucket with the others but its neighbors, in several steps.
+    """Compares each image of a bucket with all others but its neighbors, in several steps.
 
     Args:
-        comparison: of the images.
+        comparison: compares the images.
         keys: the bucket at each place, sorted.
         images: the image at each place.
-        places: those to compare with what follows.
+        places: the places to compare with those that follow.
     """
     for step in range(2, MOST_IN_BUCKET):
         if not len(places):
@@ -358,13 +359,13 @@ def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows
 
 
 def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
-    """Compares each image of a bucket with those that are not linked to it yet, in several steps.
+    """Compares each image of a bucket with images that are not linked to it yet, in several steps.
 
     Linked images are put beside each other, so that hundreds of copies in a bucket are not compared
     among themselves.
 
     Args:
-        comparison: of the images.
+        comparison: compares the images.
         keys: the bucket at each place.
         images: the image at each place.
     """
@@ -391,7 +392,7 @@ def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
 
 
 def _find_ends(changes: npt.NDArray[np.bool_]) -> Rows:
-    """Where the stretch of each place ends, given whether the next place is in another one."""
+    """Returns where each place's stretch ends, given whether the next place starts another."""
     ends = np.concatenate([np.flatnonzero(changes) + 1, [len(changes) + 1]])
     lengths = np.diff(np.concatenate([[0], ends]))
     repeated: Rows = np.repeat(ends, lengths)

@@ -1,9 +1,9 @@
 """Finds copies part by part, so that no machine needs all images of a dataset.
 
-An image comes into the parts of each band of its hash in which its buckets are, see `near`, and
-into one part by the checksum of its source. Copies share one of them. What is found in a part are
-pairs of images, by the numbers of their records; `clusters` makes clusters of the pairs of all
-parts, which need only images that have copies.
+For each band of its hash, an image is put into the parts that hold its buckets, see `near`, and
+into one part by the checksum of its source. Copies share one of these parts. A part yields pairs of
+images, by the numbers of their records. `clusters` makes clusters of the pairs of all parts, for
+which only images that have copies are needed.
 """
 
 import functools
@@ -23,11 +23,12 @@ _ROW_BYTES = 8
 
 
 class Parts(NamedTuple):
-    """How the images of a dataset are divided.
+    """The division of the images of a dataset into parts.
 
     Attributes:
-        distance: bits by which the hashes of near copies may differ; None compares bytes only.
-        in_band: parts of each band, and of all checksums: a power of two.
+        distance: number of bits by which the hashes of near copies may differ; None compares bytes
+            only.
+        in_band: number of parts of each band, and of all checksums: a power of two.
     """
 
     distance: int | None
@@ -35,7 +36,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def choose(cls, images: int, distance: int | None) -> Self:
-        """Chooses parts so small that a worker holds one; `images` is their number in all."""
+        """Chooses parts small enough for a worker; `images` is the number of all images."""
         most_bits = near.MOST_DISTANCE if distance is None else distance
         return cls(distance, near.count_parts(images, most_bits))
 
@@ -48,7 +49,7 @@ class Parts(NamedTuple):
 
         Args:
             images: consecutive records of the dataset.
-            first: number of the first one.
+            first: number of the first record.
         """
         rows = np.arange(first, first + images.number)
         with_source = np.flatnonzero(images.has_source)
@@ -91,12 +92,13 @@ class Parts(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Images that are copies of each other: int64 [pairs, 2], by the numbers of their records.
+    """Images that are copies of each other: int64 [pairs, 2], the numbers of their records.
 
     Attributes:
-        equal: of equal bytes.
-        near: whose hashes are near, or linked by such.
-        crowded: images that may have more copies, as too many others look like them: int64 [n].
+        equal: pairs of equal bytes.
+        near: pairs of similar hashes, or linked by such pairs.
+        crowded: images that may have more copies, because too many others look like them: int64
+            [n].
     """
 
     equal: Rows
@@ -105,7 +107,7 @@ class Pairs(NamedTuple):
 
     @classmethod
     def join(cls, parts: Iterable["Pairs"]) -> Self:
-        """The pairs of all parts."""
+        """Joins the pairs of all parts."""
         parts = [*parts]
         equal = [_NO_PAIRS, *(part.equal for part in parts)]
         nearby = [_NO_PAIRS, *(part.near for part in parts)]
@@ -115,7 +117,7 @@ class Pairs(NamedTuple):
         )
 
     def list_rows(self) -> Rows:
-        """The numbers of all images in pairs, and of those that are crowded, sorted."""
+        """Lists the numbers of all images in pairs and of crowded images, sorted."""
         return np.unique(np.concatenate([self.equal.ravel(), self.near.ravel(), self.crowded]))
 
 
@@ -123,7 +125,7 @@ _NO_PAIRS: Rows = np.zeros((0, 2), np.int64)
 
 
 def _group(values: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yields each value, and the places at which it is."""
+    """Yields each value, and its places."""
     order = np.argsort(values, kind="stable")
     changes = np.flatnonzero(np.diff(values[order])) + 1
     for places in np.split(order, changes):
@@ -132,7 +134,7 @@ def _group(values: Rows) -> Iterator[tuple[int, Rows]]:
 
 
 def _list_pairs(rows: Rows, first: Rows) -> Rows:
-    """The pairs of images and the first of those that they are linked to."""
+    """Returns the pairs of images and the first of the images that they are linked to."""
     linked = np.flatnonzero(first != np.arange(len(first)))
     return np.stack([rows[linked], rows[first[linked]]], axis=1)
 
@@ -143,7 +145,7 @@ def _pack(rows: Rows, hashes: npt.NDArray[np.uint8]) -> bytes:
 
 
 def _unpack(packs: Iterable[bytes]) -> tuple[Rows, npt.NDArray[np.uint8]]:
-    """The numbers of records and the hashes that were packed, in the order of the numbers."""
+    """Unpacks the numbers of records and the hashes, in the order of the numbers."""
     rows = [NO_ROWS]
     hashes = [np.zeros((0, HASH_BYTES), np.uint8)]
     for packed in packs:

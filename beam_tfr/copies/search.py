@@ -1,4 +1,4 @@
-"""The copies in a dataset, as Python objects, JSON and text."""
+"""Shows the copies in a dataset as Python objects, JSON and text."""
 
 import dataclasses
 import os
@@ -34,8 +34,8 @@ class Duplicates(Printable):
 
     Attributes:
         manifest: manifest of the dataset.
-        distance: bits of 256 by which the hashes of near copies may differ; None if only bytes
-            were compared, as those of arrays are.
+        distance: bits of 256 by which the hashes of near copies may differ; None if only
+            bytes were compared, as for arrays.
     """
 
     manifest: Manifest
@@ -45,13 +45,13 @@ class Duplicates(Printable):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of images and clusters.
+        """The numbers of images and clusters.
 
-        "images" are all; "copies", those in clusters; "clusters", of which some are
-        "across_splits" or "across_classes"; "too_large", clusters that are not trusted; "crowded",
-        images that look like thousands of others, of which some copies may be missed; "flat",
-        nearly flat or tiny images, of which only bytes were compared; "unhashed", images without a
-        hash in the contents.
+        "images" counts all images; "copies", images in clusters; "clusters", all clusters;
+        "across_splits" and "across_classes", clusters that cross splits or classes; "too_large",
+        clusters that are not trusted; "crowded", images that look like thousands of others, so some
+        of their copies may be missed; "flat", nearly flat or tiny images, of which only bytes were
+        compared; "unhashed", images without a hash in the contents.
         """
         trusted = self._clusters.trusted
         images = self._images
@@ -72,11 +72,11 @@ class Duplicates(Printable):
     def clusters(self) -> Iterator[dict[str, Any]]:
         """Yields the clusters: those across splits, then those across classes, then the others.
 
-        Larger ones come first. Each is {"across_splits": bool, "across_classes": bool, "images":
-        list}. An image has its "record", a number in the order of the manifest; "key" (None if it
-        has more than 1,000 characters), "split", "class" (None without), "pixels" of its source,
-        and "distance" in bits to the first image (None without a hash). The first image is the one
-        that `duplicates=drop` keeps: the one with the most pixels.
+        Larger clusters come first. Each is {"across_splits": bool, "across_classes": bool,
+        "images": list}. An image has its "record", a number in the order of the manifest; "key"
+        (None if it has more than 1,000 characters), "split", "class" (None without a label),
+        "pixels" of its source, and "distance" in bits to the first image (None without a hash). The
+        first image, the one with the most pixels, is the one that `duplicates=drop` keeps.
         """
         yield from map(self._show, self._clusters.trusted)
 
@@ -111,7 +111,7 @@ class Duplicates(Printable):
             }
 
     def as_json(self) -> dict[str, Any]:
-        """The copies as a JSON object: counts, and all clusters."""
+        """Returns the copies as a JSON object: counts, and all clusters."""
         return {
             "dataset": self.manifest.folder,
             "digest": self.manifest.dataset_digest,
@@ -140,7 +140,7 @@ class Duplicates(Printable):
             yield f"and {counted(more, 'more cluster')}: `json=` lists all"
 
     def _describe_limits(self, noun: str) -> Iterator[str]:
-        """Yields lines about what was not compared, or is not trusted."""
+        """Yields lines about images that were not compared, or are not trusted."""
         counts = self.counts
         if self.distance is None:
             yield f"only the bytes of {noun}s were compared: they have no perceptual hashes"
@@ -180,7 +180,7 @@ class Duplicates(Printable):
 
 
 def describe_crowded(number: int, noun: str) -> Iterator[str]:
-    """Yields a sentence about crowded images; `noun` is what a record is made of."""
+    """Yields a sentence about crowded images; `noun` names a record."""
     if number:
         yield (
             f"{counted(number, noun)} {'looks' if number == 1 else 'look'} like thousands of "
@@ -197,19 +197,18 @@ def duplicates(
 ) -> Duplicates:
     """Finds the copies in a dataset by its contents; reads no shard.
 
-    Sources of equal bytes are copies, and images whose perceptual hashes, or those of one and the
-    other mirrored, differ by at most `distance` of 256 bits.
+    Copies have sources of equal bytes, or perceptual hashes that differ by at most `distance` of
+    256 bits, also if one image is mirrored.
 
     Args:
-        path: folder that `convert` wrote, local or gs://.
-        distance: bits, up to 48; None: 31.
+        path: folder of the dataset, local or gs://.
+        distance: number of bits, at most 48; None: 31.
         progress: called with a `Progress` for each shard that is read.
 
     Raises:
         UsageError: an argument is wrong, or the dataset has neither checksums nor hashes.
         NotFoundError: there is no such folder.
-        DataError: the folder holds no complete dataset, or one without contents, or with damaged
-            ones.
+        DataError: the folder holds no complete dataset, or its contents are missing or damaged.
         NotInstalledError: pyarrow is missing.
     """
     dataset = read_manifest(storage.check_path(path))
@@ -219,10 +218,10 @@ def duplicates(
 
 
 def check_distance(dataset: Manifest, distance: int | None) -> int | None:
-    """Checks and returns the distance for the images of a dataset; None to compare bytes only.
+    """Checks the distance for the images of a dataset; returns None to compare bytes only.
 
     Raises:
-        UsageError: it is no number of bits, or the dataset cannot be compared so.
+        UsageError: the distance is not a number of bits, or does not apply to the dataset.
     """
     if distance is not None:
         distance = check_integer("distance", distance, 0)
@@ -251,6 +250,6 @@ def check_distance(dataset: Manifest, distance: int | None) -> int | None:
 
 
 def find_duplicates(dataset: Manifest, images: ComparedImages, distance: int | None) -> Duplicates:
-    """The copies among images of a dataset; `distance` as from `check_distance`."""
+    """Finds the copies among images of a dataset; `check_distance` returns `distance`."""
     clusters = find_clusters(images, distance)
     return Duplicates(manifest=dataset, distance=distance, _images=images, _clusters=clusters)

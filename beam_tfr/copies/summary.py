@@ -25,13 +25,13 @@ def is_summarized(dataset: Manifest) -> bool:
 
 
 def summarize_images(dataset: Manifest, images: ComparedImages) -> dict[str, Any]:
-    """The field `duplicates` of the manifest of a dataset; empty if there are no copies."""
+    """Makes the field `duplicates` of a dataset's manifest; empty if there are no copies."""
     clusters = find_clusters(images, check_distance(dataset, None))
     return summarize_clusters(images, clusters)
 
 
 def summarize_clusters(images: ComparedImages, clusters: Clusters) -> dict[str, Any]:
-    """What a manifest tells of clusters; empty if there are none."""
+    """Summarizes clusters for a manifest; empty if there are none."""
     trusted = clusters.trusted
     if clusters == Clusters([], []):
         return {}
@@ -48,7 +48,7 @@ def summarize_clusters(images: ComparedImages, clusters: Clusters) -> dict[str, 
 
 
 def _choose_pair(images: ComparedImages, cluster: Cluster) -> list[str]:
-    """The keys of two images of a cluster, of different splits or classes if it has such."""
+    """Returns the keys of two images of a cluster, from different splits or classes if possible."""
     rows = cluster.images
     differs = np.zeros(len(rows), bool)
     if cluster.crosses_splits:
@@ -60,13 +60,13 @@ def _choose_pair(images: ComparedImages, cluster: Cluster) -> list[str]:
 
 
 def describe_duplicates(dataset: Manifest) -> Iterator[str]:
-    """Yields sentences about the copies in a dataset, as its manifest has them."""
+    """Yields sentences about the copies in a dataset, according to its manifest."""
     yield from _describe_limit(dataset)
     yield from _describe_summary(dataset.duplicates, _noun_of(dataset), _HINT)
 
 
 def describe_copies(dataset: Manifest) -> Iterator[str]:
-    """Yields sentences about the copies in a dataset, by its contents.
+    """Yields sentences about the copies in a dataset, according to its contents.
 
     Raises:
         DataError: contents are missing or damaged.
@@ -91,7 +91,7 @@ def _describe_limit(dataset: Manifest) -> Iterator[str]:
 
 
 def describe_sample(sample: Sequence[SampledImage], noun: str) -> Iterator[str]:
-    """Yields sentences about the copies in a sample; `noun` is what a record is made of."""
+    """Yields sentences about the copies in a sample; `noun` names a record."""
     images = join_sample(sample)
     summary = summarize_clusters(images, find_clusters(images, DISTANCE))
     yield from _describe_summary(summary, noun)
@@ -101,9 +101,9 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
     """Yields sentences about copies.
 
     Args:
-        summary: from `summarize_clusters`.
+        summary: result of `summarize_clusters`.
         noun: what a record is made of, such as "image".
-        hint: what the first sentence ends with.
+        hint: the end of the first sentence.
     """
     if not summary:
         return

@@ -1,6 +1,6 @@
 """Runs pipelines and follows them: `runs`.
 
-`failures` translates errors of engines, `interrupt` is Ctrl-C, `cloud` passes on options for Google
-Cloud, `processes` starts the worker processes of a local run, and `beam_internals` has Beam's
-private parts.
+`failures` translates errors of engines, `interrupt` handles Ctrl-C, `cloud` passes on options for
+Google Cloud, `processes` starts the worker processes of a local run, and `beam_internals` holds the
+private parts of Beam.
 """

@@ -54,7 +54,7 @@ NAMESPACE = "beam_tfr"  # of our counters
 
 
 def worker_options() -> PipelineOptions | None:
-    """The pipeline options of this worker process; None in any other process.
+    """Returns the pipeline options of this worker process; None in any other process.
 
     Why: they name the account and the project for gs://. `sdk_worker_main` sets them with
     `FileSystems.set_options` before any function is unpickled, and nothing public returns them. If
@@ -65,7 +65,7 @@ def worker_options() -> PipelineOptions | None:
 
 
 def beam_parser() -> argparse.ArgumentParser:
-    """A parser for all of Beam's options; a wrong value raises a `UsageError`.
+    """Builds a parser for all of Beam's options, in which a wrong value raises a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser`
     has the methods with which Beam's options are added. If it goes: build the parser like
@@ -119,8 +119,9 @@ def building_pipeline() -> Iterator[None]:
 def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
     """Lets a portable run outlast `--job_server_timeout`, 300 s.
 
-    Why: Beam applies that also to the streams of a job's states and messages, and takes the engine
-    for lost when they end. If `JobServiceHandle.run` goes: see which timeout the streams have.
+    Why: Beam also applies that timeout to the streams of a job's states and messages, and considers
+    the engine lost when they end. If `JobServiceHandle.run` goes: see which timeout the streams
+    have.
     """
 
     def lasting(start: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
@@ -134,7 +135,7 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
 
 
 def _ending_threads(module: Any) -> types.SimpleNamespace:
-    """The module of the threads of a worker in this process, which end with it."""
+    """Returns the module of a worker's threads in this process, which end with the worker."""
 
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
@@ -148,9 +149,9 @@ def _ending_threads(module: Any) -> types.SimpleNamespace:
 
 
 def _failing_first(module: Any) -> types.SimpleNamespace:
-    """The module of the threads that wait for a bundle each.
+    """Returns the module of the threads that each wait for a bundle.
 
-    The first of them that fails ends the run.
+    The first thread that fails ends the run.
     """
 
     class Bundles(module.UnboundedThreadPoolExecutor):
@@ -199,7 +200,7 @@ class LocalRunner(FnApiRunner):
         self._over = False
 
     def prepare_workers(self) -> None:
-        """Imports what worker processes need, beside this process, if they can be forked."""
+        """Imports what worker processes need in another process, if workers can be forked."""
         if FORKS and self._fork_server is None:
             self._fork_server = ForkServer()
 
@@ -256,12 +257,12 @@ class LocalRunner(FnApiRunner):
         handler.worker_thread.start()
 
     def _end_worker(self, worker: Worker) -> None:
-        """Ends a worker whose work is over; that it is killed is no failure."""
+        """Ends a worker that has no more work; being killed is not a failure then."""
         self._workers.remove(worker)
         worker.kill()
 
     def _follow_worker(self, worker: Worker, connection: Any) -> None:
-        """Waits for the end of a worker, and lets what is asked of a failed one fail."""
+        """Waits for the end of a worker, and lets requests to a failed worker fail."""
         worker.wait()
         error = _worker_error(worker, len(self._workers))
         if error is None:
@@ -279,9 +280,9 @@ class LocalRunner(FnApiRunner):
             future.set(beam_fn_api_pb2.InstructionResponse(error=str(error)))
 
     def metrics(self) -> MetricResults:
-        """What is counted while the pipeline runs, about a second old.
+        """Returns the counters of a running pipeline, about a second old.
 
-        Raises an error if there is no such part.
+        Raises an error if Beam lacks the part that has them.
         """
         reports = list(self._reports.values())  # at once, as threads add more
         infos = _find_part("metrics.monitoring_infos:consolidate")(itertools.chain(*reports))
@@ -291,10 +292,10 @@ class LocalRunner(FnApiRunner):
     def check_workers(self) -> None:
         """Checks that no worker process has failed.
 
-        Beam does not report that, or waits for it forever.
+        Beam does not report such failures, or waits forever.
 
         Raises:
-            EngineError: one was killed by a signal, or ended with another status than 0.
+            EngineError: a worker was killed by a signal, or ended with a status other than 0.
         """
         over = self._over or interrupt.over.is_set()
         for worker in self._workers:
@@ -305,7 +306,7 @@ class LocalRunner(FnApiRunner):
                 raise error
 
     def end_workers(self) -> None:
-        """Ends worker processes that are still running, as after an interrupt."""
+        """Ends worker processes that are still running, for example after an interrupt."""
         for worker in self._workers:
             worker.kill()
         if self._fork_server:
@@ -313,13 +314,13 @@ class LocalRunner(FnApiRunner):
 
 
 class _Follower(threading.Thread):
-    """Waits for the end of a worker process, which Beam asks for and then waits for, too.
+    """Waits for the end of a worker process, which Beam requests and then also waits for.
 
-    A worker that lost one of its threads might not end.
+    A worker that has lost one of its threads might never end.
 
     Args:
-        follow: waits for it.
-        end: ends it.
+        follow: waits for the worker.
+        end: ends the worker.
     """
 
     def __init__(self, follow: Callable[[], None], end: Callable[[], None]) -> None:
@@ -334,7 +335,7 @@ class _Follower(threading.Thread):
 
 
 def _worker_error(worker: Worker, workers: int) -> EngineError | None:
-    """The error for one of several worker processes; None if it has not failed."""
+    """Returns the error for one of several worker processes; None if it has not failed."""
     status = worker.poll() or 0
     if status > 0:
         message = worker.last_message()[:500].rstrip(".")
@@ -347,7 +348,7 @@ def _worker_error(worker: Worker, workers: int) -> EngineError | None:
 
 
 def _killed_worker_error(number: int, workers: int) -> EngineError:
-    """The error for one of several worker processes that was killed by a signal."""
+    """Returns the error for one of several worker processes that was killed by a signal."""
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
         cause = f"a worker process was killed ({name}), most likely because memory ran out"
@@ -406,7 +407,7 @@ def _set(options: PipelineOptions, setup: Mapping[str, object]) -> None:
 
 
 def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
-    """The state of a Dataflow job, such as `JOB_STATE_QUEUED`.
+    """Returns the state of a Dataflow job, such as `JOB_STATE_QUEUED`.
 
     Why: `get_job` uses the credentials and the endpoint of the options, but retries for minutes if
     there is no such job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`,
@@ -425,10 +426,10 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
 
 
 def _find_part(path: str) -> Any:
-    """What `module:attribute.attribute` is in Beam, or `module`.
+    """Returns `module:attribute.attribute` or `module` of Beam.
 
     Raises:
-        ImportError, AttributeError: there is none.
+        ImportError, AttributeError: Beam has no such part.
     """
     module, _, attributes = path.partition(":")
     part: Any = importlib.import_module(f"apache_beam.{module}")
@@ -443,7 +444,7 @@ def _replaced_part(path: str, replace: Callable[[Any], Any]) -> Iterator[None]:
 
     Args:
         path: path of the part.
-        replace: given the part, returns what takes its place.
+        replace: given the part, returns its replacement.
     """
     owner_path, name = re.fullmatch(r"(.+)[.:](\w+)", path).groups()  # type: ignore[union-attr]
     with _REPLACING[path], contextlib.ExitStack() as stack:

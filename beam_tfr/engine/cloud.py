@@ -1,4 +1,4 @@
-"""Beam's options for Google Cloud, applied to our own requests."""
+"""Applies Beam's options for Google Cloud to our own requests."""
 
 import argparse
 import re
@@ -9,7 +9,7 @@ from beam_tfr import storage
 
 
 class CloudOptions(PipelineOptions):
-    """Our own option, which travels to the workers with Beam's."""
+    """Our own option, which travels to the workers with Beam's options."""
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ class CloudOptions(PipelineOptions):
 
 
 def use_cloud_options(options: PipelineOptions | None) -> None:
-    """Makes this process use the account and the projects in the options, if any."""
+    """Makes this process use the account and the projects in the options, if any are given."""
     if options is None:
         return
     google = options.view_as(GoogleCloudOptions)

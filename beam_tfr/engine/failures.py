@@ -1,4 +1,4 @@
-"""Turns an engine's failure into one of our errors, which says how to go on."""
+"""Turns an engine's failure into one of our errors, which says what to do next."""
 
 import ast
 import contextlib
@@ -42,7 +42,7 @@ _WITHOUT_INPUT = "EmptySideInput"
 
 
 class Outcome(NamedTuple):
-    """What a run leaves that does not reach its end, and how to go on; for its error."""
+    """What a run that fails leaves behind, and what to do next; for its error."""
 
     left: str = "nothing is published"
     again: str = RESUME
@@ -55,15 +55,15 @@ UNPUBLISHED = Outcome()
 
 
 def is_starved(error: BaseException) -> bool:
-    """True if memory or threads ran out."""
+    """Whether memory or threads ran out."""
     return errors.tells_starved(repr(error))
 
 
 def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
-    """One of our errors for an error of an engine.
+    """Returns one of our errors for an error of an engine.
 
-    That of a step, from the worker's traceback, which every runner passes on, or of the engine
-    itself.
+    It is the error of a step, from the worker's traceback, which every runner passes on; or that of
+    the engine itself.
     """
     if isinstance(error, BeamTfrError):
         error.args = (re.sub(_WHILE, "", str(error)),)
@@ -82,7 +82,7 @@ def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> Bea
 
 
 def _unquote(text: str) -> str:
-    """A message with its line ends, which a job service may have escaped."""
+    """Returns a message with its line ends, which a job service may have escaped."""
     is_quoted = "\\n" in text and "\n" not in text
     if not is_quoted:
         return text
@@ -92,7 +92,7 @@ def _unquote(text: str) -> str:
 
 
 def _explain(error: BaseException, text: str) -> EngineError:
-    """The cause of an error that is not ours, and the cure if there is one."""
+    """Explains the cause of an error that is not ours, with its cure if there is one."""
     if isinstance(error, grpc.RpcError):
         return EngineError(
             f"the connection to the engine was lost ({error.details()}), "
@@ -113,7 +113,7 @@ def _explain(error: BaseException, text: str) -> EngineError:
 
 
 def _find_cure(match: re.Match[str]) -> str:
-    """What helps against an error of the system; empty if that is not known."""
+    """Returns what helps against an error of the system; empty if that is unknown."""
     number = int(match[1])
     if number == errno.ENOENT and f"/{WORK_FOLDER}/" in match[2]:
         return _LEAVE_ALONE
@@ -121,9 +121,9 @@ def _find_cure(match: re.Match[str]) -> str:
 
 
 def _last_exception(text: str) -> str:
-    """The last line of a traceback that names an exception.
+    """Returns the last line of a traceback that names an exception other than a wrapper.
 
-    Without the exceptions that wrap it. If none is named, the last line; empty for an empty text.
+    Without such a line, returns the last line; empty for an empty text.
     """
     lines = [line for line in text.strip().splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(_KIND, line)]

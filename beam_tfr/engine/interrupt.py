@@ -1,4 +1,4 @@
-"""Flags that end local stages, which check them for every image."""
+"""Holds flags that end local stages, which check them for every image."""
 
 import threading
 

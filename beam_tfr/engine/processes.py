@@ -1,4 +1,4 @@
-"""Worker processes of a local run, as the process that runs it sees them."""
+"""Starts and watches the worker processes of a local run."""
 
 import contextlib
 import json
@@ -30,16 +30,16 @@ class Worker(Protocol):
     """A worker process, which ends with this one."""
 
     def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Returns the exit code, negative for a signal; None while the worker runs."""
 
     def wait(self) -> int:
-        """Waits for its end; returns its exit code."""
+        """Waits for the end of the worker; returns its exit code."""
 
     def kill(self) -> None:
-        """Ends it, if it has not ended."""
+        """Ends the worker, unless it has already ended."""
 
     def last_message(self) -> str:
-        """The last line that was printed to standard error."""
+        """The last line that the worker printed to standard error."""
 
 
 class _Python(subprocess.Popen[bytes]):
@@ -48,7 +48,7 @@ class _Python(subprocess.Popen[bytes]):
     Args:
         call: the call of the function.
         environment: environment variables of the process.
-        descriptors: what it gets of this process's descriptors.
+        descriptors: the descriptors of this process that it inherits.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ForkServer(_Python):
     def fork(self, environment: Mapping[str, str]) -> "Worker":
         """Forks a worker with these environment variables.
 
-        Returns this process if it has failed.
+        Returns this process itself if it has failed.
         """
         with contextlib.suppress(OSError, ValueError):  # it has ended, or is closed
             self._requests.write(f"{json.dumps(dict(environment))}\n".encode())
@@ -111,7 +111,7 @@ class ForkServer(_Python):
         return self._workers.get(pid, self)
 
     def close(self) -> None:
-        """Ends the process, and its workers."""
+        """Ends the process and its workers."""
         for worker in [*self._workers.values()]:
             worker.kill()
         with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ class ForkServer(_Python):
 
 
 class ForkedWorker:
-    """A worker that was forked from a process that has imported what it needs."""
+    """A worker that was forked from a process which had imported everything."""
 
     def __init__(self, pid: int, messages: "Messages") -> None:
         self._pid = pid
@@ -164,11 +164,11 @@ class ForkedWorker:
                 os.kill(self._pid, signal.SIGKILL)
 
     def last_message(self) -> str:
-        """See `Worker`; it may be of another worker of the same run."""
+        """See `Worker`; the message may come from another worker of the same run."""
         return self._messages.last_line()
 
     def end(self, status: int) -> None:
-        """Notes that it has ended."""
+        """Notes that the worker has ended."""
         if self._status is None:
             self._status = status
         self._ended.set()
@@ -177,10 +177,10 @@ class ForkedWorker:
 class Messages(threading.Thread):
     """Reads what a process prints to standard error, and keeps the last line.
 
-    Engines print a failure several times, with stack traces, so it is shown only on demand.
+    Engines print a failure several times, with stack traces, so it is only shown on demand.
 
     Args:
-        stream: what is read.
+        stream: the standard error of the process.
     """
 
     def __init__(self, stream: IO[bytes] | None) -> None:

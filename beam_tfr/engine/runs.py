@@ -47,25 +47,25 @@ class Run(Protocol):
 
     @property
     def is_submitted(self) -> bool:
-        """Whether another machine has it, if it is to run on one."""
+        """Whether the other machine, if the run needs one, has received it."""
         return True
 
     def session(self) -> contextlib.AbstractContextManager[None]:
-        """What lasts as long as it is followed, entered in the main thread."""
+        """A context for as long as the run is followed, entered in the main thread."""
 
     def result(self) -> Mapping[str, int]:
-        """Waits for its end, in another thread; returns this package's counters."""
+        """Waits for the end, in another thread; returns this package's counters."""
 
     def counters(self) -> Mapping[str, int]:
-        """Name -> value of this package's counters while it runs.
+        """Returns name -> value of this package's counters while the pipeline runs.
 
-        Raises an error if it cannot end by itself.
+        Raises an error if the run cannot end by itself.
         """
 
     def stop(self) -> str:
-        """Stops it, if the stages do not see the interrupt.
+        """Stops the run, unless its stages see the interrupt.
 
-        Returns what becomes of it if it has further effects.
+        Returns what happens to the run, if it has further effects.
         """
         return ""
 
@@ -73,7 +73,7 @@ class Run(Protocol):
 def build_pipeline(
     step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions
 ) -> beam.Pipeline:
-    """The pipeline of a step, not yet started.
+    """Builds the pipeline of a step, without starting it.
 
     Raises:
         UsageError: Beam refuses its own options.
@@ -92,7 +92,7 @@ def build_pipeline(
 class LocalRun(Run):
     """A run on this machine.
 
-    A second one in this process, from another thread, waits for the first.
+    A second run in this process, started by another thread, waits for the first.
     """
 
     def __init__(self, pipeline: beam.Pipeline, runner: beam_internals.LocalRunner) -> None:
@@ -146,9 +146,9 @@ class PortableRun(Run):
 
 
 def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
-    """Name -> value of this package's counters, with what is not committed yet.
+    """Reads name -> value of this package's counters, including uncommitted ones.
 
-    Empty if the engine has none.
+    Empty if the engine has no counters.
     """
     totals: collections.Counter[str] = collections.Counter()
     try:
@@ -165,8 +165,8 @@ class _RunThread(threading.Thread):
     """Waits for the end of a run, so that Ctrl-C reaches the main thread at once.
 
     Attributes:
-        counters: what the run returned; None until then, and if it failed.
-        failure: what it raised.
+        counters: what the run returned; None while it runs, and if it failed.
+        failure: the exception that the run raised.
     """
 
     def __init__(self, run: Run) -> None:
@@ -190,9 +190,9 @@ def follow_run(run: Run, tick: Tick | None, outcome: Outcome) -> Mapping[str, in
 
     Args:
         run: the run, not yet started.
-        tick: called with the counters before it starts, every `PROGRESS_S` seconds, and once after
-            a failure; None for none.
-        outcome: what is left if it does not reach its end.
+        tick: called with the counters before the run starts, every `PROGRESS_S` seconds, and once
+            after a failure; with None if there are no counters.
+        outcome: what a failed run leaves behind.
 
     Raises:
         BeamTfrError: of the kind that the failing step raised; `RunError` for anything else.
@@ -238,10 +238,10 @@ def _watch(
 
 
 def _stop(run: Run, thread: _RunThread, outcome: Outcome) -> None:
-    """Stops a run, unless it comes to its end meanwhile.
+    """Stops a run, unless it ends meanwhile.
 
     Raises:
-        InterruptedRunError: it is stopped.
+        InterruptedRunError: the run was stopped.
     """
     effect = run.stop()
     thread.join(run.patience_s)
@@ -262,9 +262,9 @@ def translated_errors(outcome: Outcome) -> Iterator[None]:
 def _starved_threads() -> Iterator[list[BaseException]]:
     """Collects errors of threads that run out of memory.
 
-    An engine would wait forever for a thread of gRPC that is gone. After a failure, threads that
-    lose their connections when the engine ends are silenced, and workers at any time: Prism starts
-    one that it no longer knows when a step has failed.
+    An engine would wait forever for a lost thread of gRPC. Silences threads that lose their
+    connections when the engine ends after a failure, and workers at any time: after a failed step,
+    Prism starts a worker that it no longer knows.
     """
     starved: list[BaseException] = []
     silenced = set[threading.Thread | None]()  # later threads may complain
@@ -292,7 +292,7 @@ def _starved_threads() -> Iterator[list[BaseException]]:
 
 
 def _is_lost_worker(args: threading.ExceptHookArgs) -> bool:
-    """Whether a thread ends that is a worker of an engine, as its connection does."""
+    """Whether a thread that ends is an engine's worker whose connection has ended."""
     if os.environ.get(TRACEBACK_VARIABLE) or args.thread is None:
         return False
     is_worker = args.thread.name.startswith(beam_internals.WORKER_THREAD)
@@ -304,7 +304,7 @@ def handling_interrupts() -> Iterator[None]:
     """Lets Ctrl-C and SIGTERM stop the stages and `follow_run`, in the main thread.
 
     Raises:
-        InterruptedRunError: one came, even if it was too late to stop anything.
+        InterruptedRunError: a signal came, even if it was too late to stop anything.
     """
     interrupt.requested.clear()
     arrived = threading.Event()
@@ -348,9 +348,9 @@ def silent_engine() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
 
     The report repeats our error several times, with stack traces. A worker in this process prints
-    it to sys.stderr at any log level, and hangs when sys.stderr is no longer read. Worker processes
-    and engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each
-    of them. C libraries print there too, such as libtiff for every damaged file.
+    it to sys.stderr at any log level, and hangs when nobody reads sys.stderr. Worker processes and
+    engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each of
+    them. C libraries print there too, such as libtiff for every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield

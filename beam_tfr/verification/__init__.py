@@ -2,14 +2,14 @@
 
 `verify` reports what is wrong and where.
 
-from beam_tfr.verification import verify
-report = verify("gs://bucket/flowers")
-for problem in report.problems:
-    print(problem)
+    from beam_tfr.verification import verify
+    report = verify("gs://bucket/flowers")
+    for problem in report.problems:
+        print(problem)
 
-`dataset_check` reads the shards in parallel and compares sums, keys and digests, `shard_check`
-reads one of them and its contents, `record_check` checks a record, `source_check` its source file,
-and `manifest_check` all other files. `report` holds what they find.
+`dataset_check` reads the shards in parallel and compares sums, keys and digests with the manifest,
+`shard_check` reads one shard and its contents, `record_check` checks a record, `source_check` its
+source file, and `manifest_check` all other files. `report` holds the problems.
 """
 
 from beam_tfr.verification.dataset_check import verify

@@ -1,7 +1,4 @@
-"""Checks a dataset: reads its shards in parallel and adds up what they hold.
-
-Their sums, keys and digests are compared with the manifest.
-"""
+"""Checks a dataset: reads its shards in parallel and compares their totals with the manifest."""
 
 import concurrent.futures
 import contextlib
@@ -99,7 +96,7 @@ class DatasetCheck:
 
     Attributes:
         results: position of a shard -> result of verifying it.
-        problems: all of them.
+        problems: all problems.
         contents: the check of the dataset's contents.
     """
 
@@ -116,11 +113,11 @@ class DatasetCheck:
         self._num_sources = 0
 
     def shard(self, task: VerifyTask) -> ShardCheck:
-        """The check of a shard."""
+        """Returns the check of a shard."""
         return ShardCheck(self._manifest.folder, task, self._records, self.contents, self._sources)
 
     def add(self, result: TaskResult) -> None:
-        """Takes the result of a shard, and keeps only the first problems of all."""
+        """Adds the result of a shard, and keeps only the first problems of all shards."""
         self.problems.merge(result.problems)
         result.problems = Problems()
         self.results[result.task.position] = result
@@ -135,7 +132,7 @@ class DatasetCheck:
         threads: int | None = None,
         progress: OnProgress = lambda _: None,
     ) -> None:
-        """Reads shards, in order, in several threads; the arguments are those of `verify`."""
+        """Reads shards, in order, in several threads; see `verify` for the arguments."""
         checks = [self.shard(task) for task in tasks]
         stop = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(threads or default_threads()) as executor:
@@ -182,7 +179,7 @@ class DatasetCheck:
         )
 
     def _describe_splits(self, results: Sequence[TaskResult]) -> Iterator[str]:
-        """Yields what is noteworthy about the splits."""
+        """Yields notes about the splits."""
         dataset = self._manifest
         hashes = [
             SourceHashes(result.task.split, result.source_hashes, result.source_labels)
@@ -203,7 +200,7 @@ class DatasetCheck:
             yield from self._sources.describe_exclusions()
 
     def _order_results(self) -> list[TaskResult]:
-        """The results of all shards, in the order of the manifest.
+        """Returns the results of all shards, in the order of the manifest.
 
         Raises:
             RunError: a shard was not read.
@@ -217,7 +214,7 @@ class DatasetCheck:
         return [self.results[task.position] for task in tasks]
 
     def _check_across_shards(self, results: Sequence[TaskResult]) -> None:
-        """Adds the problems of all other files, of repeated keys, and of sums."""
+        """Adds the problems of all other files, repeated keys and wrong totals."""
         for problem in check_files(self._manifest):
             self.problems.add(problem, Section.FILES)
         rows = [
@@ -232,7 +229,7 @@ class DatasetCheck:
         """Adds the problems of new sources.
 
         Raises:
-            UsageError: none of them has a source.
+            UsageError: no record has a source among them.
         """
         if self.problems.counts[ProblemKind.SOURCE_GONE] == self._num_sources > 0:
             raise UsageError(
@@ -257,10 +254,10 @@ def _measure_progress(checks: Sequence[ShardCheck], num_pending: int) -> Progres
 
 
 def find_repeated_keys(rows: bytes, tasks: Sequence[VerifyTask]) -> Problems:
-    """The records that have the key of an earlier one.
+    """Yields problems of records with the key of an earlier record.
 
     Args:
-        rows: those of `find_repeats`, with positions of shards.
+        rows: rows of `find_repeats`, with positions of shards.
         tasks: all shards.
     """
     problems = Problems()

@@ -1,7 +1,4 @@
-"""Checks the image of a record.
-
-It must be as the record and the options say.
-"""
+"""Checks that the image of a record is as the record and the options say."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,7 +29,7 @@ _KEPT_FORMATS = [form.encode() for form in KEPT_FORMATS]
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Yields what a record says of its image or source and the options do not allow."""
+    """Yields what a record says about its image or source that the options do not allow."""
     colorspace = b"Gray" if record[CHANNELS] == 1 else b"RGB"
     expected: dict[str, Sequence[Any]] = {
         CHANNELS: _expected_channels(options),
@@ -54,7 +51,7 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
 
 
 def _expected_channels(options: ImageOptions) -> list[int]:
-    """The numbers of channels that an image may have."""
+    """Returns the numbers of channels that an image may have."""
     if options.color == "gray":
         return [1]
     if "keep" in (options.color, options.encoding):
@@ -63,7 +60,7 @@ def _expected_channels(options: ImageOptions) -> list[int]:
 
 
 def _expected_formats(record: Mapping[str, Any], options: ImageOptions) -> list[bytes]:
-    """The formats that an image may have."""
+    """Returns the formats that an image may have."""
     if options.encoding != "keep":
         return [options.encoding.encode()]
     allowed = {record[SOURCE_FORMAT], b"jpeg", b"png"}
@@ -87,7 +84,7 @@ def image_problems(
     Args:
         record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
         options: options of the dataset.
-        limited: limits of images that are decoded; others are also a problem.
+        limited: limits for decoding; images that exceed them are a problem too.
     """
     if options.encoding == "raw":
         shape = [record[HEIGHT], record[WIDTH], record[CHANNELS]]
@@ -116,7 +113,7 @@ def image_problems(
 
 
 def _identify(data: bytes) -> str:
-    """The format of an image; empty if it is none."""
+    """Returns the format of an image; empty if the bytes are not an image."""
     try:
         return formats.identify(data)
     except RejectError:

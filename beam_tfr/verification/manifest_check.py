@@ -1,7 +1,4 @@
-"""Checks a manifest and the files beside it.
-
-Also finds files that do not belong in the folder.
-"""
+"""Checks a manifest and the files beside it, and finds files that do not belong in the folder."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -33,9 +30,9 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
 
 
 def find_contradictions(manifest: Manifest) -> Iterator[str]:
-    """Yields contradictions in what the `dataset_digest` does not cover.
+    """Yields contradictions in fields that the `dataset_digest` does not cover.
 
-    What it covers is compared with the records.
+    Fields that it covers are compared with the records.
     """
     for field, actual, expected in _derive_fields(manifest):
         if actual != expected:
@@ -43,10 +40,7 @@ def find_contradictions(manifest: Manifest) -> Iterator[str]:
 
 
 def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yields fields of the manifest that follow from others.
-
-    Each has a name, a value, and the value that it must have.
-    """
+    """Yields fields of the manifest that follow from others: name, value, required value."""
     fields = manifest.fields
     splits = manifest.splits
     yield "options_digest", fields["options_digest"], dataset.json_digest(manifest.options)
@@ -62,7 +56,7 @@ def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _hash_expected(manifest: Manifest) -> dict[str, str]:
-    """File -> SHA-256 of the files that the manifest determines."""
+    """Returns file -> SHA-256 of the files that the manifest determines."""
     expected = {dataset.MANIFEST_FILE: dataset.sha256_hex(manifest_bytes(manifest.fields))}
     if manifest.names.label in manifest.features:
         labels = labels_text(manifest.class_names)
@@ -72,7 +66,7 @@ def _hash_expected(manifest: Manifest) -> dict[str, str]:
 
 
 def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields the problems of files that have another SHA-256 than expected."""
+    """Yields the problems of files whose SHA-256 differs from the expected one."""
     for file, sha256 in expected.items():
         path = storage.join(manifest.folder, file)
         try:
@@ -85,7 +79,7 @@ def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator
 
 
 def _is_card_of_user(path: str, file: str) -> bool:
-    """Whether a file is a README.md that somebody has taken over."""
+    """Whether a file is a README.md that belongs to the user."""
     return file == dataset.CARD_FILE and not is_own_card(storage.read_bytes(path))
 
 
@@ -93,7 +87,7 @@ def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of `SUMS_FILE`, and of the files for other programs that it names.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     sums = read_sums(manifest.folder)
     metadata = dict[str, str]()
@@ -108,14 +102,12 @@ def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_contents(manifest: Manifest) -> list[str]:
-    """The paths of contents in the folder of the dataset."""
+    """Returns the paths of contents in the folder of the dataset."""
     return [contents_name(task.entry.file) for task in list_tasks(manifest)]
 
 
 def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
-    """Yields files that readers take for shards or contents.
-
-    Those are readers that open what matches a pattern.
+    """Yields files that readers would take for shards or contents, as they match their pattern.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -134,7 +126,7 @@ def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_names(folder: str) -> list[str]:
-    """The sorted names in a folder; on a disk also those of folders and links."""
+    """Returns the sorted names in a folder; on a disk also those of folders and links."""
     if storage.is_gcs(folder):
         return storage.list_folder(folder)
     return sorted(os.listdir(folder))

@@ -1,4 +1,4 @@
-"""Checks the file or array of a record that holds no image."""
+"""Checks the file or array of a record that does not hold an image."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from beam_tfr.schema.untrusted import quote
 
 
 def file_problems(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields a problem if the bytes of a file do not have the SHA-256 of their record."""
+    """Yields a problem if the bytes of a file do not have the SHA-256 in their record."""
     (data,) = values[FILE_BYTES]
     (sha256,) = values[FILE_SHA256]
     actual = sha256_hex(data)
@@ -25,16 +25,16 @@ def file_problems(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 
 def array_problems(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields a problem unless the array of a record is one of its dtype and shape."""
+    """Yields a problem unless the array of a record has its dtype and shape."""
     (data,) = values[ARRAY_RAW]
     (dtype,) = values[ARRAY_DTYPE]
     yield from tensor_problems(ARRAY_RAW, data, dtype.decode("latin-1"), values[ARRAY_SHAPE])
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
-    """Yields a problem unless the bytes are a serialized tensor of dtype and shape.
+    """Yields a problem unless the bytes are a serialized tensor of this dtype and shape.
 
-    They must be what `tf.io.serialize_tensor` makes of it.
+    They must be the bytes that `tf.io.serialize_tensor` writes.
     """
     if not _is_tensor(data, dtype, [*shape]):
         yield f"{name} is not a serialized {quote(dtype)} tensor of shape {quote([*shape])}"

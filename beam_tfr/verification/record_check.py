@@ -26,17 +26,14 @@ Values = Mapping[str, list[Any]]  # feature -> values
 
 
 class _Expected(NamedTuple):
-    """What a feature must hold: the type of its values, and how many.
-
-    None for any number.
-    """
+    """The values that a feature must hold: their type, and their number; None for any number."""
 
     kind: type
     number: int | None
 
     @classmethod
     def of_spec(cls, spec: FeatureSpec) -> "_Expected":
-        """What the values of a feature must be."""
+        """Returns what the values of a feature must be."""
         number = None if -1 in spec.shape else math.prod(spec.shape)
         return cls(_DTYPES[spec.dtype], number)
 
@@ -47,7 +44,7 @@ class _Expected(NamedTuple):
         return not values or type(values[0]) is self.kind
 
     def describe(self) -> str:
-        """What messages say of it."""
+        """Describes the expected values in messages."""
         number = "any number" if self.number is None else self.number
         return f"{number} of {self.kind.__name__}"
 
@@ -72,11 +69,11 @@ class RecordCheck:
         return bool(self._names.sha256)
 
     def __call__(self, record: bytes, result: TaskResult) -> tuple[list[str], Values | None]:
-        """Checks a record, and adds it to what was found in its shard.
+        """Checks a record, and adds it to the result of its shard.
 
         Returns:
-            Messages, each with what was found and what was expected; and the features of the
-            record, None if they are not those of the manifest.
+            Messages, each with the actual and the expected value; and the features of the record,
+            None if they are not those of the manifest.
         """
         try:
             values = parse_example(record)
@@ -110,10 +107,7 @@ class RecordCheck:
                 yield f"feature {quote(name)} is {actual}, expected {expected.describe()}"
 
     def _kind_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
-        """Yields what is wrong with labels, columns, and images beside the image.
-
-        Counts boxes and the values of masks.
-        """
+        """Yields what is wrong with labels, columns and further images; counts boxes and masks."""
         height = sum(values.get(feature_names.HEIGHT, ()))
         width = sum(values.get(feature_names.WIDTH, ()))
         problems = list[str]()
@@ -128,7 +122,7 @@ class RecordCheck:
         yield from problems
 
     def _digest_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
-        """Yields what is wrong with the SHA-256 of the source, and adds that to the result."""
+        """Yields what is wrong with the SHA-256 of the source, and adds it to the result."""
         name = self._names.sha256
         for sha256 in values.get(name, ()):
             result.source_labels += encode_label(values.get(self._names.label, ()))
@@ -139,7 +133,7 @@ class RecordCheck:
                 yield f"{name} is {quote(sha256)}, expected 64 hex digits"
 
     def _payload_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
-        """Yields what is wrong with the image, file or array; a row has none."""
+        """Yields what is wrong with the image, file or array; a row has none of these."""
         match self._options.encoding:
             case "row":
                 return
@@ -162,7 +156,7 @@ class RecordCheck:
 
 
 def _describe_values(values: list[Any]) -> str:
-    """What messages say of the values of a feature."""
+    """Describes the values of a feature in messages."""
     if not values:
         return "empty"
     return f"{len(values)} of {type(values[0]).__name__}"

@@ -1,7 +1,4 @@
-"""What `verify` finds.
-
-Problems, the results of shards, and the report on the dataset.
-"""
+"""Holds the problems, the results of shards, and the report on a dataset."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def of_unreadable(cls, file: str, error: OSError) -> Problem:
-        """The problem with a file that cannot be read."""
+        """Makes the problem with a file that cannot be read."""
         if isinstance(error, FileNotFoundError):
             return cls(ProblemKind.MISSING, file, "is missing")
         reason = error.strerror or error
@@ -113,8 +110,8 @@ class Problems:
 
         Args:
             problem: the problem.
-            section: where the report tells it.
-            place: orders the problems of a section; those of one place arrive in order.
+            section: the section of the report that lists it.
+            place: orders the problems of a section; those of the same place arrive in order.
         """
         self.counts[problem.kind] += 1
         self._merge_first([_SortedProblem(section, place, problem)])
@@ -130,12 +127,12 @@ class Problems:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Kind of problem -> number of all such problems."""
+        """Returns kind of problem -> number of all such problems."""
         return {kind.value: self.counts[kind] for kind in ProblemKind if self.counts[kind]}
 
     @property
     def first(self) -> tuple[Problem, ...]:
-        """The first `MAX_PROBLEMS`."""
+        """Returns the first `MAX_PROBLEMS`."""
         return tuple(kept.problem for kept in self._first)
 
 
@@ -261,14 +258,14 @@ class Report(Printable):
         return line
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON values; docs/verifying.md explains the fields."""
+        """Returns the report as JSON values; docs/verifying.md explains the fields."""
         problems = [problem._asdict() for problem in self.problems]
         seconds = round(self.seconds, 3)
         return {"ok": self.ok, **vars(self), "problems": problems, "seconds": seconds}
 
     @classmethod
     def from_json(cls, text: bytes) -> Report:
-        """The report of such a JSON object."""
+        """Makes the report from such JSON values."""
         fields = json.loads(text)
         del fields["ok"]
         fields["problems"] = tuple(Problem(**problem) for problem in fields["problems"])

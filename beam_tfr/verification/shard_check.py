@@ -34,7 +34,7 @@ _SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.enco
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """The SHA-256 of each file that `SUMS_FILE` names; empty if it is damaged.
+    """Reads the SHA-256 of each file that `SUMS_FILE` names; empty if it is damaged.
 
     Raises:
         OSError: it cannot be read.
@@ -64,9 +64,9 @@ class ContentsCheck:
         self._columns = dataset.contents_columns
 
     def open(self, result: TaskResult) -> ShardContents | None:
-        """The contents of a shard.
+        """Opens the contents of a shard.
 
-        None if they have a problem, which is added to its result.
+        Returns None if they have a problem, which is added to the result.
         """
         name = contents_name(result.task.entry.file)
         try:
@@ -85,10 +85,10 @@ class ContentsCheck:
     def _check_sum(self, name: str) -> None:
         """Compares contents with `SUMS_FILE`.
 
-        If that is missing or damaged, nothing is compared: this is a problem of its own.
+        If that file is missing or damaged, which is reported elsewhere, nothing is compared.
 
         Raises:
-            DataError: they differ.
+            DataError: the checksums differ.
             OSError: the contents cannot be read.
         """
         sha256 = storage.sha256(storage.join(self._dataset.folder, name))
@@ -107,7 +107,7 @@ class ShardContents:
     """The contents of one shard, compared in the order of the records.
 
     Attributes:
-        name: of their file, in the dataset's folder.
+        name: name of their file, in the dataset's folder.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class ShardContents:
         """Yields how a row differs from its record.
 
         Args:
-            number: of the record, greater than in the call before.
-            offset: of its data in the bytes of the records.
-            length: of its data.
+            number: number of the record, greater than in the previous call.
+            offset: offset of its data in the bytes of the records.
+            length: length of its data.
             values: its features.
         """
         row = next(row for index, row in self._rows if index == number)  # damaged records have none
@@ -146,7 +146,7 @@ class ShardContents:
     def check_restart_points(self) -> Iterator[str]:
         """Yields what is wrong with the restart points of a compressed shard.
 
-        Reads a record after each.
+        Reads a record after each of them.
         """
         restarts = self._table.column("restart").to_pylist()
         first_rows = list[int]()
@@ -213,9 +213,9 @@ class ShardCheck:
         self._add(ProblemKind.DAMAGED, error.problem, error.record, error.offset)
 
     def _add_unreadable_key(self) -> None:
-        """Keeps the place of a damaged record among keys and sources.
+        """Adds a placeholder for the key and source of a damaged record.
 
-        Its key equals no other, and it has no source.
+        It equals no other key, and has no source.
         """
         self.result.key_hashes += os.urandom(HASH_BYTES)
         if self._check_record.has_sources:
@@ -229,10 +229,10 @@ class ShardCheck:
             self._add(ProblemKind.DAMAGED, sizes)
 
     def _read(self, contents: ShardContents | None, stopped: Callable[[], bool]) -> None:
-        """Reads and checks all records, and then what is known only at the end.
+        """Reads and checks all records, then the totals, which are only known at the end.
 
         Raises:
-            RecordError: the file cannot be read on, or has more records than the manifest says.
+            RecordError: the rest of the file cannot be read, or has more records than the manifest.
             OSError: the file cannot be read.
         """
         file = RecordFile(
@@ -290,7 +290,7 @@ class ShardCheck:
     def _check_sums(self, file: RecordFile) -> None:
         """Compares the number of records and the SHA-256 of the file with the manifest.
 
-        If no record was skipped, their digest goes to the result.
+        If no record was skipped, their digest is added to the result.
         """
         if file.record != self._entry.num_examples:
             message = f"it has {file.record} records, expected {self._entry.num_examples}"
@@ -303,10 +303,7 @@ class ShardCheck:
             self.result.records_sha256 = self._records_digest.hexdigest()
 
     def _compare_source(self, sources: SourceCheck, values: Values, file: RecordFile) -> None:
-        """Starts to compare a record with its source.
-
-        Waits if many comparisons are under way.
-        """
+        """Starts comparing a record with its source; waits if many comparisons are under way."""
         self._comparisons.append(sources.start(values, self._entry.file, file.record, file.offset))
         if len(self._comparisons) == SOURCES_AT_A_TIME:
             self._finish_comparisons()

@@ -1,7 +1,4 @@
-"""Compares the records of a dataset with their sources.
-
-Sources are files, or the rows of tables.
-"""
+"""Compares the records of a dataset with their sources: files, or rows of tables."""
 
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return self._pool.submit(compare)
 
     def _compare(self, key: str, sha256: str) -> tuple[ProblemKind, str] | None:
-        """What is wrong with the source of a key; None if it has this SHA-256."""
+        """Returns what is wrong with the source of a key; None if it has this SHA-256."""
         try:
             if self._read_sha256(key) == sha256:
                 return None
@@ -107,7 +104,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return ProblemKind.SOURCE_CHANGED, "has changed"
 
     def _read_sha256(self, key: str) -> str:
-        """The SHA-256 of a source, in hex; empty if it is larger than any image of the dataset."""
+        """Reads the SHA-256 of a source, in hex; empty if it is larger than any image can be."""
         source = self._sources.find(key)
         if source.place:
             is_large = source.size_bytes > _LARGE_BYTES or is_in_parquet(source.place)
@@ -116,9 +113,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return storage.sha256_of_small(source.path, self._most_bytes)
 
     def find_new(self, key_hashes: bytes) -> Problems:
-        """The files or rows that are neither a record nor a reject, sorted.
+        """Returns the sorted files or rows that are neither a record nor a reject.
 
-        Those that removed.txt keeps out are none of them.
+        Sources that removed.txt keeps out are not among them.
 
         Args:
             key_hashes: concatenated `hash_key` of all records.
@@ -138,17 +135,20 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns of `exclude` that match nothing, after `find_new`."""
+        """Yields messages about patterns of `exclude` without a match; call it after `find_new`."""
         return self._sources.describe_exclusions()
 
     def _read_removed(self) -> Removed:
-        """What was taken down; nothing if the file is damaged, which is reported elsewhere."""
+        """Reads which images were taken down.
+
+        Returns nothing if the file is damaged, which is reported elsewhere.
+        """
         with contextlib.suppress(OSError, DataError):
             return read_removed(self._manifest.folder)
         return Removed()
 
     def _is_removed(self, key: str, removed: Removed) -> bool:
-        """Whether a source was taken down by its key, or by its bytes."""
+        """Whether a source was taken down by its key or its bytes."""
         if sha256_hex(key.encode("utf-8", "surrogateescape")) in removed.keys:
             return True
         if not removed.sources:
@@ -158,7 +158,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return False
 
     def _hash_rejected(self) -> bytes:
-        """The keys in rejects.jsonl, by `hash_key`, up to a damaged line.
+        """Hashes the keys in rejects.jsonl, by `hash_key`, up to a damaged line.
 
         The damage itself is reported elsewhere.
         """

@@ -1,6 +1,6 @@
-"""The sources of a dataset, found by the keys of its records.
+"""Finds the sources of a dataset by the keys of its records.
 
-They are files, images in archives, or the rows of tables.
+They are files, images in archives, or rows of tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 30  # 1 GiB, of an image; a record has less
 
 
 def most_bytes(manifest: Manifest) -> int:
-    """The bytes of an image of a dataset, at most: larger ones were rejected."""
+    """Returns the most bytes that an image of a dataset can have: larger ones were rejected."""
     most = manifest.options.get("max_file_bytes")
     return most if type(most) is int and 0 < most < _MAX_BYTES else _MAX_BYTES
 
@@ -49,10 +49,10 @@ class Sources(Protocol):
     patterns: list[str]
 
     def find(self, key: str) -> storage.Entry:
-        """The source of a key; one that is no file of its own has a place.
+        """Finds the source of a key; a source that is not a file of its own has a place.
 
         Raises:
-            FileNotFoundError: there is none, if that is known without looking for the file.
+            FileNotFoundError: there is no source, if this is known without looking for the file.
         """
 
     def paths(self) -> Iterator[str]:
@@ -62,7 +62,7 @@ class Sources(Protocol):
         """Reads a source that has a place, with `copies` of the images of Parquet files."""
 
     def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns of `exclude` that match nothing, after `paths`."""
+        """Yields messages about patterns of `exclude` that match nothing; call it after `paths`."""
 
 
 class _FileSources(Sources):
@@ -115,7 +115,7 @@ class _FileSources(Sources):
 
 
 class _TableSources(Sources):
-    """The rows of tables, whose columns have the roles that they had for the dataset."""
+    """The rows of tables, whose columns have the same roles as when the dataset was made."""
 
     def __init__(self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str]) -> None:
         try:
@@ -189,10 +189,7 @@ def _is_below_root(key: str) -> bool:
 
 
 def _name_option(error: Exception) -> str:
-    """The message of an error about tables.
-
-    It names the option that `verify` has for them.
-    """
+    """Rewords an error about tables to name the option of `verify`."""
     return re.sub("`(?:table|image_root)=", "`sources=", str(error))
 
 

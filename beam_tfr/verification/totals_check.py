@@ -1,4 +1,4 @@
-"""Compares the sums over the records of all shards with the manifest."""
+"""Compares the totals of the records of all shards with the manifest."""
 
 import collections
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from beam_tfr.verification.report import Problem, ProblemKind, TaskResult
 
 
 class _Field(NamedTuple):
-    """A field of the manifest, its value there, and what the records add up to."""
+    """A field of the manifest, its value there, and the value that the records add up to."""
 
     name: str
     stated: Any
@@ -22,7 +22,7 @@ class _Field(NamedTuple):
 
 
 class _Totals:
-    """What the records of all shards add up to.
+    """The totals of the records of all shards.
 
     Attributes:
         records_sha256: split -> the digests of its shards, in order.
