@@ -1,5 +1,10 @@
 """ResizeImages: a pure function from the bytes of a file to a converted image.
 
+    bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
+        ──geometry──▶ resized ──orientation──▶ upright ──color──▶ sRGB or gray ──encode──▶ Image
+
+Each arrow is a module with plain functions that do not need Beam.
+
 from beam_tfr.images import convert_image
 image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224), resize="crop")
 """
