@@ -183,7 +183,7 @@ def test_a_table_without_a_header_is_refused_with_one(
     table = tmp_path / "t.csv"
     table.write_text(text)
     for roles in ({}, {"uri_column": "path"}):
-        with pytest.raises(UsageError, match=f"such as {names}$"):
+        with pytest.raises(UsageError, match=f"such as {names}(?:, and give|$)"):
             opened(table, **roles)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ def test_what_columns_seem_to_hold_has_a_cure_of_its_own(
     ("text", "cure"),
     [
         ("{'x': 5, 'y': 6, 'w': 20, 'h': 15}", "ast.literal_eval"),
-        ('[{"xmin": 5, "ymin": 6, "xmax": 20, "ymax": 15}]', "ast.literal_eval"),
+        ('[{"xmin": 5, "ymin": 6, "xmax": 20, "ymax": 15, "note": null}]', "json.loads"),
         ("POLYGON ((5 6, 25 6, 25 21, 5 6))", "shapely.from_wkt(text).bounds"),
         ("BOX(5 6,25 21)", "shapely.from_wkt(text).bounds"),
     ],
@@ -308,7 +309,7 @@ def test_ids_of_images_in_a_folder_beside_the_table_are_told(tmp_path: Path) -> 
         for stem in stems:
             (tmp_path / folder / f"{stem}.png").write_bytes(b"")
     (line,) = open_tables(find_content(ConvertOptions(table=(str(path),), output="/o"))).warnings
-    assert f"`uri_column=id` with `image_root={tmp_path}/train`" in line
+    assert f"`uri_column=id` `label_column=label` with `image_root={tmp_path}/train`" in line
     options = ConvertOptions(table=(str(path),), output="/o", uri_column="id", label_column="label")
     assert f"such as `image_root={tmp_path}/train`" in open_tables(find_content(options)).missing
 
@@ -461,3 +462,108 @@ def test_columns_without_name_and_value_are_nothing(tmp_path: Path) -> None:
     path.write_text("age,size,,\n7,8,,x\n")
     with pytest.raises(UsageError, match="a column has no name"):
         open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))
+
+
+STUDIO = {"x": 10.0, "y": 20.0, "width": 20.0, "height": 10.0, "original_width": 40}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_regions_of_label_studio_are_told(tmp_path: Path, form: str) -> None:
+    """Their sides are in percent, which no option reads."""
+    rows = [{"photo": "1.jpg", "id": 1, "tag": [{**STUDIO, "rectanglelabels": ["cat"]}]}]
+    path = tmp_path / f"t.{form}"
+    if form == "csv":
+        rows[0]["tag"] = json.dumps(rows[0]["tag"])
+        pandas.DataFrame(rows).to_csv(path, index=False)
+    else:
+        path.write_text(json.dumps(rows[0]))
+    line, others = unused_lines(path, uri_column="photo")
+    assert "tag, which Label Studio writes: export the regions there in COCO's format" in line
+    assert "id" in others
+
+
+def test_sides_in_percent_are_no_boxes(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    region = {**STUDIO, "rectanglelabels": "cat"}
+    path.write_text(json.dumps({"photo": "1.jpg", "tag": [region]}))
+    (line,) = unused_lines(path, uri_column="photo", label_column="tag.rectanglelabels")
+    assert "tag.x" in line
+    assert "bbox" not in line
+
+
+def test_regions_of_via_are_told_where_rows_become_records(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    region = '"{""name"":""rect"",""x"":5}"'
+    path.write_text(f"filename,region_shape_attributes,region_attributes\n1.jpg,{region},{{}}\n")
+    content = find_content(ConvertOptions(table=(str(path),), output="/o"))
+    lines = [line for line in open_tables(content).warnings if "region_shape_attributes" in line]
+    assert "as VIA writes them: export the regions there in COCO's format" in lines[0]
+    assert not any("write lists as JSON" in line for line in lines)
+
+
+IMAGE_OF_SAGEMAKER = {"source-ref": "s3://bucket/1.jpg"}
+SAGEMAKER_CLASS = {
+    **IMAGE_OF_SAGEMAKER,
+    "animal": 1,
+    "animal-metadata": {"class-name": "cat", "type": "groundtruth/image-classification"},
+}
+SAGEMAKER_CLASSES = {
+    **IMAGE_OF_SAGEMAKER,
+    "animals": [0, 1],
+    "animals-metadata": {"class-map": {"0": "dog", "1": "cat"}, "type": "groundtruth"},
+}
+VERTEX_CLASS = {
+    "imageGcsUri": "gs://bucket/1.jpg",
+    "classificationAnnotation": {"displayName": "cat", "annotationResourceLabels": {"a/b": "c"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "image", "label"),
+    [
+        (SAGEMAKER_CLASS, "source-ref", "animal-metadata.class-name"),
+        (SAGEMAKER_CLASSES, "source-ref", "animals"),
+        (VERTEX_CLASS, "imageGcsUri", "classificationAnnotation.displayName"),
+    ],
+)
+def test_rows_of_clouds_are_offered_as_images_with_classes(
+    tmp_path: Path, row: dict[str, Any], image: str, label: str
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps(row))
+    options = ConvertOptions(table=(str(path),), output="/o")
+    with pytest.raises(UsageError, match=f"`uri_column={image}` `label_column={label}`"):
+        open_tables(find_content(options))
+
+
+def test_names_beside_numbers_of_classes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+
+    def lines_of(row: dict[str, Any], label: str) -> list[str]:
+        path.write_text(json.dumps(row))
+        options = ConvertOptions(
+            table=(str(path),), output="/o", uri_column="source-ref", label_column=label
+        )
+        warnings = open_tables(find_content(options)).warnings
+        return [line for line in warnings if "are numbers" in line]
+
+    (line,) = lines_of(SAGEMAKER_CLASS, "animal")
+    assert "`label_column=animal-metadata.class-name` takes these" in line
+    assert not lines_of(SAGEMAKER_CLASS, "animal-metadata.class-name")
+    (line,) = lines_of(SAGEMAKER_CLASSES, "animals")
+    program = re.search("jq -c '([^']*)'", line)
+    assert program is not None
+    assert program[1] == (
+        '."animals-metadata"."class-map" as $names | ."animals"[] |= $names[tostring]'
+    )
+
+
+def test_a_table_without_a_header_is_offered_with_its_options(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("TRAIN,gs://b/0.jpg,cat\nTEST,gs://b/1.jpg,dog\n")
+    with pytest.raises(UsageError, match="set,path,class, and give `uri_column=path` `label_"):
+        find_content(ConvertOptions(table=(str(path),), output="/o"))
+    path.write_text(f"set,path,class\n{path.read_text()}")
+    content = find_content(ConvertOptions(table=(str(path),), output="/o"))
+    (line,) = [line for line in open_tables(content).warnings if "names images" in line]
+    assert "`uri_column=path` `label_column=class` reads them" in line

@@ -156,9 +156,10 @@ def check_shapes(text: str) -> None:
         UntypedCellError: it does.
     """
     if _OBJECTS.match(text):
+        read = "json.loads" if _is_json(text) else "ast.literal_eval"
         raise UntypedCellError(
             f"{text!r:.60} holds objects as text: in JSON Lines their fields are read; "
-            "`frame[NAME] = frame[NAME].map(ast.literal_eval)` in pandas reads the text, and "
+            f"`frame[NAME] = frame[NAME].map({read})` in pandas reads the text, and "
             "`frame.to_json('table.jsonl', orient='records', lines=True)` writes the lines"
         )
     if _GEOMETRY.match(text):
@@ -166,6 +167,15 @@ def check_shapes(text: str) -> None:
             f"{text!r:.60} is WKT: write the box around each shape instead, which is "
             "`shapely.from_wkt(text).bounds`, of type bbox[xyxy]"
         )
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text is JSON."""
+    try:
+        parse_json(text)
+    except ValueError:
+        return False
+    return True
 
 
 def split_boxes(cell: Any) -> list[Any]:

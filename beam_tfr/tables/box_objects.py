@@ -25,8 +25,9 @@ from beam_tfr.tables.formats import list_fields, read_rows
 
 _FIRST_ROWS = 1_000  # in which fields are looked for
 _FEW_ROWS = 100  # whose cells are looked at
-_CLASSES = (*CLASSES, "displayname", "tag", "name")
-_OF_PERCENT = "originalwidth"  # beside sides in percent, as of Label Studio
+CLASS_FIELDS = (*CLASSES, "displayname", "tag", "name")
+OF_PERCENT = "original_width"  # beside sides in percent, as of Label Studio
+SHAPES_OF_PERCENT = re.compile(rf"\A\s*\[\s*{{.*['\"]{OF_PERCENT}['\"]", re.DOTALL)  # as text
 _CLASS_MAP = re.compile(r"(?s)(?P<field>.*\.class-map)\..+")
 
 
@@ -59,16 +60,26 @@ class BoxObjects(NamedTuple):
             path: the table.
         """
         if self.names and _hold_numbers(path, self.label):
-            names = _write_jq(self.names)
-            parent, _, field = self.label.rpartition(".")
-            label = f"{_write_jq(parent)}[]{_write_jq(field)}"
-            folder, _, name = path.rpartition("/")
-            named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never the table itself
-            yield (
-                f"classes of {self.label} are numbers, whose names are in {self.names}: jq -c "
-                f"'{names} as $names | {label} |= $names[tostring]' {shlex.quote(path)} > "
-                f"{shlex.quote(named)} writes a table with these names"
-            )
+            yield describe_class_map(path, self.label, self.names)
+
+
+def describe_class_map(path: str, label: str, names: str) -> str:
+    """The message about classes that are numbers, and the program that writes their names.
+
+    Args:
+        path: the table.
+        label: the column with lists of numbers, or a field of the objects in one.
+        names: the field with an object of names, by these numbers.
+    """
+    parent, _, field = label.rpartition(".")
+    members = f"{_write_jq(parent)}[]{_write_jq(field)}" if parent else f"{_write_jq(label)}[]"
+    folder, _, name = path.rpartition("/")
+    named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never the table itself
+    return (
+        f"classes of {label} are numbers, whose names are in {names}: jq -c "
+        f"'{_write_jq(names)} as $names | {members} |= $names[tostring]' {shlex.quote(path)} > "
+        f"{shlex.quote(named)} writes a table with these names"
+    )
 
 
 def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
@@ -81,7 +92,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
     fields = list_fields(path, _FIRST_ROWS)
     for parent, names in _group_fields(fields).items():
         boxes = find_marked_sides(names)
-        if boxes is None or _OF_PERCENT in by_plain_name(names):
+        if boxes is None or OF_PERCENT in names:
             continue
         sides = tuple(f"{parent}.{name}" for name in boxes.sides)
         if not _hold_flat_lists(path, sides):
@@ -92,7 +103,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
             boxes._replace(sides=sides),
             file=find_file(path, columns),
             label=label,
-            split=find_name(SPLITS, _by_end([*columns, *others])),
+            split=find_name(SPLITS, by_end([*columns, *others])),
             names=_find_class_map(others) if label else "",
         )
     return None
@@ -137,7 +148,7 @@ def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
     """
     names_of = _group_fields(fields)
     while parent:
-        name = find_name(_CLASSES, by_plain_name(names_of[parent]))
+        name = find_name(CLASS_FIELDS, by_plain_name(names_of[parent]))
         label = f"{parent}.{name}"
         if name and _hold_flat_lists(path, [label]):
             return label
@@ -166,7 +177,7 @@ def _find_class_map(fields: Iterable[str]) -> str:
     return ""
 
 
-def _by_end(fields: Iterable[str]) -> dict[str, str]:
+def by_end(fields: Iterable[str]) -> dict[str, str]:
     """The fields, by the plain names of what they end in: that of `labels.aiplatform/ml_use`."""
     ends = {re.split(r"[./]", field)[-1]: field for field in fields}
     return {name: ends[end] for name, end in by_plain_name(ends).items()}

@@ -33,6 +33,7 @@ from beam_tfr.tables.content import (
 from beam_tfr.tables.formats import format_of, list_fields, read_rows
 from beam_tfr.tables.joining import BoxJoin, ClassJoin, RowJoin
 from beam_tfr.tables.several_classes import find_presence_column
+from beam_tfr.tables.suggested_roles import suggest_roles
 from beam_tfr.tables.unused.boxes import cure_box_field
 
 FIELD_ROWS = 10_000  # the first rows, in which fields of objects are looked for
@@ -282,8 +283,8 @@ def _parse_or_infer(
         raise table_error(
             path,
             f"column {name!r} {error} in the first rows, which cannot be a feature; "
-            f"{boxes and f'{boxes}; '}`feature_columns='{others}{name}:bytes'` stores it as text; "
-            f"{_CHOICE}{_suggest_images(content)}",
+            f"{_suggest_images(content)}{boxes and f'{boxes}; '}"
+            f"`feature_columns='{others}{name}:bytes'` stores it as text; {_CHOICE}",
         ) from None
 
 
@@ -312,7 +313,8 @@ def _suggest_images(content: TableContent) -> str:
     """What to do if rows are about images and not records by themselves; else empty."""
     if content.options.uri_column:
         return ""
-    return "; if rows are about images, `uri_column=` names the column of their paths"
+    roles = suggest_roles(content) or "`uri_column=` with the name of the column of their paths"
+    return f"if rows are about images, give {roles}; "
 
 
 def _is_bad(cell: Any) -> bool:

@@ -307,13 +307,16 @@ def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
     has_number = any(map(NUMBER.fullmatch, header))
     if not is_like_next and not (has_number and any(map(_IMAGE.fullmatch, header))):
         return ""
-    names = ",".join(_guess_names(header))
+    names = [*_guess_names(header)]
     corners = ""
-    if "xmin" in names:
+    options = ""
+    if "xmin" in names:  # which imply the options
         corners = " (with x,y,w,h for a corner and the size of a box)"
+    elif {"path", "class"} <= {*names}:
+        options = ", and give `uri_column=path` `label_column=class`"
     return (
         f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
-        f"write a line with names before it{corners}, such as {names}"
+        f"write a line with names before it{corners}, such as {','.join(names)}{options}"
     )
 
 

@@ -21,6 +21,7 @@ from beam_tfr.tables.dialects import DECIMAL_COMMA
 from beam_tfr.tables.foreign_paths import WEB_ADDRESS
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
+from beam_tfr.tables.suggested_roles import suggest_roles
 
 LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
@@ -31,6 +32,7 @@ _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]"
 _NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")  # 0.jpg_1
 # Lists and objects in brackets that are none as JSON, Python or NumPy write them.
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,.*\)|\{\s*['\"].*\})\s*", re.DOTALL)
+_LIKE_OBJECTS = re.compile(r"\s*\[?\s*\{")
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
 _MOST_FOLDERS = 20  # beside a table, in which images are looked for
@@ -95,7 +97,7 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
             return
         root = _find_folder(names, folder) if names else ""
         if root:
-            cure = f"`uri_column={column}`"
+            cure = suggest_roles(content, column)
             if root != folder:
                 cure += f" with `image_root={root}`"
             yield (
@@ -168,9 +170,12 @@ def warn_of_texts(
             continue
         texts = {cell for cell in sample[feature.name] if isinstance(cell, str) and cell}
         if texts and not typed and all(map(_LIKE_LIST.fullmatch, texts)):
+            cure = 'write lists as JSON, such as ["a", "b"] or [1, 2]'
+            if all(map(_LIKE_OBJECTS.match, texts)):
+                cure = "in JSON Lines, fields of objects are read"
             yield (
                 f"column {feature.name!r} has lists or objects as text, such as {min(texts):.60}, "
-                'and is stored as text; write lists as JSON, such as ["a", "b"] or [1, 2]'
+                f"and is stored as text; {cure}"
             )
             continue
         problem = _describe_numbers(feature.name, texts)

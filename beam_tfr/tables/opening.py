@@ -63,8 +63,10 @@ from beam_tfr.tables.split_columns import (
     warn_of_splits,
 )
 from beam_tfr.tables.split_sources import SplitSource, choose_split_source, describe_splits
+from beam_tfr.tables.suggested_roles import warn_of_class_numbers
 from beam_tfr.tables.unused.beside_boxes import warn_beside_boxes
 from beam_tfr.tables.unused.columns import warn_of_unused_columns
+from beam_tfr.tables.unused.exports import warn_of_rows_of_regions
 from beam_tfr.tables.unused.later_tables import warn_of_later_tables
 from beam_tfr.tables.unused.pixels import warn_of_pixels
 from beam_tfr.tables.unused.suggestions import read_first_cells
@@ -170,9 +172,11 @@ def open_tables(
             *label_names.warn(options.label_column, class_texts),
             *warn_of_other_ids(content, class_texts),
             *warn_of_class_orders(content),
+            *warn_of_class_numbers(content, labels),
             *warn_beside_boxes(content),
             *warn_of_turned_boxes(content, features),
             *warn_of_unused_columns(content),
+            *warn_of_rows_of_regions(content),
             *warn_of_pixels(content, cells),
             *warn_of_later_tables(content),
             *_warn_of_split_feature(content),

@@ -31,6 +31,10 @@ _INSTANCES = "give files of instances, such as `table='annotations/instances_*.j
 _WRITE_LINES = (
     "write an object for each row in a line: table.to_json('a.jsonl', orient='records', lines=True)"
 )
+_LABEL_STUDIO = (
+    "is an export of Label Studio; export regions there in COCO's format, and classes of images as "
+    "CSV"
+)
 _KINDS = (
     _Kind(
         frozenset({"annotations[].segments_info"}),
@@ -65,7 +69,7 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"[].data", "[].annotations"}),
-        "is an export of Label Studio; export it there in COCO's format",
+        _LABEL_STUDIO,
     ),
     _Kind(
         frozenset({"objects", "size"}),
@@ -135,7 +139,7 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"[].annotation_id", "[].lead_time"}),
-        "is an export of Label Studio; export it there in COCO's format",
+        _LABEL_STUDIO,
     ),
     _Kind(
         frozenset({"schema", "data"}),

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes, to_finite
 from beam_tfr.schema.feature_names import BOXES
-from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.box_objects import find_file, find_label, hold_nested_lists
 from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
-from beam_tfr.tables.text_rows import Delimited, JsonLines
+from beam_tfr.tables.text_rows import Delimited
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_first_cells
 
 # Names of columns with objects.
@@ -22,31 +21,6 @@ _OBJECTS = re.compile(
     r"|(box(es)?|prediction)_?string)|.*annotations?"
 )
 _SIDES_OF_BOX = 4
-# Columns of VIA's CSV, with a region in each row.
-_VIA = frozenset({"region_shape_attributes", "region_attributes"})
-
-
-def find_regions(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns with the regions of VIA."""
-    if not {*columns} >= _VIA:
-        return None
-    regions = [name for name in columns if name.startswith(("region_", "file_"))]
-    message = (
-        f"nothing is stored of {list_columns(regions)}, which VIA writes: export the regions there "
-        "in COCO's format, which is a `table=`"
-    )
-    return Suggestion(regions, message)
-
-
-def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """The column with the annotations of an export of Labelbox."""
-    if not isinstance(content.table_format, JsonLines):
-        return None
-    export = describe_labelbox(content.columns, in_lines=True)
-    objects = [name for name in ("projects", "Label") if name in columns]
-    if not export or not objects:
-        return None
-    return Suggestion(objects, f"nothing is stored of {objects[0]}, as the table {export}")
 
 
 def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | None:

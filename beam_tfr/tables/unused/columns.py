@@ -20,14 +20,13 @@ from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.split_columns import is_named_like_splits
 from beam_tfr.tables.tfrecord_rows import TfRecord
 from beam_tfr.tables.unused.boxes import (
-    find_labelbox,
     find_objects,
     find_points,
-    find_regions,
     find_shapes_as_text,
     find_sides,
 )
 from beam_tfr.tables.unused.class_flags import find_class_flags
+from beam_tfr.tables.unused.exports import find_labelbox, find_regions
 from beam_tfr.tables.unused.masks import (
     find_masks,
     find_run_lengths,

@@ -1,0 +1,75 @@
+"""Options that name the columns of images and of their classes, as messages suggest them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from beam_tfr.tables.box_names import CLASSES, by_plain_name, find_name
+from beam_tfr.tables.box_objects import CLASS_FIELDS, by_end, describe_class_map, find_file
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.unused.suggestions import list_fields_of, read_first_cells
+
+
+def suggest_roles(content: TableContent, uri_column: str = "") -> str:
+    """The options that read rows as images with their classes; empty if no column names images.
+
+    Args:
+        content: what the tables say.
+        uri_column: the column of images, if it is known.
+    """
+    uri_column = uri_column or find_file(content.files[0], content.columns)
+    if not uri_column:
+        return ""
+    label = content.options.label_column or _find_label(content, uri_column)
+    options = f"`uri_column={uri_column}`"
+    return f"{options} `label_column={label}`" if label else options
+
+
+def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Iterator[str]:
+    """Yields a line about classes that are numbers, as of SageMaker, which has their names beside.
+
+    Args:
+        content: what the tables say.
+        labels: cells of the column of classes.
+    """
+    label = content.options.label_column
+    metadata = f"{label}-metadata"
+    if not label or not content.options.uri_column or metadata not in content.columns:
+        return
+    if not all(_is_number(member) for cell in labels for member in _members(cell)):
+        return
+    fields = list_fields_of(content, [metadata])
+    if f"{metadata}.class-name" in fields:
+        yield (
+            f"classes of {label} are numbers, whose names are in {metadata}.class-name: "
+            f"`label_column={metadata}.class-name` takes these"
+        )
+    elif any(name.startswith(f"{metadata}.class-map.") for name in fields):
+        yield describe_class_map(content.files[0], label, f"{metadata}.class-map")
+
+
+def _find_label(content: TableContent, uri_column: str) -> str:
+    """The column, or the field of an object, that has classes by its name; or empty.
+
+    Of SageMaker, it is the column with metadata beside it.
+    """
+    others = [name for name in content.columns if name != uri_column]
+    column = find_name(CLASSES, by_plain_name(others))
+    if column and not list_fields_of(content, [column]):
+        return column
+    fields = [name for name in list_fields_of(content, others) if _holds_texts(content, name)]
+    field = find_name(CLASS_FIELDS, by_end(fields))
+    return field or next((name for name in others if f"{name}-metadata" in others), "")
+
+
+def _holds_texts(content: TableContent, name: str) -> bool:
+    """Whether a field has a text, or a list of texts, in all of the first rows."""
+    cells = read_first_cells(content, [name])[name]
+    return all(isinstance(member, str) for cell in cells for member in _members(cell))
+
+
+def _members(cell: Any) -> Sequence[Any]:
+    return cell if isinstance(cell, list) else [cell]
+
+
+def _is_number(member: Any) -> bool:
+    return str(member).isdecimal()

@@ -1,0 +1,67 @@
+"""Columns of exports of annotation programs, whose regions no option reads."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from beam_tfr.tables.annotations.labelbox import describe_labelbox
+from beam_tfr.tables.base import list_columns
+from beam_tfr.tables.box_objects import OF_PERCENT, SHAPES_OF_PERCENT
+from beam_tfr.tables.content import TableContent
+from beam_tfr.tables.text_rows import Delimited, JsonLines
+from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_first_cells
+
+# Columns of VIA's CSV, with a region in each row.
+_VIA = frozenset({"region_shape_attributes", "region_attributes"})
+_CURE = "export the regions there in COCO's format, which is a `table=`"
+
+
+def find_regions(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Columns with the regions of VIA or Label Studio."""
+    regions = [*_select_regions(content, columns)]
+    program = "VIA" if _has_via(regions) else "Label Studio"
+    if not regions:
+        return None
+    message = f"nothing is stored of {list_columns(regions)}, which {program} writes: {_CURE}"
+    return Suggestion(regions, message)
+
+
+def warn_of_rows_of_regions(content: TableContent) -> Iterator[str]:
+    """Yields a warning about regions of VIA or Label Studio, if each row becomes a record."""
+    if not content.options.may_become_images or content.read_rows:
+        return
+    regions = [*_select_regions(content, content.columns)]
+    if regions:
+        program = "VIA" if _has_via(regions) else "Label Studio"
+        yield f"{list_columns(regions)} hold regions as {program} writes them: {_CURE}"
+
+
+def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """The column with the annotations of an export of Labelbox."""
+    if not isinstance(content.table_format, JsonLines):
+        return None
+    export = describe_labelbox(content.columns, in_lines=True)
+    objects = [name for name in ("projects", "Label") if name in columns]
+    if not export or not objects:
+        return None
+    return Suggestion(objects, f"nothing is stored of {objects[0]}, as the table {export}")
+
+
+def _has_via(columns: Sequence[str]) -> bool:
+    return {*columns} >= _VIA
+
+
+def _select_regions(content: TableContent, columns: Sequence[str]) -> Iterator[str]:
+    """Yields those of some columns, or of fields, that have regions, or what is beside them."""
+    if _has_via(columns):
+        yield from (name for name in columns if name.startswith(("region_", "file_")))
+        return
+    fields = itertools.chain(columns, list_fields_of(content, columns))
+    percents = [name for name in fields if name.rpartition(".")[2] == OF_PERCENT]
+    objects = {name.rpartition(".")[0] for name in percents}
+    for name in columns:
+        if name in objects or name.rpartition(".")[0] in objects:
+            yield name
+    if isinstance(content.table_format, Delimited):
+        for name, cells in read_first_cells(content, columns).items():
+            if any(isinstance(cell, str) and SHAPES_OF_PERCENT.search(cell) for cell in cells):
+                yield name
