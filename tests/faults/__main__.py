@@ -10,6 +10,57 @@
     python -m tests.faults --kind tables archives --trials 4000
     python -m tests.faults --kind hurting-tables hurting-archives hurting-masks --trials 3
 
+The kinds, and what happens:
+
+    kill        SIGKILL ends the command, one of its worker processes, or all of them, two to six
+                times in a row
+    stop        all processes are suspended, a second run starts, and the first one continues
+    takeover    the lock of a suspended run looks as if its process had died: a second run takes
+                over, and the first one continues, perhaps at the same time
+    overtaken   one or two suspended runs are taken over by others with other options, and continue
+    overwrite   a dataset is replaced by runs that are killed; after each, either dataset must be
+                whole, or the next run completes it
+    update      a dataset lives through eight changes of its input, updates and removals, each
+                killed several times; the old or the new dataset must be whole, and in the end
+                equal to a fresh conversion
+    settled     a conversion and an update with --stratify, {group} and --duplicates, of two runs
+                each, are killed at any moment in both
+    rivals      three runs into one folder, without Beam and images, suspend themselves before any
+                request, are taken over and wake up, on a disk and on gs://
+    corrupt     up to four files of a killed or finished run are changed: shards, sidecars, lock,
+                plan, manifest, rejects
+    handles, memory, disk
+                the run has few open files, little memory, or a disk that fills up
+    mount       the photos disappear for a while
+    quota, permission
+                Cloud Storage refuses or loses some requests; from some moment on, it refuses one
+                kind of request
+    mutations   `verify` must find one change to a finished dataset: bits, bytes, truncated files,
+                whole records with valid checksums, and swapped, missing or extra files
+    finalize    attempts to write and publish fail anywhere, or succeed but are reported as failed,
+                and are repeated, as runners do
+    hostile     each hostile image is decoded in a separate process and measured
+    tables, archives
+                a sound table (CSV, JSON Lines, both gzipped, COCO, Create ML, Pascal VOC, YOLO,
+                Parquet, WebDataset) or archive (zip, tar) is changed: bits and bytes, hostile
+                texts, numbers in headers. Read with 2 GiB of addresses and 20 s, it must give rows
+                and rejects, or an error that names the file
+    hurting-tables, hurting-archives
+                each table or archive that is made to hurt, such as 58 kB of .jsonl.gz that hold a
+                line of 60 MB, is read in a separate process and measured
+    hurting-masks
+                masks of boxes that are made to hurt, such as 8,000 of 8,000x8,000 pixels, or a
+                million run lengths, are converted, verified, read, shown and exported by commands
+                that are measured
+    large       sound images of up to 100 megapixels, each converted with options drawn at random
+                in a process of its own
+    unwritten   damaged images are decoded twice, while malloc fills memory with different bytes,
+                and must give the same pixels
+
+Kinds that disturb the command take --engine: threads, processes, prism, or gcs, which is threads
+with input and output on a simulated Cloud Storage, `tests.fake_gcs`. Only gcs has quota and
+permission, and only the others have mount and disk.
+
 Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or
 comes from the cache of `tests.portable_runners`. Full disks need the right to mount.
 """
