@@ -19,7 +19,7 @@ import google_crc32c
 import pytest
 import requests
 
-from beam_tfr.storage import bounded_answers, transfer
+from beam_tfr.storage import bounded_answers, prompt_heads, transfer
 from beam_tfr.storage.transfer import Answer, Route
 from tests.tls_proxy import tls_proxy
 
@@ -45,6 +45,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.num_connections += 1
 
     def do_GET(self) -> None:
+        if self.path == "/endless/head":
+            self._send_head_for_ever()
+            return
         if self.path.startswith("/endless"):
             self._send_for_ever(403 if self.path.endswith("403") else 200)
             return
@@ -71,6 +74,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             while True:
                 self.wfile.write(data)
+                time.sleep(0.01)
+
+    def _send_head_for_ever(self) -> None:
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            while True:
+                self.wfile.write(b"x")
                 time.sleep(0.01)
 
     def log_message(self, *_: object) -> None:
@@ -151,6 +162,18 @@ def test_answers_to_the_client_of_google_end(
     slow = session.get(f"{server.url}/endless/slow/403")
     assert slow.status_code == 403
     assert 0 < len(slow.text) < 100
+
+
+@pytest.mark.timeout(20)
+def test_the_head_of_an_answer_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and the last one never."""
+    monkeypatch.setattr(prompt_heads, "HEAD_S", 0.3)
+    with pytest.raises(TimeoutError, match="does not end"):
+        get(server.url, io.BytesIO(), "/endless/head")
+    session = requests.Session()
+    session.mount("http://", bounded_answers.BoundedAdapter())
+    with pytest.raises(requests.Timeout):
+        session.get(f"{server.url}/endless/head")
 
 
 def test_it_ends_after_max_bytes(server: Server) -> None:

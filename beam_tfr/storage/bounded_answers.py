@@ -8,6 +8,9 @@ import urllib3
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectionError as BrokenConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from beam_tfr.storage.prompt_heads import PromptResponse
 
 MOST_BYTES = 64 << 20  # 64 MiB; a page of names has up to some 2 MB
 MOST_MESSAGE_BYTES = 1 << 16  # of an error
@@ -17,10 +20,24 @@ LONGEST_S = 120.0
 class BoundedAdapter(HTTPAdapter):
     """Ends answers that are too long, or take too long."""
 
+    def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
+        pool = super().get_connection_with_tls_context(*arguments, **options)
+        is_plain = pool.scheme == "http"
+        pool.ConnectionCls = _PromptConnection if is_plain else _PromptTlsConnection
+        return pool
+
     def build_response(self, req: PreparedRequest, resp: urllib3.BaseHTTPResponse) -> Response:
         response = super().build_response(req, resp)
         response.raw = _BoundedBody(resp)
         return response
+
+
+class _PromptConnection(HTTPConnection):
+    response_class = PromptResponse
+
+
+class _PromptTlsConnection(HTTPSConnection):
+    response_class = PromptResponse
 
 
 class _BoundedBody:

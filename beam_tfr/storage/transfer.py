@@ -16,6 +16,8 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, NamedTuple
 
+from beam_tfr.storage.prompt_heads import PromptResponse
+
 CONNECT_S = 10.0
 STALL_S = 20.0  # without a byte
 _CHUNK_BYTES = 1 << 18  # 256 KiB
@@ -78,7 +80,7 @@ def get(
         left_s: returns the seconds until the request must end.
 
     Raises:
-        TimeoutError: nothing came for `STALL_S`, or the time is over.
+        TimeoutError: nothing came for `STALL_S`, the head did not end, or the time is over.
         ConnectionError: the service was not reached, or the connection broke.
     """
     sink.seek(0)
@@ -206,9 +208,12 @@ def _connection_to(
     route: Route, scheme: str, host: str, port: int | None
 ) -> http.client.HTTPConnection:
     if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
-    context = _tls_context(route.certificates)
-    return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=context)
+        connection = http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+    else:
+        context = _tls_context(route.certificates)
+        connection = http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=context)
+    connection.response_class = PromptResponse
+    return connection
 
 
 @functools.cache

@@ -1,0 +1,58 @@
+"""Answers of HTTP whose head ends: a service, or a proxy, may send it for ever, byte by byte.
+
+The time that a socket waits counts from byte to byte only.
+"""
+
+import http.client
+import io
+import math
+import socket
+import time
+from typing import Any, cast
+
+HEAD_S = 60.0  # from the end of a request to the end of the head
+
+
+class PromptResponse(http.client.HTTPResponse):
+    """An answer that ends with a TimeoutError unless its head is there within `HEAD_S`.
+
+    Of a connection, as its `response_class`.
+    """
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self._bytes = _TimedBytes(cast(io.RawIOBase, sock.makefile("rb", buffering=0)))
+        self.fp.close()
+        self.fp = io.BufferedReader(self._bytes)
+
+    def begin(self) -> None:
+        self._bytes.ends = time.monotonic() + HEAD_S
+        super().begin()
+        self._bytes.ends = math.inf
+
+
+class _TimedBytes(io.RawIOBase):
+    """The bytes that come, until some moment.
+
+    Args:
+        source: has them.
+
+    Attributes:
+        ends: when, as `time.monotonic`.
+    """
+
+    def __init__(self, source: io.RawIOBase) -> None:
+        self._source = source
+        self.ends = math.inf
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if time.monotonic() > self.ends:
+            raise TimeoutError("the head of the answer does not end")
+        return self._source.readinto(buffer)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
