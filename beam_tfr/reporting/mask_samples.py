@@ -16,7 +16,7 @@ from beam_tfr.features.gray_png import decode_stored
 from beam_tfr.features.shapes import shown_size
 from beam_tfr.inspection.pictures import read_square
 from beam_tfr.inspection.records import InspectedRecord
-from beam_tfr.reporting.histograms import Floats, Rows
+from beam_tfr.reporting.histograms import Floats
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.feature_names import MASK, SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.schema.naming import parse_shard_names
@@ -348,11 +348,12 @@ def _find_odd(masks: Sequence[_Mask]) -> list[int]:
 
 def _compare(grids: NDArray[Any]) -> Floats:
     """How usual the values of each mask are at their places, as a mean of logarithms: [masks]."""
-    usual = np.zeros(grids.shape, np.float64)
-    values: Rows = np.unique(grids)
-    for value in values:
-        has_value = grids == value
-        share = (has_value.sum(axis=0) + 1) / (len(grids) + len(values))
-        usual += np.log(share) * has_value
+    num_masks, num_places = grids.shape
+    values, numbers = np.unique(grids, return_inverse=True)
+    # A number for each value at each place: time is not that of masks times values.
+    pairs = numbers.reshape(grids.shape) * num_places + np.arange(num_places)
+    _, kinds, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    shares = (counts + 1) / (num_masks + len(values))
+    usual = np.log(shares)[kinds].reshape(grids.shape)
     likeness: Floats = usual.mean(axis=1)
     return likeness
