@@ -16,7 +16,6 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.commands.bench import Measured
-from beam_tfr.dataset.image_sides import PNG_BEGIN
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, frame
@@ -186,26 +185,6 @@ def test_bench_of_a_dataset_without_images(beam_tfr: Command) -> None:
     run = beam_tfr("bench", converted_photos("--encoding bytes"))
     assert run.code == 2
     assert "holds no images (--encoding bytes)" in run.err
-
-
-def png_of(side: int) -> bytes:
-    """A PNG without pixels, whose header states these sides."""
-    return PNG_BEGIN + side.to_bytes(4) * 2 + bytes([8, 0, 0, 0, 0]) + bytes(4)
-
-
-def test_tensorflow_decodes_no_image_that_is_larger_than_stated() -> None:
-    tf = pytest.importorskip("tensorflow")
-    from beam_tfr.speed.ways import check_header
-
-    photo = tf.io.encode_jpeg(tf.zeros([8, 12, 3], tf.uint8)).numpy()
-    check_header(photo, "jpeg", 96)
-    check_header(png_of(9_000), "png", 81_000_000)
-    for data, form in ((photo, "jpeg"), (png_of(9_000), "png"), (png_of(2**32 - 1), "png")):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="more than 95 pixels"):
-            check_header(data, form, 95)
-    for data, form in ((photo, "png"), (b"", "png"), (png_of(1), "jpeg")):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            check_header(data, form, 95)
 
 
 def test_bench_names_a_record_whose_image_is_too_large(tmp_path: Path) -> None:

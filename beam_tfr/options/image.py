@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 
 from beam_tfr.options import kinds
 from beam_tfr.options.groups import LIMITS, LOOK
@@ -165,6 +166,13 @@ class ImageOptions(Checked):
     def stored_size(self) -> tuple[int, int] | None:
         """Height and width of all images; None where they differ."""
         return None if self.resize in ("fit", "shortest", "none") else self.image_size
+
+    @property
+    def most_stored_pixels(self) -> int:
+        """The most pixels that a stored image can have."""
+        if self.stored_size:
+            return math.prod(self.stored_size)
+        return max(self.max_pixels, math.prod(self.image_size))
 
     @property
     def channels(self) -> int:

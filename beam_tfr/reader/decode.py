@@ -338,7 +338,7 @@ class Batch:
     def decode_pixels(self, pngs: Any) -> Any:
         """The pixels of an image beside each image."""
         image = self._decoder.image
-        inputs = (pngs, self._places)
+        inputs = (image.check_header(pngs, "png"), self._places)
         return self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
 
     def decode_box_pixels(self, pngs: Any) -> Any:
@@ -382,7 +382,7 @@ class Batch:
     def _decode_box_pixels(self, pngs: Any) -> Any:
         places = tf.gather(self._places, pngs.value_rowids())
         image = self._decoder.image
-        inputs = (pngs.flat_values, places)
+        inputs = (image.check_header(pngs.flat_values, "png"), places)
         pixels = self._decoder.decode_each(image.box_mask, inputs, image.shape[:2], tf.uint8)
         if self._decoder.sizes != "padded":
             return pixels

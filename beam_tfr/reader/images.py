@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import tensorflow as tf
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
+from beam_tfr.reader.headers import check_header
+from beam_tfr.reader.raw_tensors import parse_pixels
 
 # Random crops, as for ImageNet: Szegedy et al., "Going deeper with convolutions", section 6 (2014).
 _CROPS = {
@@ -40,8 +43,7 @@ def _decode_webp(data: Any, channels: int) -> Any:
 
 def _decode_raw(data: Any, channels: int) -> Any:
     """A tensor [height, width, 1 or channels], with a gray channel repeated."""
-    tensor = tf.io.parse_tensor(data, tf.uint8)
-    pixels = tf.ensure_shape(tensor, [None, None, None])
+    pixels = parse_pixels(data)
     size = tf.shape(pixels)[:2]
     shape = tf.concat([size, [channels]], 0)
     return tf.broadcast_to(pixels, shape)
@@ -102,8 +104,16 @@ class ImageDecoder:
         branches = [functools.partial(self._decode, name, data, place) for name in KEPT_FORMATS]
         return tf.switch_case(index, branches)
 
+    def check_header(self, data: Any, form: str) -> Any:
+        """Returns the bytes of an image, or of several PNGs, after `headers.check_header`."""
+        fillers = math.prod(self.image_size or ())  # which have this size
+        most_pixels = max(self.options.most_stored_pixels, fillers)
+        return check_header(data, form, most_pixels)
+
     def _decode(self, name: str, data: Any, place: Any) -> Any:
         """Decodes an image of a format, and crops and resizes it."""
+        if name != "raw":
+            data = self.check_header(data, name)
         if self.image_size is None:
             return DECODERS[name](data, self.options.channels)
         key = self._key(place)

@@ -6,7 +6,6 @@ Each way gives batches without end. Needs TensorFlow, and for one of them PyTorc
 import functools
 import importlib.util
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +13,9 @@ import tensorflow as tf
 
 from beam_tfr import storage
 from beam_tfr.dataset.elements import check_pixels
-from beam_tfr.dataset.image_sides import PNG_BEGIN, PNG_SIDES, count_pixels
+from beam_tfr.dataset.image_sides import count_pixels
 from beam_tfr.dataset.manifest import Manifest, check_shard_files
+from beam_tfr.reader.headers import check_header
 from beam_tfr.reader.loading import check_access, load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
@@ -134,47 +134,16 @@ def _parse(record: Any) -> Any:
     return tf.io.parse_single_example(record, features)[feature_names.ENCODED]
 
 
-def most_pixels_of(dataset: Manifest) -> int:
-    """The most that an image of a dataset can have."""
-    options = dataset.image_options
-    return math.prod(options.stored_size) if options.stored_size else options.max_pixels
-
-
-def check_header(encoded: Any, form: str, most_pixels: int) -> Any:
-    """Checks the pixels that the header of an image states, as part of TensorFlow's graph.
-
-    Some images of a few bytes take gigabytes, and several are decoded at once.
-
-    Args:
-        encoded: its bytes: scalar string.
-        form: jpeg or png.
-        most_pixels: the most that it can have.
-    """
-    if form == "jpeg":
-        sides = tf.io.extract_jpeg_shape(encoded)[:2]  # fails for other formats
-        is_form = tf.constant(value=True)
-    else:
-        begin = tf.strings.substr(encoded, 0, PNG_SIDES.stop)
-        is_form = tf.equal(tf.strings.substr(begin, 0, len(PNG_BEGIN)), PNG_BEGIN)
-        stated = tf.strings.substr(begin, PNG_SIDES.start, PNG_SIDES.stop - PNG_SIDES.start)
-        sides = tf.io.decode_raw(stated, tf.int32, little_endian=False)
-    pixels = tf.reduce_prod(tf.cast(sides, tf.int64))
-    are_positive = tf.reduce_min(sides) > 0  # of 32 bits
-    fits = is_form & are_positive & (pixels <= most_pixels)
-    problem = f"an image is no {form}, or has more than {most_pixels:,} pixels"
-    return tf.debugging.Assert(fits, [problem])
-
-
 def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
     """The reader of tutorials: shuffled, parsed and decoded one by one."""
     size = dataset.image_options.stored_size
     form = dataset.image_options.encoding
-    most_pixels = most_pixels_of(dataset)
+    most_pixels = dataset.image_options.most_stored_pixels
 
     def read(record: Any) -> Any:
         encoded = _parse(record)
-        with tf.control_dependencies([check_header(encoded, form, most_pixels)]):
-            image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        checked = check_header(encoded, form, most_pixels)
+        image = tf.io.decode_image(checked, channels=3, expand_animations=False)
         return tf.cast(image, tf.float32) / 255.0
 
     records = _records(dataset, split).repeat().shuffle(SHUFFLED)
@@ -215,7 +184,7 @@ def _encoded_images(dataset: Manifest, split: str) -> Iterator[bytes]:
         DataError: a file is damaged, or an image has too many pixels.
     """
     form = dataset.image_options.encoding
-    most_pixels = most_pixels_of(dataset)
+    most_pixels = dataset.image_options.most_stored_pixels
     for shard in dataset.splits[split].shards:
         path = storage.join(dataset.folder, shard.file)
         longest = max_record_bytes_in(shard.num_bytes)

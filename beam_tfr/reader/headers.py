@@ -1,0 +1,87 @@
+"""Checks what the headers of images state, as part of TensorFlow's graph.
+
+A dataset may be from elsewhere. An image of some bytes may take gigabytes to decode, and several
+are decoded at once. A check takes some microseconds.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from beam_tfr.dataset.image_sides import PNG_BEGIN, PNG_SIDES
+
+_WEBP_KINDS = ["VP8 ", "VP8L", "VP8X"]  # of the first chunk, which has the sides (RFC 9649)
+_WEBP_BYTES = 30  # in which they are
+_VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation; TensorFlow crashes for some of these
+
+
+def check_header(data: Any, form: str, most_pixels: int) -> Any:
+    """Returns the bytes of an image after a check of its header.
+
+    Evaluating them fails unless it is of this format, and states no more pixels than it can have.
+
+    Args:
+        data: scalar string; PNGs may have any other shape.
+        form: jpeg, png or webp.
+        most_pixels: the most that it can have.
+    """
+    if form == "jpeg":
+        fits = _fits_jpeg(data, most_pixels)
+    elif form == "png":
+        fits = _fits_png(data, most_pixels)
+    else:
+        fits = _fits_webp(data, most_pixels)
+    problem = f"an image is no {form}, or has more than {most_pixels:,} pixels"
+    check = tf.raw_ops.Assert(condition=fits, data=[problem])
+    with tf.control_dependencies([check]):
+        return tf.identity(data)
+
+
+def _fits_jpeg(data: Any, most_pixels: int) -> Any:
+    shape = tf.io.extract_jpeg_shape(data, tf.int64)  # fails for other formats
+    return tf.reduce_prod(shape[:2]) <= most_pixels
+
+
+def _fits_png(data: Any, most_pixels: int) -> Any:
+    begin = tf.strings.substr(data, 0, len(PNG_BEGIN))
+    stated = tf.strings.substr(data, PNG_SIDES.start, PNG_SIDES.stop - PNG_SIDES.start)
+    sides = tf.io.decode_raw(stated, tf.int32, little_endian=False)
+    pixels = tf.reduce_prod(tf.cast(sides, tf.int64), axis=-1)
+    fits = tf.equal(begin, PNG_BEGIN) & (pixels <= most_pixels)
+    return tf.reduce_all(fits) & (tf.reduce_min(sides) > 0)  # 32 bits may be negative
+
+
+def _fits_webp(data: Any, most_pixels: int) -> Any:
+    is_kind = tf.equal(tf.strings.substr(data, 12, 4), _WEBP_KINDS)
+    index = tf.argmax(is_kind, output_type=tf.int32)
+    begin = tf.io.decode_raw(tf.strings.substr(data, 0, _WEBP_BYTES), tf.uint8)
+    head = tf.cast(tf.ensure_shape(begin, [_WEBP_BYTES]), tf.int64)
+    branches = [lambda: _vp8_pixels(head), lambda: _vp8l_pixels(head), lambda: _vp8x_pixels(head)]
+    pixels = tf.switch_case(index, branches)
+    is_still = tf.not_equal(index, 2) | tf.equal(head[20] & _VP8X_REFUSED, 0)
+    return tf.reduce_any(is_kind) & is_still & (pixels <= most_pixels)
+
+
+def _vp8_pixels(head: Any) -> Any:
+    width = _little_endian(head[26:28]) & 0x3FFF
+    height = _little_endian(head[28:30]) & 0x3FFF
+    return width * height
+
+
+def _vp8l_pixels(head: Any) -> Any:
+    sides = _little_endian(head[21:25])
+    width = (sides & 0x3FFF) + 1
+    height = (tf.bitwise.right_shift(sides, 14) & 0x3FFF) + 1
+    return width * height
+
+
+def _vp8x_pixels(head: Any) -> Any:
+    width = _little_endian(head[24:27]) + 1
+    height = _little_endian(head[27:30]) + 1
+    return width * height
+
+
+def _little_endian(values: Any) -> Any:
+    """The number of some bytes: int64."""
+    factors = [256**place for place in range(values.shape[0])]
+    return tf.reduce_sum(values * factors)
