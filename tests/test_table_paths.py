@@ -124,7 +124,7 @@ def test_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("cell", "problem"),
     [
-        ("http://example.org/1.jpg", "'http://example.org/1.jpg': only local paths and gs://"),
+        ("http://example.org/9.jpg", "'http://example.org/9.jpg': only local paths and gs://"),
         ("s3://bucket/9.jpg", "only local paths and gs://"),
         ("file://server/1.jpg", "'file://server/1.jpg': only local paths"),
         ("data:image/jpeg;base64,/9j/4AAQ", "is an image itself"),
@@ -282,6 +282,33 @@ def test_a_cell_that_holds_an_image_or_an_address_is_told_as_such(
         assert "image_root" not in message
     assert content in tables.missing
     assert content in ref.detail
+
+
+@pytest.mark.parametrize("folder_of_file", ["", "a/", "host/b/a/"])
+def test_addresses_of_the_web_are_read_from_downloads(tmp_path: Path, folder_of_file: str) -> None:
+    """Their folders are left out at the beginning, as those of buckets are."""
+    folder = tmp_path / folder_of_file
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "1.jpg").write_bytes(JPEG)
+    tables = opened(write_table(tmp_path / "t.jsonl", "https://host/b/a/1.jpg"))
+    (ref,) = tables.read(tables.files[0])
+    assert f"{tables.root}{ref.key}" == f"{folder}/1.jpg"
+
+
+@pytest.mark.parametrize("inner", ["", "img/"])
+def test_addresses_of_the_web_have_a_cure_that_finds_downloads(tmp_path: Path, inner: str) -> None:
+    """The names that are left by the line of pandas are files."""
+    cells = ["https://host/a/1.jpg?sig=x/y", "https://host/b/2.jpg?sig=z"]
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / inner).mkdir(exist_ok=True)
+        (tmp_path / inner / name).write_bytes(JPEG)
+    missing = opened(write_table(tmp_path / "t.jsonl", *cells)).missing
+    line = ".str.split('?').str[0].str.rsplit('/', n=1).str[1]"
+    assert f"table[NAME] = table[NAME]{line}" in missing
+    names = pandas.Series(cells).str.split("?").str[0].str.rsplit("/", n=1).str[1]
+    root = str(tmp_path / inner).rstrip("/")
+    assert (f"`image_root={root}`" in missing) == bool(inner)
+    assert [ref.reason for ref in read(tmp_path, *names, image_root=root)] == ["", ""]
 
 
 def test_the_folder_of_most_paths_is_the_root(folder: Path) -> None:

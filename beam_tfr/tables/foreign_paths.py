@@ -1,4 +1,4 @@
-r"""Paths of another machine, such as `/home/bob/img/1.jpg` or `s3://bucket/img/1.jpg`.
+r"""Paths of another machine, such as `/home/bob/img/1.jpg`, `s3://bucket/img/1.jpg`, or https:.
 
 If no file is where the first paths say, but all are found once the same folders are left out at
 their beginning, all paths are read so.
@@ -16,6 +16,7 @@ from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
 WEB_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
+_OWN_ADDRESS = re.compile("(?i)file:")
 _WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
 _MOST_TRIED = 16  # of the first paths, evenly spread
 _MOST_REMOTE = 4  # each of which takes a request in each way
@@ -104,10 +105,10 @@ def spread(members: Sequence[Any], most: int) -> Sequence[Any]:
 
 
 def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
-    """Yields the texts that are paths on a disk, or addresses of buckets."""
+    """Yields the texts that are paths on a disk, or addresses of buckets and the web."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
-        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not WEB_ADDRESS.match(uri):
+        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _OWN_ADDRESS.match(uri):
             yield uri
 
 

@@ -4,7 +4,9 @@ import collections
 import contextlib
 import itertools
 import os
+import posixpath
 import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,8 +14,13 @@ from beam_tfr import storage
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
-from beam_tfr.tables.foreign_paths import drop_shared_folders, spread
-from beam_tfr.tables.lost_images import describe_lost, find_only_root
+from beam_tfr.tables.foreign_paths import WEB_ADDRESS, drop_shared_folders, spread
+from beam_tfr.tables.lost_images import (
+    describe_lost,
+    find_files,
+    find_only_root,
+    list_complete_roots,
+)
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
 
@@ -108,9 +115,9 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
-    zeros = _describe_zeros(texts, base)
-    if zeros:
-        return f"{missing}; {zeros}"
+    cure = _describe_zeros(texts, base) or _describe_downloads(texts, base)
+    if cure:
+        return f"{missing}; {cure}"
     shorter = drop_shared_folders(texts)
     for folder in (base, folder_around(base)):
         if not folder.rstrip("/"):
@@ -121,6 +128,30 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
             if cure:
                 return f"{missing}; {cure}"
     return missing
+
+
+def _describe_downloads(texts: Sequence[str], base: str) -> str:
+    """What to do about addresses of the web whose files are here by name; mostly empty.
+
+    Args:
+        texts: the first paths in a table.
+        base: the folder in which they are looked for.
+    """
+    addresses = [text for text in texts if WEB_ADDRESS.match(text)]
+    names = [posixpath.basename(urllib.parse.urlsplit(text).path) for text in addresses]
+    if len(addresses) < len(texts) or not any(names):
+        return ""
+    files_of = find_files([*filter(None, names)], base)
+    if 2 * len(files_of) <= len(names):
+        return ""
+    roots = list_complete_roots(files_of)
+    files = next(iter(files_of.values()))
+    root = f" and `image_root={roots[0].rstrip('/')}`" if roots and roots[0] != base else ""
+    return (
+        f"there is {min(files.values())}: if files have been downloaded by their names, write "
+        "these; with pandas: table[NAME] = table[NAME].str.split('?').str[0]"
+        f".str.rsplit('/', n=1).str[1]{root}"
+    )
 
 
 def _describe_zeros(texts: Sequence[str], base: str) -> str:
