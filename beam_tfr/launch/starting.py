@@ -19,6 +19,7 @@ from beam_tfr.engine.beam_internals import LocalRunner
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
 from beam_tfr.first_look import early_warnings
+from beam_tfr.launch.bounds import bounded_look
 from beam_tfr.launch.flags import (
     choose_runner,
     engine_advice,
@@ -61,7 +62,8 @@ def prepare_run(
         _refuse_job_options(options)
         runner = choose_runner(beam_options, beam_flags)  # refuses wrong flags before files
     cloud.use_cloud_options(beam_options)
-    source = open_input(options)
+    with bounded_look():
+        source = open_input(options)
     if runner or not checks.creates_no_job(beam_options):
         check_gcs_access(options)
     return beam_options, runner, source
@@ -129,10 +131,11 @@ def run_step(
         return _run_without_access(
             options, beam_options, build_step, outcome=outcome, progress=progress, say=say
         )
-    for warning in early_warnings(
-        source, shares_option=options.shares_option, exclude=options.exclude
-    ):
-        say(warning)
+    with bounded_look():
+        for warning in early_warnings(
+            source, shares_option=options.shares_option, exclude=options.exclude
+        ):
+            say(warning)
     advice = engine_advice(runner, beam_options)
     if advice:
         say(advice)

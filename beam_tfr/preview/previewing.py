@@ -42,6 +42,7 @@ from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import describe_missed
 from beam_tfr.launch import prepare_run
+from beam_tfr.launch.bounds import bounded_look
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_no_classes,
@@ -165,6 +166,12 @@ def preview(
     if source.encoding in IMAGE_ENCODINGS:
         seconds = estimate.seconds
         cpu_seconds = estimate.cpu_seconds
+    with bounded_look():
+        warnings = [
+            *_find_warnings(options, source, survey, listing, sample),
+            *_describe_splits(plan, sample, listing),
+            *_describe_class_options(options, source, plan, listing),
+        ]
     return Preview(
         plan=plan,
         listing=listing,
@@ -175,11 +182,7 @@ def preview(
         cpu_seconds=cpu_seconds,
         outcome=outcome.text,
         failure=failure,
-        warnings=[
-            *_find_warnings(options, source, survey, listing, sample),
-            *_describe_splits(plan, sample, listing),
-            *_describe_class_options(options, source, plan, listing),
-        ],
+        warnings=warnings,
     )
 
 

@@ -17,6 +17,7 @@ from typing import IO
 
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import UsageError, check_text
+from beam_tfr.storage import opened
 from beam_tfr.storage.backend import GCS as GCS
 from beam_tfr.storage.backend import AlreadyExistsError as AlreadyExistsError
 from beam_tfr.storage.backend import Backend as Backend
@@ -195,9 +196,11 @@ def read_bytes(
             (EBUSY).
         OSError: it cannot be read, or is not a regular file.
     """
-    return backend_of(path).read_bytes(
+    data = backend_of(path).read_bytes(
         path, max_bytes=max_bytes, generation=generation, cancelled=cancelled
     )
+    opened.note(path, len(data))
+    return data
 
 
 def read_existing(path: str) -> bytes | None:
@@ -232,7 +235,7 @@ def is_gone(path: str, root: str = "") -> bool:
 
 def open_binary(path: str) -> IO[bytes]:
     """Opens a file to read it from its start; an object is first downloaded whole."""
-    return backend_of(path).open_binary(path, None)
+    return opened.noting(path, backend_of(path).open_binary(path, None))
 
 
 def sha256(path: str) -> str:
@@ -273,6 +276,7 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
         ChangedError: it has another generation.
         OSError: it cannot be read.
     """
+    opened.note(path, num_bytes)
     return backend_of(path).read_part(path, begin, num_bytes, generation)
 
 
