@@ -424,7 +424,7 @@ def test_images_in_a_class_within_a_class_are_reported(
     )
     assert f"warning:   {what}{details}" in beam_tfr("plan", *call).out
     run = beam_tfr("convert", *call)
-    assert f"note:    {what}: their class is the inner folder's" in run.out
+    assert f"note:    {what}: their class is the inner folder" in run.out
     assert what + details in run.err
 
 

@@ -282,7 +282,7 @@ def test_calls_that_cannot_settle_copies_name_a_cure(
     (tmp_path / "t.csv").write_text("f,g\na.jpg,1\n")
     run = beam_tfr("convert", "--output", tmp_path / "d", *arguments)
     assert run.code == 2
-    assert "what follows" not in run.err  # as nothing does
+    assert "so this takes two runs" not in run.err  # as nothing does
     for cure in cures:
         assert cure in run.err
 
