@@ -1,6 +1,6 @@
-"""Looks for security advisories about the packages that setup.py names.
+"""Looks for security advisories about the packages that setup.py names, and those of the site.
 
-The versions are those of requirements.txt.
+The versions are those of requirements.txt and docs/requirements.txt.
 
     python -m tests.advisories
 
@@ -17,7 +17,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -26,51 +26,66 @@ ROOT = Path(__file__).parents[1]
 EXCEPTIONS: dict[str, str] = {}  # id of an advisory -> why it does not concern us
 
 
-def pins() -> dict[str, str]:
-    """Name -> version, of what is named in setup.py and pinned for this Python."""
-    named = {
-        canonicalize_name(Requirement(line).name)
-        for line in importlib.metadata.requires("beam_tfr") or ()
-    }
-    pinned = {}
-    for line in (ROOT / "requirements.txt").read_text().splitlines():
+class Pin(NamedTuple):
+    """A package, and the version of it that is installed."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+def read_pins(file: Path) -> list[Pin]:
+    """The pins of a file for this Python."""
+    pinned = []
+    for line in file.read_text().splitlines():
         requirement = Requirement(line)
-        if canonicalize_name(requirement.name) in named and (
-            not requirement.marker or requirement.marker.evaluate()
-        ):
-            pinned[requirement.name] = next(iter(requirement.specifier)).version
+        if not requirement.marker or requirement.marker.evaluate():
+            version = next(iter(requirement.specifier)).version
+            pinned.append(Pin(canonicalize_name(requirement.name), version))
     return pinned
 
 
-def advisories(name: str, version: str) -> list[dict[str, Any]] | None:
+def all_pins() -> set[Pin]:
+    """What setup.py names, and all that the site is made with."""
+    required = importlib.metadata.requires("beam_tfr") or ()
+    named = {canonicalize_name(Requirement(line).name) for line in required}
+    of_package = [pin for pin in read_pins(ROOT / "requirements.txt") if pin.name in named]
+    of_site = read_pins(ROOT / "docs" / "requirements.txt")
+    return {*of_package, *of_site}
+
+
+def find_advisories(pin: Pin) -> list[dict[str, Any]] | None:
     """Those about a release that were not withdrawn; None if the index does not tell."""
-    for path in (f"{name}/{version}", name):
+    for path in (f"{pin.name}/{pin.version}", pin.name):
         try:
             with urllib.request.urlopen(f"https://pypi.org/pypi/{path}/json", timeout=60) as answer:
-                told = json.load(answer)
+                release = json.load(answer)
         except urllib.error.URLError:
             continue
-        if told["info"]["version"] == version:
-            return [one for one in told["vulnerabilities"] if not one.get("withdrawn")]
+        if release["info"]["version"] == pin.version:
+            return [entry for entry in release["vulnerabilities"] if not entry.get("withdrawn")]
     return None
 
 
 def main() -> int:
-    pinned = pins()
-    found = {name: advisories(name, version) for name, version in pinned.items()}
-    for name, told in found.items():
-        for one in told or ():
-            excepted = EXCEPTIONS.get(one["id"])
-            print(
-                f"{name} {pinned[name]}: {one['id']}: "
-                f"{excepted or one.get('summary') or one.get('details')}"
-            )
-    unanswered = [f"{name} {pinned[name]}" for name, told in found.items() if told is None]
-    print(
-        f"advisories: asked about {len(found)} packages; unanswered: "
-        f"{', '.join(unanswered) or 'none'}"
-    )
-    return int(any(one["id"] not in EXCEPTIONS for told in found.values() for one in told or ()))
+    """Prints the advisories; returns whether one of them is no exception."""
+    has_failed = False
+    unanswered = []
+    pins = sorted(all_pins())
+    for pin in pins:
+        entries = find_advisories(pin)
+        if entries is None:
+            unanswered.append(str(pin))
+            continue
+        for entry in entries:
+            reason = EXCEPTIONS.get(entry["id"])
+            print(f"{pin}: {entry['id']}: {reason or entry.get('summary') or entry.get('details')}")
+            has_failed |= reason is None
+    named = ", ".join(unanswered) or "none"
+    print(f"advisories: asked about {len(pins)} packages; unanswered: {named}")
+    return int(has_failed)
 
 
 if __name__ == "__main__":
