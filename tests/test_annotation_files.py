@@ -14,6 +14,7 @@ from beam_tfr.inputs.annotation_content import describe_tables
 from beam_tfr.inputs.annotation_texts import describe_text
 from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
+from beam_tfr.inputs.image_mentions import ImageMentions
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.sources import open_source
@@ -136,6 +137,14 @@ def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) 
         about = [note for note in told if "`table=" in note]
         assert len(about) == bool(message)
         assert all(message.format(tmp_path / "in") in note for note in about)
+
+
+def test_names_with_spaces_are_found_in_json(tmp_path: Path) -> None:
+    """As in a project of VIA for `Dent 1.jpg`."""
+    path = tmp_path / "via.json"
+    path.write_text('{"x": {"filename": "Dent 1.jpg", "regions": []}}')
+    assert ImageMentions(["/i/Dent 1.jpg"]).describe([str(path)], "files")
+    assert not ImageMentions(["/i/Dent 2.jpg"]).describe([str(path)], "files")
 
 
 def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path: Path) -> None:

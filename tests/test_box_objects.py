@@ -132,6 +132,23 @@ def test_the_names_of_numbers_are_told_and_the_cure_works(tmp_path: Path) -> Non
     assert not [line for line in tables.warnings if "jq -c" in line]
 
 
+@pytest.mark.parametrize(
+    "polygon", [[[0.125, 0.25, 0.625, 0.25, 0.5, 0.75]], [[0.125, 0.75], [0.625, 0.25]]]
+)
+def test_polygons_are_told_and_the_cure_works(tmp_path: Path, polygon: list[list[float]]) -> None:
+    """As of Azure ML's instance segmentation."""
+    row = {"image_url": "a.jpg", "label": [{"label": "cat", "polygon": polygon}]}
+    given = {"uri_column": "image_url", "label_column": "label.label"}
+    tables = opened(write_rows(tmp_path, [row]), **given)
+    (line,) = [line for line in tables.warnings if "jq -c" in line]
+    assert "nothing is stored of label.polygon" in line
+    command = line[line.index("jq -c") :].partition(" writes ")[0]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    (ref,) = references(opened(tmp_path / "boxes.jsonl"))
+    assert ref.labels == ("cat",)
+    assert boxes_of(ref)[0] == SHARES[0]
+
+
 def test_objects_without_boxes_are_told(tmp_path: Path) -> None:
     tables = opened(write_rows(tmp_path, [BDD]))
     assert any("1 objects in the first 1 rows have no box" in line for line in tables.warnings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import io
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -534,6 +535,14 @@ KINDS: dict[str, tuple[Any, str]] = {
         {"images": IMAGES, "annotations": [{"id": 1, "image_id": 1, "caption": "A cat."}]},
         r"captions.*instances_\*\.json",
     ),
+    "captions of Datumaro": (
+        {
+            "images": IMAGES,
+            "categories": [],
+            "annotations": [{"id": 1, "image_id": 1, "category_id": 0, "caption": "A cat."}],
+        },
+        r"captions.*jq -c",
+    ),
     "results": ([{"image_id": 1, "category_id": 1, "bbox": BOX, "score": 0.9}], "results"),
     "Supervisely": ({"objects": [], "size": {"height": 30, "width": 40}}, "Supervisely"),
     "FiftyOne": ({"classes": ["cat"], "labels": {"0": 0}}, "FiftyOne"),
@@ -563,6 +572,27 @@ def test_files_of_other_kinds_are_named(kind: str) -> None:
     content, word = KINDS[kind]
     with pytest.raises(DataError, match=f"cannot be read as COCO or Create ML: .*{word}"):
         rows(content)
+
+
+def test_captions_have_a_cure_that_works(tmp_path: Path) -> None:
+    images = [*IMAGES, {"id": 2, "file_name": "2.png"}]
+    texts = [(1, "A cat."), (2, "A dog."), (1, "A black cat.")]
+    annotations = [
+        {"id": number, "image_id": image_id, "caption": text}
+        for number, (image_id, text) in enumerate(texts)
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({"images": images, "annotations": annotations}))
+    with pytest.raises(DataError) as raised:
+        rows({"images": images, "annotations": annotations})
+    message = str(raised.value)
+    command = message[message.index("jq -c") :].partition(", and give ")[0]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert "`uri_column=file` and `feature_columns=captions:bytes[]`" in message
+    lines = (tmp_path / "captions.jsonl").read_text().splitlines()
+    assert [*map(json.loads, lines)] == [
+        {"file": "1.png", "captions": ["A cat.", "A black cat."]},
+        {"file": "2.png", "captions": ["A dog."]},
+    ]
 
 
 def test_classes_of_images_without_boxes_are_told_with_what_takes_them(tmp_path: Path) -> None:

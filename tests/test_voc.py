@@ -23,6 +23,7 @@ from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES, VISIBLE
 from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.annotations.voc import describe_origin
 from beam_tfr.tables.annotations.voc_fields import describe_other_fields
 from beam_tfr.tables.base import OtherColumn
 from tests.voc_files import SIZE, bndbox, named, voc, write_picture
@@ -249,6 +250,21 @@ def test_a_polygon_gives_the_box_around_it(polygon: str) -> None:
         text = f"<object><name>cat</name>{inside}<polygon>{polygon}</polygon></object>"
         found = row(f"<annotation>{named('1.png')}{text}</annotation>")
         assert found["box"] == found["box_from_0"] == [[5, 6, 25, 21]]
+
+
+def test_deleted_objects_of_labelme_are_none() -> None:
+    """LabelMe of the web keeps them in its files; its polygons count from nowhere."""
+    polygon = "<polygon><pt><x>5</x><y>6</y></pt><pt><x>25</x><y>21</y></pt></polygon>"
+    texts = [
+        f"<object><name>{name}</name><deleted>{deleted}</deleted>{polygon}</object>"
+        for name, deleted in (("cat", 0), ("dog", 1))
+    ]
+    found = row(f"<annotation>{named('1.png')}{''.join(texts)}</annotation>")
+    assert found["class"] == ["cat"]
+    assert found["box"] == [[5, 6, 25, 21]]
+    assert not describe_origin({name: [cell] for name, cell in found.items()})
+    plain = row(voc("1.png"))
+    assert describe_origin({name: [cell] for name, cell in plain.items()})
 
 
 @pytest.mark.parametrize(

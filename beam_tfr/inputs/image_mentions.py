@@ -53,13 +53,13 @@ class ImageMentions:
             extension = os.path.splitext(path)[1].lower()
             if extension in _OF_SEVERAL and self.are_named_in(read_begin(path), extension):
                 return (
-                    f"{noun} name images, such as {path}: what it says of them is not read; "
+                    f"{noun} name images, such as {path}: what they say of them is not read; "
                     f"`table={shlex.quote(path)}` reads it, or says what does"
                 )
             if extension == ".txt" and self._has_rows_about(read_begin(path)):
                 return (
-                    f"{noun} name images, such as {path}: what it says of them is not read; write "
-                    "it as a `table=`, with a row for each image or box"
+                    f"{noun} name images, such as {path}: what they say of them is not read; "
+                    "write it as a `table=`, with a row for each image or box"
                 )
         for path in sorted(all_paths):
             if self.is_named_alike(path):
@@ -84,7 +84,7 @@ class ImageMentions:
         if not self._names.isdisjoint(named):
             return True
         cells = {os.fsdecode(cell) for cell in _list_cells(begin, extension)}
-        return not cells.isdisjoint(self._long_stems)
+        return not cells.isdisjoint(self._names | self._long_stems)
 
     def _has_rows_about(self, begin: bytes) -> bool:
         """Whether a text has rows of several cells, which name images or begin with their ids."""

@@ -72,12 +72,12 @@ def describe_class_map(path: str, label: str, names: str) -> str:
         names: the field with an object of names, by these numbers.
     """
     parent, _, field = label.rpartition(".")
-    members = f"{_write_jq(parent)}[]{_write_jq(field)}" if parent else f"{_write_jq(label)}[]"
+    members = f"{write_jq(parent)}[]{write_jq(field)}" if parent else f"{write_jq(label)}[]"
     folder, _, name = path.rpartition("/")
     named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never the table itself
     return (
         f"classes of {label} are numbers, whose names are in {names}: jq -c "
-        f"'{_write_jq(names)} as $names | {members} |= $names[tostring]' {shlex.quote(path)} > "
+        f"'{write_jq(names)} as $names | {members} |= $names[tostring]' {shlex.quote(path)} > "
         f"{shlex.quote(named)} writes a table with these names"
     )
 
@@ -189,6 +189,6 @@ def _read_cells(path: str, fields: Sequence[str]) -> Iterator[Sequence[Any]]:
         yield cells
 
 
-def _write_jq(field: str) -> str:
+def write_jq(field: str) -> str:
     """A field as jq writes it: `."bounding-box"."annotations"`."""
     return "".join(f'."{name}"' for name in field.split("."))

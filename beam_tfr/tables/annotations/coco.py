@@ -124,6 +124,11 @@ class CocoFile(msgspec.Struct):
     categories: list[CocoCategory] | None = None
     annotations: list[CocoAnnotation] | None = None
 
+    def has_objects(self) -> bool:
+        """Whether an annotation has a place in its image, or a category."""
+        ids = {category.id for category in self.categories or []}
+        return any(obj.has_place() or obj.category_id in ids for obj in self.annotations or [])
+
 
 CategoryNames = Mapping[int, str | BadCell]  # by id
 _HasId = TypeVar("_HasId", CocoImage, CocoCategory)

@@ -20,7 +20,7 @@ from beam_tfr.tables.annotations.coco import (
 )
 from beam_tfr.tables.annotations.coco_fields import describe_other_fields
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
-from beam_tfr.tables.annotations.json_kinds import describe_begin, describe_kind
+from beam_tfr.tables.annotations.json_kinds import CAPTIONS, describe_begin, describe_kind
 from beam_tfr.tables.base import Note
 
 # Of a file with more members, each has to be an object if something in it cannot be read.
@@ -111,6 +111,8 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
     if isinstance(content, CocoFile):
         for note in describe_other_fields(data):
             say(f"{path}: {note}")
+        if b'"caption"' in data and not content.has_objects():
+            raise ValueError(CAPTIONS)
         return read_coco(path, content, say)
     missing = [picture.find_missing() for picture in content]
     if missing and all(missing):

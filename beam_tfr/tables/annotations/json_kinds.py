@@ -28,6 +28,13 @@ class _Kind(NamedTuple):
 
 
 _INSTANCES = "give files of instances, such as `table='annotations/instances_*.json'`"
+CAPTIONS = (
+    f"has captions, which are texts of images without boxes; {_INSTANCES}, or write a table with "
+    "the captions of each image: jq -c '(.images | map({(.id | tostring): .file_name}) | add) as "
+    "$names | .annotations | group_by(.image_id)[] | {file: $names[.[0].image_id | tostring], "
+    "captions: map(.caption)}' a.json > captions.jsonl, and give `uri_column=file` and "
+    "`feature_columns=captions:bytes[]`"
+)
 _WRITE_LINES = (
     "write an object for each row in a line: table.to_json('a.jsonl', orient='records', lines=True)"
 )
@@ -42,8 +49,7 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"annotations[].caption"}),
-        f"has captions, which are texts of images without boxes; {_INSTANCES}, or write captions "
-        "as a table with a row for each image, such as .jsonl",
+        CAPTIONS,
     ),
     _Kind(
         frozenset({"[].image_id", "[].category_id"}),

@@ -77,7 +77,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     if not name:
         _check_root(root)
         name = own_name
-    objects = root.findall("object")
+    objects = [obj for obj in root.iterfind("object") if not _is_deleted(obj)]
     boxes = [_read_box(obj) for obj in objects]
     moved = [box.from_1 for box in boxes]
     yield {
@@ -97,6 +97,11 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         "image/object/difficult": [_read_flag(obj, "difficult") for obj in objects],
         "image/object/truncated": [_read_flag(obj, "truncated") for obj in objects],
     }
+
+
+def _is_deleted(obj: ElementTree.Element) -> bool:
+    """Whether an object was deleted in LabelMe of the web, which keeps it in the file."""
+    return _text_of(obj, "deleted") == "1"
 
 
 def _is_of_another(name: str, path: str) -> bool:
@@ -344,7 +349,9 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
     counts_from_0 = any(isinstance(cell, OtherColumn) for cell in cells["box"])
     if counts_from_0:
         return _describe_contradiction(cells)
-    firsts = [side for cell in cells["box"] for box in _moved_boxes(cell) for side in box[:2]]
+    firsts = []
+    for cell, written in zip(cells["box"], cells[VOC_FROM_0], strict=True):
+        firsts += [side for box in _moved_boxes(cell, written) for side in box[:2]]
     if not firsts or 0 in firsts:
         return ""
     return (
@@ -354,13 +361,20 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
-def _moved_boxes(cell: Any) -> list[list[float]]:
-    """The boxes in a cell of `box` that are as `box_from_1`, without placeholders."""
+def _moved_boxes(cell: Any, written: Sequence[Any]) -> list[list[float]]:
+    """The boxes in a cell of `box` that are as `box_from_1`, without placeholders.
+
+    Nor those that are the same either way, as around polygons.
+
+    Args:
+        cell: the cell.
+        written: the boxes as they are written.
+    """
     if not isinstance(cell, list):
         return []
     moved = []
-    for box in cell:
-        if isinstance(box, list):
+    for box, written_box in zip(cell, written, strict=True):
+        if isinstance(box, list) and box != written_box:
             left, top, right, bottom = box
             if not _is_placeholder([left + 1, top + 1, right, bottom]):
                 moved.append(box)

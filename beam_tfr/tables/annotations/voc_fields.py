@@ -10,7 +10,7 @@ from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.tables.annotations.voc import parse_voc
 from beam_tfr.tables.base import open_table
 
-_KNOWN = {"name", "bndbox", "polygon", "robndbox", "difficult", "truncated"}
+_KNOWN = {"name", "bndbox", "polygon", "robndbox", "difficult", "truncated", "deleted"}
 _NO_VALUES = ("", "0", "unspecified")
 _FIRST_FILES = 20
 _FIRST_REMOTE = 2  # each of which takes a request

@@ -2,13 +2,14 @@
 
 import itertools
 import re
+import shlex
 from collections.abc import Sequence
 
 from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes, to_finite
 from beam_tfr.schema.feature_names import BOXES
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
-from beam_tfr.tables.box_objects import find_file, find_label, hold_nested_lists
+from beam_tfr.tables.box_objects import find_file, find_label, hold_nested_lists, write_jq
 from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_point_columns, names_boxes, names_places
@@ -20,6 +21,7 @@ _OBJECTS = re.compile(
     r"(?i)(.*[_./])?(objects?|bounding_?box(es)?|(gt_?)?b?box(es)?"
     r"|(box(es)?|prediction)_?string)|.*annotations?"
 )
+_POLYGONS = re.compile(r"(?i).+\.(?:polygons?|segmentations?)")
 _SIDES_OF_BOX = 4
 
 
@@ -38,6 +40,25 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
     )
     columns_of_fields = [side.partition(".")[0] for side in boxes.sides]
     return Suggestion([*boxes.sides, *columns_of_fields], message)
+
+
+def find_polygons(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Fields of objects with lists of polygons, as Azure ML writes them."""
+    fields = [*columns, *list_fields_of(content, columns)]
+    polygons = [name for name in fields if _POLYGONS.fullmatch(name)]
+    if not polygons or not hold_nested_lists(read_first_cells(content, polygons[:1])[polygons[0]]):
+        return None
+    path = content.files[0]
+    parent, _, field = polygons[0].rpartition(".")
+    boxes = f"{path.rpartition('/')[0]}/boxes.jsonl"
+    message = (
+        f"nothing is stored of {polygons[0]}: write the boxes around polygons; jq -c "
+        f"'{write_jq(parent)} |= map([.{field} | .. | numbers] as $all | [$all[range(0; $all | "
+        "length; 2)]] as $x | [$all[range(1; $all | length; 2)]] as $y | . + {xmin: ($x | min), "
+        "ymin: ($y | min), xmax: ($x | max), ymax: ($y | max)})' "
+        f"{shlex.quote(path)} > {shlex.quote(boxes)} writes a table with these"
+    )
+    return Suggestion([name for name in columns if name in (polygons[0], parent)], message)
 
 
 def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:

@@ -22,6 +22,7 @@ from beam_tfr.tables.tfrecord_rows import TfRecord
 from beam_tfr.tables.unused.boxes import (
     find_objects,
     find_points,
+    find_polygons,
     find_shapes_as_text,
     find_sides,
 )
@@ -49,6 +50,7 @@ _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...]
     find_labelbox,
     find_shapes_as_text,
     find_sides,
+    find_polygons,
     find_points,
     find_run_lengths,
     find_masks,
