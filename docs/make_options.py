@@ -17,11 +17,13 @@ PAGE = Path(__file__).parent / "options.md"
 METADATA = PAGE.parents[1] / "templates" / "metadata.json"
 HEAD = """# Options of convert
 
-Every option of `beam-tfr convert`, as `convert --help-all` shows them; `--help` shows the
-essential ones. In Python, pass the same names to `beam_tfr.convert`. All but
-{others} are also parameters of the
-[Flex Template](../templates/README.md). Beam's own options (`--runner`, `--project`, …) go on the
-same command line.
+Look up an option of `beam-tfr convert`; `convert --help` shows the essential ones.
+
+    beam-tfr convert --input photos --output /data/photos --splits train=0.9,test=0.1 --image_size 256
+
+In Python, pass the same names to `beam_tfr.convert`. Beam's own options (`--runner`,
+`--project`, …) go on the same command line. The [Flex Template](../templates/README.md) takes all but
+{others}.
 
 Your shell completes commands and options after `pip install shtab` and
 

@@ -145,13 +145,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     pair: tuple[str, ...] = option(
         (),
-        help="images that belong to each image and have its size: its mask, and others, by the "
-        "names that readers give them: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. "
-        "Paths start from the folder that all inputs share; {path} is the key of the image "
-        "without its extension, {stem} its name, {folder} its folder, {stem%_rgb} its name without "
-        "_rgb at the end, [255] the value in --resize pad's margins, else 0; "
-        "[255,scale,optional,9=1,#ff0000=2] also scales, takes images without one, and replaces "
-        "values or colors",
+        help="the mask of each image, or other images of its size, under the names that readers "
+        "use: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. Paths start from the "
+        "folder that all inputs share; {path} is the key of the image without its extension, "
+        "{stem} its name, {folder} its folder, {stem%_rgb} its name without _rgb at the end. "
+        "[255] is the value in --resize pad's margins, else 0; [255,scale,optional,9=1,#ff0000=2] "
+        "also scales, takes images without one, and replaces values or colors",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,
@@ -166,7 +165,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         group=CLASSES,
         changes_data=False,
         help="file with one class per line, in the order of the label ids; images of other "
-        "classes are rejected. Or a dataset, whose classes keep their ids, and new ones follow "
+        "classes are rejected. Or a dataset: its classes keep their ids, and new ones follow "
         "(default: all classes found, sorted)",
         brief="file with one class per line, in the order of the label ids (default: all that are "
         "found, sorted)",
@@ -174,8 +173,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )  # its content changes data: see data_options
     rename: tuple[str, ...] = option(
         (),
-        help="other names for classes, which keep the ids that they have without it; classes of "
-        "one new name become one",
+        help="new names for classes; ids stay those of the old names, and classes with the same "
+        "new name become one",
         kind=RENAMES,
         group=CLASSES,
         implied=True,
@@ -192,7 +191,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     folds: int | None = option(
         None,
-        help="divide the images into so many splits of equal shares, fold0, fold1, …, for "
+        help="divide the images into this many splits of equal shares, fold0, fold1, …, for "
         "cross-validation; readers take split='all-fold0'",
         kind=kinds.INTEGER,
         low=2,
@@ -203,16 +202,16 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     stratify: bool = option(
         False,
-        help="make the shares of --splits or --folds exact, in each class: within one image, or "
+        help="make the shares of --splits or --folds exact in each class, to within one image or "
         "the largest {group}",
         group=CLASSES,
         implied=True,
     )
     duplicates: str = option(
         "report",
-        help="what becomes of images that are copies of others, by their bytes or as they look: "
-        "report counts them, group puts copies into one split, drop keeps the one with the most "
-        "pixels and rejects the others",
+        help="what to do with copies of an image, which have its bytes or look the same. report: "
+        "count them; group: put them into one split; drop: keep the one with the most pixels and "
+        "reject the others",
         choices=COPIES,
         group=CLASSES,
         implied=True,
@@ -229,9 +228,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     compression: str = _shards(
         "gzip",
-        help="of the shard files; gzip compresses raw pixels and stores JPEG, PNG, WebP; N is its "
-        "level, 0 to 9",
-        brief="of the shard files (default: gzip)",
+        help="compression of the shard files; gzip compresses raw pixels and stores JPEG, PNG, "
+        "WebP; N is its level, 0 to 9",
+        brief="compression of the shard files (default: gzip)",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
     )

@@ -42,7 +42,8 @@ LIMITS = Group(
 )
 FILES = Group(
     title="shards",
-    when="Use these when readers need a certain number or size of files. Give one of the three.",
+    when="Use these when readers need a certain number or size of files: a number, the size of "
+    "each, or the records in each.",
 )
 CARD = Group(
     title="dataset card",

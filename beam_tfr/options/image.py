@@ -114,8 +114,8 @@ class ImageOptions(Checked):
     )
     max_file_bytes: int = option(
         64 << 20,
-        help="reject files with more bytes, before they are read whole: for the time and memory "
-        "that reading takes",
+        help="reject files with more bytes, before they are read whole; bounds the time and "
+        "memory of reading",
         kind=kinds.BYTES,
         low=1,
         high=1 << 31,
@@ -130,10 +130,10 @@ class ImageOptions(Checked):
     )
     max_decode_bytes: int = _limit(
         400_000_000,
-        help="reject images whose decoding takes more memory, according to their headers: besides "
+        help="reject images whose decoding takes more memory, according to their headers. Besides "
         "the pixels, that counts transparency, 16 bits a sample and the decoder's copies, so an "
-        "image within --max_pixels may exceed it. Also the memory for all images that are decoded "
-        "at once",
+        "image within --max_pixels may exceed it. Also limits the memory of all images that are "
+        "decoded at once",
         kind=kinds.BYTES,
         high=1 << 36,
         show="400MB",

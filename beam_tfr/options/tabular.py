@@ -120,8 +120,8 @@ class TableOptions(Checked):
     )
     split_column: str = _column(
         "",
-        help="column with the split; none leaves out what the tables say of splits, to divide "
-        "their rows by --splits (default: --splits; else a column named split, VOC's ImageSets, "
+        help="column with the split; none ignores the splits of the tables, to divide their rows "
+        "by --splits (default: --splits; else a column named split, VOC's ImageSets, "
         "or the folders and names of the tables)",
         metavar="NAME",
     )
@@ -147,8 +147,8 @@ class TableOptions(Checked):
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="for good boxes that resizing cuts off: the share of its area that a box must keep. "
-        "Others are dropped with their labels and values, and their image stays",
+        help="share of its area that a good box must keep when resizing cuts it off. Other boxes "
+        "are dropped with their labels and values, and their image stays",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
@@ -156,16 +156,16 @@ class TableOptions(Checked):
     )
     bad_boxes: str = _of_boxes(
         "reject",
-        help="for boxes that are wrong in the table: without area, outside of their image, or not "
-        "of four finite numbers. reject: reject their images; drop: drop these boxes with their "
-        "labels and values, and keep the images",
+        help="what to do with boxes that are wrong in the table: without area, outside of their "
+        "image, or not four finite numbers. reject: reject their images; drop: drop these boxes "
+        "with their labels and values, and keep the images",
         choices=("reject", "drop"),
     )
     no_boxes: str = _of_boxes(
         "keep",
-        help="for images without a box in the end, as the table has none for them or all were "
-        "dropped: keep them as background, or reject them; such rejects do not count towards "
-        "--max_rejects",
+        help="what to do with images without a box, because the table has none for them or all "
+        "were dropped. keep: keep them as background; reject: reject them, without counting "
+        "towards --max_rejects",
         choices=("keep", "reject"),
     )
 
