@@ -19,11 +19,11 @@ HEAD = """# Options of convert
 
 Look up an option of `beam-tfr convert`; `convert --help` shows the essential ones.
 
-    beam-tfr convert --input photos --output /data/photos --splits train=0.9,test=0.1 --image_size 256
+    beam-tfr convert --input photos --output /data/photos --image_size 256 --resize pad
 
 In Python, pass the same names to `beam_tfr.convert`. Beam's own options (`--runner`,
-`--project`, …) go on the same command line. The [Flex Template](../templates/README.md) takes all but
-{others}.
+`--project`, …) go on the same command line. The [Flex Template](../templates/README.md) takes all
+but {others}.
 
 Your shell completes commands and options after `pip install shtab` and
 

@@ -140,27 +140,27 @@ class Result(Printable):
         manifest: manifest of the dataset.
         seconds: wall time in seconds.
         fresh: False if the dataset was already complete.
-        run: what this run counted: "resumed", images that an earlier run had finished;
-            "rewritten_shards", those that an earlier run had finished, and that were written again
-            because the input has changed; "skipped", files that the listing skipped because they
-            have no image extension; "missed", images that the patterns miss; "archives", those of
-            the skipped files that are archives; "packed_archives", those that must be unpacked;
-            "raw_photos", those that cameras wrote, as .cr2; "repeated_folders", links to folders
-            that are listed by other paths; "guessed_names", images in zips whose names were read in
-            code page 437, because they are not UTF-8 and nothing says what they are;
-            "packed_labels", files in archives that may hold labels; "repeated_rows", keys that
-            several rows of tables have; "nested", images in
-            deeper folders than those of other classes;
-            "last_folders", those whose classes hardly are classes, see `layouts.class_folders`;
-            "ignored_split", all if some are in folders called like one split; "split_folders",
-            images of tables in folders called like splits, which no option takes; "empty_folders",
-            those without images beside those of images; "mask_names", files named like masks of
-            those beside them; "mask_folders", all if they are in folders of images and of masks;
-            "left_out", images that removed.txt keeps out; "moved", images that an update put into
-            another split than before, or a copy of them; "followed", images that it put into the
-            split of a copy whose place they take; "unhashed", images whose copies were looked for
-            by their bytes alone; "crowded", images of which some near copies may be missed, as too
-            many others look like them.
+        run: counters of this run; a missing one is 0.
+
+            Work: `resumed`, images that an earlier run had finished; `rewritten_shards`, shards
+            that an earlier run had finished, written again because the input has changed.
+
+            Input: `skipped`, files without an image extension, among them `archives`,
+            `packed_archives` (which must be unpacked) and `raw_photos` of cameras; `missed`, images
+            that the patterns miss; `repeated_folders`, links to folders listed by other paths;
+            `empty_folders`, folders without images; `guessed_names`, images in zips whose names
+            were read in code page 437; `packed_labels`, files in archives that may hold labels;
+            `repeated_rows`, keys that several rows of tables have.
+
+            Images whose folders suggest another layout: `nested`, in deeper folders than those of
+            other classes; `last_folders`, whose classes hardly are classes; `ignored_split` and
+            `split_folders` (of tables), in folders named like splits; `mask_names` and
+            `mask_folders`, masks that are converted as images.
+
+            Copies and updates: `left_out`, images that removed.txt keeps out; `moved`, put into
+            another split than before, or a copy of them; `followed`, put into the split of a copy
+            whose place they take; `unhashed`, compared by their bytes alone; `crowded`, of which
+            some near copies may be missed.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
             do not.
         lost_splits: a sentence about splits that only the replaced dataset has; empty if there are
