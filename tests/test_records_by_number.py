@@ -34,6 +34,7 @@ from tests.conftest import few_at_once
 from tests.converted import converted_photos
 from tests.converted_contents import ROWS, converted_files, converted_rows
 from tests.fake_gcs import FakeGcs
+from tests.worker_shares import read_and_count
 
 STORED = "--num_shards 3"
 DEFLATED = "--num_shards 2 --encoding raw"
@@ -183,17 +184,13 @@ def test_threads() -> None:
         assert [*pool.map(records.__getitem__, [*range(12)] * 8)] == expected * 8
 
 
-def in_a_worker(records: beam_tfr.Records, number: int) -> tuple[bytes, int]:
-    return records[number], len(records.where(field("class") == "hat"))
-
-
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes(method: str) -> None:
     records = beam_tfr.Records(converted_photos(STORED), split="train", output="raw_record")
     expected = [(record, 4) for record in sort_splits(converted_photos(STORED))]
-    assert in_a_worker(records, 0) == expected[0]  # the parent has used it
+    assert read_and_count(records, 0) == expected[0]  # the parent has used it
     with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
-        assert [*pool.map(in_a_worker, [records] * 12, range(12), timeout=120)] == expected
+        assert [*pool.map(read_and_count, [records] * 12, range(12), timeout=120)] == expected
 
 
 def test_pickled_and_without_open_files() -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import itertools
 import json
 import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -52,6 +50,7 @@ from tests.torch_fixtures import (
     write_lists,
     write_many,
 )
+from tests.worker_shares import in_turn, read_by_workers
 
 
 @pytest.fixture(scope="module")
@@ -74,28 +73,6 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_damaged(tmp_path_factory.mktemp("damaged") / "d")
 
 
-def in_turn(shares: list[Any]) -> list[Any]:
-    """One element of each worker in turn, as DataLoader takes them."""
-    missing = object()
-    rounds = itertools.zip_longest(*shares, fillvalue=missing)
-    return [element for turn in rounds for element in turn if element is not missing]
-
-
-def _write_share(dataset: ImageDataset, worker: int, workers: int, path: Path) -> None:
-    path.write_bytes(pickle.dumps(list(dataset.share_of_worker(worker, workers))))
-
-
-def by_workers(dataset: ImageDataset, workers: int, method: str, folder: Path) -> list[Any]:
-    """Read by other processes."""
-    paths = [folder / str(worker) for worker in range(workers)]
-    for worker, path in enumerate(paths):
-        arguments = (dataset, worker, workers, path)
-        process = multiprocessing.get_context(method).Process(target=_write_share, args=arguments)
-        process.start()
-        process.join(60)
-    return in_turn([pickle.loads(path.read_bytes()) for path in paths])
-
-
 def test_the_order_is_the_same_for_every_number_of_workers(many: Path) -> None:
     dataset = ImageDataset(
         many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5, output="encoded"
@@ -114,7 +91,7 @@ def test_worker_processes(many: Path, tmp_path: Path, method: str) -> None:
     dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True)
     dataset.set_epoch(4)  # reaches them
     expected = list(ImageDataset(many, split="train", batch_size=12, shuffle=True, epoch=4))
-    found = by_workers(dataset, 2, method, tmp_path)
+    found = read_by_workers(dataset, 2, method, tmp_path)
     assert len(found) == len(expected) == 109
     for ours, (images, numbers) in zip(found, expected, strict=True):
         assert (len(ours), ours[0].dtype, ours[1].dtype) == (2, np.uint8, np.int64)
