@@ -252,6 +252,17 @@ def test_a_polygon_gives_the_box_around_it(polygon: str) -> None:
         assert found["box"] == found["box_from_0"] == [[5, 6, 25, 21]]
 
 
+@pytest.mark.parametrize("database", ["roboflow.ai", "roboflow.com", "The VOC2007 Database"])
+def test_roboflow_counts_all_sides_from_1(database: str) -> None:
+    """Its boxes of whole images are 1, 1, width + 1, height + 1."""
+    source = f"<source><database>{database}</database></source>"
+    text = voc("1.png", (1, 1, 41, 31), (6, 7, 25, 21))
+    found = row(text.replace("<object>", f"{source}<object>", 1))
+    end = 1 if "roboflow" in database else 0
+    assert found["box"] == [[0, 0, 41 - end, 31 - end], [5, 6, 25 - end, 21 - end]]
+    assert found["box_from_0"] == [[1, 1, 41, 31], [6, 7, 25, 21]]
+
+
 def test_deleted_objects_of_labelme_are_none() -> None:
     """LabelMe of the web keeps them in its files; its polygons count from nowhere."""
     polygon = "<polygon><pt><x>5</x><y>6</y></pt><pt><x>25</x><y>21</y></pt></polygon>"

@@ -6,7 +6,7 @@ of the devkit unless the file shows that it counts from 0:
 
 box          as `box_from_1`, or an `OtherColumn` if a box with an area begins at 0
 box_from_0   as they are written
-box_from_1   1 less on the left and at the top
+box_from_1   1 less on the left and at the top; in files of Roboflow, 1 less on all sides
 """
 
 import codecs
@@ -53,7 +53,7 @@ class _Box(NamedTuple):
 
     Attributes:
         from_0: if the pixels of its file count from 0, as they are written.
-        from_1: if they count from 1, and the last one belongs to the box.
+        from_1: if they count from 1, and the last one belongs to the box, or not in Roboflow's.
     """
 
     from_0: list[float] | BadCell
@@ -78,7 +78,8 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         _check_root(root)
         name = own_name
     objects = [obj for obj in root.iterfind("object") if not _is_deleted(obj)]
-    boxes = [_read_box(obj) for obj in objects]
+    counts_ends = _counts_ends_from_1(root)
+    boxes = [_read_box(obj, counts_ends=counts_ends) for obj in objects]
     moved = [box.from_1 for box in boxes]
     yield {
         "file": ImageName(
@@ -97,6 +98,14 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
         "image/object/difficult": [_read_flag(obj, "difficult") for obj in objects],
         "image/object/truncated": [_read_flag(obj, "truncated") for obj in objects],
     }
+
+
+def _counts_ends_from_1(root: ElementTree.Element) -> bool:
+    """Whether a file adds 1 to all sides of boxes, as Roboflow does; others, to the first two.
+
+    There a box of 640 pixels of 640 is 1 to 641.
+    """
+    return (_text_of(root, "source/database") or "").startswith("roboflow")
 
 
 def _is_deleted(obj: ElementTree.Element) -> bool:
@@ -212,8 +221,13 @@ def _text_of(element: ElementTree.Element, path: str) -> str | None:
     return None if text is None else text.strip()
 
 
-def _read_box(obj: ElementTree.Element) -> _Box:
-    """The box of an object, or why it has none."""
+def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
+    """The box of an object, or why it has none.
+
+    Args:
+        obj: the object.
+        counts_ends: whether 1 is added to all of its sides.
+    """
     bndbox = obj.find("bndbox")
     if bndbox is None or not len(bndbox):
         return _Box.same(_read_without_bndbox(obj))
@@ -233,6 +247,8 @@ def _read_box(obj: ElementTree.Element) -> _Box:
     begins_at_0 = min(left, top) < 1
     if begins_at_0 and (right <= left or bottom <= top):
         return _Box(from_0=sides, from_1=BadCell(f"its bndbox {sides} has no area"))
+    if counts_ends:
+        return _Box(from_0=sides, from_1=[side - 1 for side in sides])
     return _Box(from_0=sides, from_1=[left - 1, top - 1, right, bottom])
 
 
