@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from PIL import Image
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import repeats
@@ -219,3 +222,34 @@ def test_rows_with_a_class_each_are_told_with_the_option_that_joins_them(tmp_pat
     assert all("`label_separator='|'`" in ref.detail for ref in refs.values())
     table.write_bytes(as_csv(as_rows(CLASSES[:2])))
     assert "rows" not in " ".join(opened(table, **ROLES).warnings[:-1])
+
+
+def test_rows_with_several_captions_have_a_cure_that_works(tmp_path: Path) -> None:
+    """As of Flickr8k: five rows of each image."""
+    write_images(tmp_path, "a.png", "b.png")
+    texts = {"a.png": ["a cat", "a black cat, asleep"], "b.png": ["a dog", "a dog"]}
+    rows = [f'{name},"{text}"' for name, members in texts.items() for text in members]
+    (tmp_path / "t.csv").write_text("\n".join(["path,caption", *rows]))
+
+    def refs_of(name: str, declared: str) -> list[ImageRef]:
+        options = ConvertOptions(
+            table=(str(tmp_path / name),),
+            output="/o",
+            uri_column="path",
+            feature_columns={"caption": declared},
+        )
+        tables = open_tables(find_content(options))
+        keys = RowKeys()
+        refs = [*keys.note_rows(tables.read(tables.files[0]))]
+        return [*merge_repeated(tables, refs, keys.find_repeated())]
+
+    (bad,) = [ref for ref in refs_of("t.csv", "bytes") if ref.reason]
+    line = bad.detail.partition("with pandas: ")[2].partition(", and give ")[0]
+    assert "`feature_columns='caption:bytes[]'`" in bad.detail
+    table = pandas.read_csv(tmp_path / "t.csv")
+    with contextlib.chdir(tmp_path):
+        eval(line, {"table": table})
+    refs = refs_of("lists.jsonl", "bytes[]")
+    captions = {ref.key: parse_example(ref.columns or b"")["caption"] for ref in refs}
+    expected = {name: [text.encode() for text in members] for name, members in texts.items()}
+    assert captions == expected

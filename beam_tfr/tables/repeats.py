@@ -1,6 +1,7 @@
 """Rows of tables whose key another row has: equal ones are one image, others a reject of it."""
 
 import collections
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ REPEATED_NOTE = (
     "are one reject"
 )
 _SOURCE_ID = "image/source_id"  # of annotations
+_LISTED = ("bytes", "int64", "float")  # types of columns whose values may be lists
 _MOST_CHARACTERS = 60  # of a value
 _MOST_SHOWN = 3  # values that contradict each other
 
@@ -154,13 +156,15 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
             f"it has the ids {_join(ids)}; join their objects under one id, or remove one of them"
         )
     labels = sorted({ref.labels for ref in refs})
-    has_classes = len(labels) > 1
-    if has_classes:
+    if len(labels) > 1:
         classes = [", ".join(members) or "none" for members in labels]
         difference = f"it has the classes {_join(classes)}"
-    else:
-        difference = _join_differing(columns)
-    return f"{difference}; {_cure_contradiction(tables, has_classes=has_classes)}"
+        return f"{difference}; {_cure_classes(tables)}"
+    differing = _list_differing(columns)
+    difference = "their values do"
+    if differing:
+        difference = f"{differing[0]} is {_join(_list_values(columns, differing[0]))}"
+    return f"{difference}; {_cure_values(tables, differing)}"
 
 
 def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
@@ -173,29 +177,44 @@ def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
     return f"it is in the {noun} {_join(names)}; {cure}"
 
 
-def _cure_contradiction(tables: Tables, *, has_classes: bool) -> str:
-    """What to do about rows of an image that differ in its classes, or in other values."""
-    if tables.joins_rows:
-        return "name a file in the same way in all of its rows, and have them in one table"
-    if has_classes and _may_have_several_classes(tables):
+def _cure_classes(tables: Tables) -> str:
+    """What to do about rows of an image that differ in its classes."""
+    if not tables.joins_rows and _may_have_several_classes(tables):
         return (
             "if it has all of these, `label_separator='|'` joins the rows of an image; if they are "
             "files of several folders, write the folder of each into its path"
         )
-    return "keep one of them"
+    return _cure_values(tables, ())
 
 
-def _join_differing(columns: Sequence[Mapping[str, Sequence[Any]]]) -> str:
-    """The first column in which rows of an image contradict each other, with its values.
+def _cure_values(tables: Tables, differing: Sequence[str]) -> str:
+    """What to do about rows of an image that differ in some columns, such as several captions."""
+    if tables.joins_rows:
+        return "name a file in the same way in all of its rows, and have them in one table"
+    kinds = {kind.name: kind.text for kind in tables.features if kind.is_plain}
+    lists = [f"{name}:{kinds[name]}[]" for name in differing if kinds.get(name) in _LISTED]
+    if not lists or len(lists) < len(differing):
+        return "keep one of them"
+    options = tables.options
+    keys = json.dumps(
+        [*filter(None, [options.uri_column or options.key_column, options.label_column])]
+    )
+    return (
+        "keep one of them, or write a list of all, as of captions; with pandas: "
+        f"table.groupby({keys})[{json.dumps(differing)}].agg(list).reset_index()"
+        ".to_json('lists.jsonl', orient='records', lines=True), "
+        f"and give `feature_columns='{','.join(lists)}'`"
+    )
+
+
+def _list_differing(columns: Sequence[Mapping[str, Sequence[Any]]]) -> list[str]:
+    """The columns in which rows of an image contradict each other.
 
     Args:
         columns: for each row, column -> its values.
     """
-    for name in sorted(set().union(*columns)):
-        values = _list_values(columns, name)
-        if len(values) > 1:
-            return f"{name} is {_join(values)}"
-    return "their values do"
+    names = sorted(set[str]().union(*columns))
+    return [name for name in names if len(_list_values(columns, name)) > 1]
 
 
 def _list_values(columns: Sequence[Mapping[str, Sequence[Any]]], name: str) -> list[str]:
