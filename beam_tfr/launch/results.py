@@ -118,7 +118,9 @@ _NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
         "raw photos of cameras ({number:,}) skipped, which must be developed first: `beam-tfr "
         "plan` shows which kinds"
     ),
-    "repeated_folders": ("{links} skipped that lead to folders already listed by other paths"),
+    "repeated_folders": (
+        "{links} skipped that lead to folders listed by other paths: each folder is listed once"
+    ),
     "packed_labels": (
         f"files in archives that may hold labels or splits ({{number:,}}) skipped: "
         f"{PACKED_LABELS_CURE}"
