@@ -14,8 +14,10 @@ from beam_tfr.dataset import taken_down
 from beam_tfr.features import cells
 from beam_tfr.inputs import class_files, patterns
 from beam_tfr.inputs.listing import order_parts
+from beam_tfr.options import kinds
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.tables import doubts, first_rows, image_sets
+from beam_tfr.tables.annotations import json_files
 from beam_tfr.tables.unused import boxes
 from beam_tfr.verification import shard_check
 from tests.converted import once, write_photos
@@ -197,6 +199,9 @@ def test_other_long_texts_are_looked_at_in_linear_time() -> None:
     assert image_sets._without_numbers("a" + " 1" * many + "x") == "a" + " 1" * many + "x"
     assert image_sets._without_numbers("a" + " " * many + "b") == "a" + " " * many + "b"
     assert not boxes._OBJECTS.fullmatch("_" * many)
+    unended = b'["NaN\\"\n", NaN, ' + b'\\"' * many
+    assert json_files._without_nan(unended) == unended.replace(b", NaN,", b", null,")
+    assert not kinds._SHARE.fullmatch(" " * many + "x")
     assert boxes._OBJECTS.fullmatch("my_ANNOTATIONS")
 
 

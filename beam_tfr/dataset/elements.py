@@ -56,7 +56,7 @@ class ExampleDecoder:
         self.channels = options.channels
         self.image_size = options.stored_size
         self._encoding = options.encoding
-        self._most_pixels = options.most_stored_pixels
+        self._most_pixels = max(options.max_pixels, math.prod(options.image_size))
         self._transform = transform
         self._request = Request(output, boxes, one_hot, self.image_size)
         kinds = dataset.feature_kinds

@@ -23,7 +23,7 @@ MOST_CPU_S = 30
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
 _LEAST_BESIDE = 32 << 20  # bytes, of what a decoder takes for any image, and what malloc keeps
 _MOST_PRINTED = 1 << 16  # bytes, which a pipe holds
-_TIFF_PREFIX = re.compile(r".*TIFF_(Error|Warning) ")
+_TIFF_PREFIX = re.compile(r"^.*TIFF_(Error|Warning) ")
 
 _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)}
 

@@ -259,7 +259,7 @@ COLOR = Kind(
 _ROUNDING = Fraction(1, 10**6)
 # Of another number, such as 1e-99999999, a fraction may take all memory.
 _SHARE = re.compile(
-    r" *(?:[0-9]{0,40}\.?[0-9]{0,40}(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}) *"
+    r" *+(?:[0-9]{0,40}\.?[0-9]{0,40}(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}) *"
 )
 
 

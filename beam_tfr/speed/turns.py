@@ -18,7 +18,7 @@ SECONDS = 1.5  # of a turn that are measured
 SETTLING_S = 0.3  # of a turn before them: what was read ahead at the start does not count
 BUSY_ELSEWHERE = 0.3  # cores that other programs take, from which on they are told
 _STAT_FILE = "/proc/stat"  # of Linux
-_NODE = re.compile(r"\{\{.*?\}\} ?")  # of TensorFlow's graph, in its messages
+_NODE = re.compile(r"\{\{[^{}]*\}\} ?")  # of TensorFlow's graph, in its messages
 
 
 class Speed(NamedTuple):

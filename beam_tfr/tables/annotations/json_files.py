@@ -30,7 +30,8 @@ _MOST_LISTS = 2_000_000
 _LEAST_LIST_BYTES = 12
 _BEGIN_BYTES = 64 << 10  # of such a file, by whose keys its kind is told
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
-_TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|' + _NAN.pattern)
+# A text without end ends with the file: else each of its quotes would begin another one.
+_TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
 _QUOTE = ord('"')
 _Member = TypeVar("_Member")
 _Row = dict[str, Any]
