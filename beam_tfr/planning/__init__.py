@@ -1,6 +1,4 @@
-"""PlanShards: decides which image goes to which file.
-
-It needs references, and a small sample of images.
+"""Decides which image goes to which file, from references and a small sample of images.
 
 The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same
 everywhere. A shard is a contiguous part of that order. The shards of a split differ by at most one

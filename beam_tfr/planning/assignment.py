@@ -1,7 +1,4 @@
-"""Assigns references to the shards of a plan.
-
-Also orders the references of each shard.
-"""
+"""Assigns references to the shards of a plan, and orders the references of each shard."""
 
 import collections
 import functools
@@ -30,7 +27,7 @@ Assigned = collections.defaultdict[tuple[str, int], list[bytes]]
 
 
 def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
-    """Divides encoded references by shard, and gives them their class ids."""
+    """Divides encoded references by shard, and adds their class ids."""
     assigned = Assigned(list)
     label_ids_of = functools.cache(functools.partial(_encode_label_ids, plan=plan))
     parsed = EncodedRef.parse_all(refs)
@@ -45,17 +42,17 @@ def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _encode_label_ids(labels: bytes, plan: Plan) -> bytes:
-    """The ids of the labels of an encoded reference; -1 for a row without a label."""
+    """Returns the ids of the labels of an encoded reference; -1 for a row without a label."""
     label_ids = [plan.label_ids[label] if label else -1 for label in split_labels(labels)]
     return b",".join(b"%d" % label_id for label_id in label_ids)
 
 
 def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
-    """Divides known images by the shards in which their references may be.
+    """Divides known images by the shards that may hold their references.
 
     Args:
-        images: the split that each is in now, empty if it may be in any; a NUL, its key, a NUL,
-            what is known about it, such as its split before.
+        images: the current split of each image, empty if it may be in any; a NUL, its key, a NUL,
+            what is known about it, such as its previous split.
         plan: the plan.
     """
     assigned = Assigned(list)
@@ -69,10 +66,7 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _possible_splits(split: str, plan: Plan) -> Iterable[str]:
-    """The splits of the plan in which an image may be.
-
-    That is its split if it is given, else any.
-    """
+    """Returns the splits of the plan in which an image may be: a given one, else all."""
     return plan.splits.keys() & {split} if split else plan.splits
 
 
@@ -82,9 +76,9 @@ class AssignmentPacker:
     This makes fewer elements, and a third of the bytes.
 
     Args:
-        max_bytes: maximum to hold, and once packed references; eight times as many while a shard
-            has less than `WORTH_BYTES`.
-        kind: what it packs: `IMAGES`, `KNOWN` or `EARLIER`.
+        max_bytes: number of bytes to hold at most, and of packed references in one value; eight
+            times as many while a shard has less than `WORTH_BYTES`.
+        kind: the kind of packed values: `IMAGES`, `KNOWN` or `EARLIER`.
     """
 
     def __init__(self, max_bytes: int = 8 << 20, *, kind: bytes = IMAGES) -> None:
@@ -94,7 +88,7 @@ class AssignmentPacker:
         self._kind = kind
 
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
-        """Adds encoded references, or what is known of images.
+        """Adds encoded references, or facts about known images.
 
         Returns the packed values that are ready, often none.
         """
@@ -109,7 +103,7 @@ class AssignmentPacker:
         return self.flush() if self._held >= enough else []
 
     def flush(self) -> list[tuple[str, bytes]]:
-        """Returns all packed values that are left."""
+        """Returns all remaining packed values."""
         shards = self._shards
         self._shards = {}
         self._held = 0
@@ -117,9 +111,9 @@ class AssignmentPacker:
 
 
 def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
-    """Yields the name of each planned shard, and a value to group with its references.
+    """Yields the name of each planned shard, with a value to group with its references.
 
-    So no shard is missing, even if it has no references.
+    So even a shard without references is not missing.
     """
     digest = plan.digest
     recipe = plan.recipe
@@ -144,8 +138,8 @@ class OrderedShard(NamedTuple):
     Attributes:
         shard: the shard.
         refs: its encoded references, in order.
-        known_images: key -> what is known of an image.
-        earlier_splits: key -> the split that the record of an image was in before.
+        known_images: key -> what is known about an image.
+        earlier_splits: key -> the split that held the record of an image before.
     """
 
     shard: Shard
@@ -154,7 +148,7 @@ class OrderedShard(NamedTuple):
     earlier_splits: dict[bytes, bytes]
 
     def count_moved(self) -> int:
-        """How many images were in another split before."""
+        """Counts the images that were in another split before."""
         if self.shard.split == NO_SPLIT:
             return 0
         here = self.shard.split.encode()
@@ -166,7 +160,7 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
     """Orders the images of a shard, given the values grouped for it.
 
     Args:
-        values: in any order.
+        values: values in any order.
         seed: seed for the order.
 
     Raises:
@@ -186,7 +180,7 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
 
 
 def _unpack(packed: Iterable[bytes], kind: bytes) -> list[bytes]:
-    """The values of a kind among those grouped for a shard."""
+    """Unpacks the values of a kind among those grouped for a shard."""
     unpacked = list[bytes]()
     for value in packed:
         if value.startswith(kind):
@@ -198,7 +192,7 @@ def _check_complete(shard: Shard, refs: Sequence[bytes]) -> None:
     """Checks that a shard has as many references as planned, and none twice.
 
     Raises:
-        RunError: it has not.
+        RunError: it has more or fewer, or some twice.
     """
     different = len(set(refs))
     if not len(refs) == different == shard.total:
@@ -215,7 +209,7 @@ def _check_different(ordered: Sequence[tuple[bytes, bytes]]) -> None:
         ordered: (order key, encoded reference) of each image, sorted.
 
     Raises:
-        DataError: two have.
+        DataError: two images have the same key.
     """
     for (order, ref), (next_order, _) in itertools.pairwise(ordered):
         if order == next_order:

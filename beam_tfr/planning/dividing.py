@@ -25,7 +25,7 @@ def choose_splits(
 ) -> Iterator[bytes]:
     """Yields encoded references with their splits, in another order.
 
-    Meanwhile they take about 50 bytes of memory each.
+    Holds about 50 bytes of memory for each reference.
 
     Args:
         refs: encoded references.

@@ -1,6 +1,6 @@
 """Drafts a plan, then finds where in the order each shard begins.
 
-It never holds all keys at once.
+All keys are never in memory at once.
 """
 
 import collections
@@ -43,12 +43,12 @@ Bucket = tuple[str, int]  # a split, and a bucket of its order
 
 
 def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
-    """Number of shards of a split.
+    """Computes the number of shards of a split.
 
     It depends on the data and the options, never on the machine.
 
-    3,000 images of 15 kB are 45 MB: one shard by the target size, 12 by the floor of one per 256
-    images, so 12.
+    3,000 images of 15 kB are 45 MB: one shard by the target size, 12 by the floor of one shard per
+    256 images, so 12.
     """
     if split == NO_SPLIT:
         return count_reject_shards(images)
@@ -87,12 +87,12 @@ class PlanSettings:
 
     @property
     def gives_classes(self) -> bool:
-        """Whether the order of classes is given, and not that of their names."""
+        """Whether the order of classes is given, rather than that of their names."""
         return bool(self.first or self.options["classes"])
 
     @property
     def allowed_classes(self) -> Sequence[str]:
-        """The only classes, without their new names; none if any is allowed."""
+        """The only allowed classes, without their new names; empty if any class is allowed."""
         return self.options["classes"] or ()
 
 
@@ -138,7 +138,7 @@ def draft_plan(
 def _draft_splits(
     survey: Survey, framed_bytes: float, options: Mapping[str, Any]
 ) -> dict[str, SplitPlan]:
-    """The splits without their cuts, by name."""
+    """Drafts the splits without their cuts, by name."""
     splits = dict[str, SplitPlan]()
     for split, images in sorted(survey.counts.items()):
         number = count_shards(images, framed_bytes, options, split)
@@ -149,10 +149,10 @@ def _draft_splits(
 
 
 def _check_number(plan: Plan, record_bytes: float) -> None:
-    """Checks that a plan has not too many shards.
+    """Checks that a plan does not have too many shards.
 
     Raises:
-        UsageError: it has.
+        UsageError: it does.
     """
     if plan.num_shards <= MOST_SHARDS:
         return
@@ -170,7 +170,7 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
     """Checks that the data has images, and the splits that options name.
 
     Raises:
-        UsageError: it has not.
+        UsageError: it does not.
     """
     splits = sorted(survey.counts.keys() - {NO_SPLIT})
     if not splits:
@@ -190,7 +190,7 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
 
 
 def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> UsageError:
-    """The error of a split that has a share, and gets nothing."""
+    """Builds the error for a split that has a share, but gets no image."""
     problem = (
         f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into {split}"
     )
@@ -202,19 +202,19 @@ def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> Usag
 
 
 def _has_groups(options: Mapping[str, Any]) -> bool:
-    """Whether images are in groups that share their split."""
+    """Whether images are in groups that stay in one split."""
     return bool(options.get("group_column")) or "{group}" in options.get("layout", "")
 
 
 def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:
-    """The error of an input of which nothing has a split."""
+    """Builds the error for an input in which nothing has a split."""
     if "layout" in options:
         return _no_fitting_file(survey, options["layout"])
     return _no_usable_row(survey, options)
 
 
 def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
-    """The error of a table of which no row has a split."""
+    """Builds the error for a table in which no row has a split."""
     names = [name for name in options if name.endswith("_column")]
     columns = ", ".join(f"`{name}={options[name]}`" for name in names)
     rows = survey.counts.total()
@@ -226,7 +226,7 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
 
 
 def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
-    """The error of files of which none fits the layout."""
+    """Builds the error for files that do not fit the layout."""
     if "\\" in survey.first_unfit:
         return _name_with_backslash(survey.first_unfit, layout)
     if _LINE_OF_LIST.search(survey.first_unfit):
@@ -243,7 +243,7 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
 
 
 def _describe_flat(name: str) -> str:
-    """What to do about files that are in no folder."""
+    """Says what to do about files that are in no folder."""
     layout = suggest_layout(name)
     if not layout:
         return (
@@ -257,7 +257,7 @@ def _describe_flat(name: str) -> str:
 
 
 def _name_with_value(name: str) -> UsageError:
-    """The error of files of which none fits the layout, as the first is a line of a list."""
+    """Builds the error for files that do not fit the layout, the first being a line of a list."""
     return UsageError(
         f"no file fits: the first one is {name!r}, a path with values beside it, and an "
         "`input_list=` has paths alone; saved as CSV with a first line such as path,class it is a "
@@ -267,7 +267,7 @@ def _name_with_value(name: str) -> UsageError:
 
 
 def _name_without_image(name: str) -> UsageError:
-    """The error of files of which none fits the layout, as the first has no name of an image."""
+    """Builds the error for files that do not fit the layout, the first not named as an image."""
     if RAW.search(name):
         return UsageError(f"raw photos of cameras, such as {name!r}, {RAW_CURE}", option="input")
     return UsageError(
@@ -280,7 +280,7 @@ def _name_without_image(name: str) -> UsageError:
 
 
 def _name_with_backslash(name: str, layout: str) -> UsageError:
-    """The error of files of which none fits the layout, as the first has a backslash."""
+    """Builds the error for files that do not fit the layout, the first having a backslash."""
     return UsageError(
         f"no file fits: the first one is {name}, and a backslash separates folders on Windows "
         "only. Unpack a tar with `tar --transform='s,\\\\,/,g' -xf FILE`, or make it anew; rename "
@@ -292,12 +292,12 @@ def _name_with_backslash(name: str, layout: str) -> UsageError:
 
 
 def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
-    """The class names in the order of their ids.
+    """Returns the class names in the order of their ids.
 
     They are those of `classes=` as given, or else `first` and then all others.
 
     Raises:
-        DataError: two of them are one name in two Unicode spellings.
+        DataError: two classes are one name in two Unicode spellings.
     """
     classes = {label for split, label in survey.classes if split != NO_SPLIT}
     pair = find_two_spellings({*settings.first, *classes})
@@ -350,7 +350,7 @@ class Draft:
         return [ordered[rank] for rank in self.ranks[bucket]]
 
     def finish_plan(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
-        """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
+        """Returns the plan with the cuts that were picked, given as (bucket, cuts)."""
         cuts_of_bucket = dict(picked)
         cuts = collections.defaultdict[str, list[str]](list)
         for bucket in sorted(self.ranks):

@@ -1,13 +1,15 @@
 """Divides groups of images among splits by the shares of all their classes, for `stratify=`.
 
-Groups of one kind, with as many images of each class, are alike. So it is enough to say how many of
-each kind go to each split, and one worker can: it needs the kinds, and not the groups.
+Groups of one kind have equal numbers of images of each class, so they are interchangeable. It is
+enough to say how many groups of each kind go to each split. One worker can do that, because it
+needs only the kinds.
 
 The method is greedy, like `StratifiedGroupKFold` of scikit-learn, and the iterative stratification
 of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data", ECML PKDD 2011).
-Groups with a large part of a class come first. Each goes to the split in which the sum over its
-classes of (images - share)^2 / share falls most, of those that are short of its classes. So a split
-has of a class at most what its largest group has more than its share, if all groups have one class.
+Groups with a large part of a class come first. Of the splits that are short of its classes, each
+group goes to the one in which the sum over its classes of (images - share)^2 / share falls most. If
+every group has a single class, a split exceeds its share of a class by at most the size of the
+largest group.
 """
 
 import collections
@@ -27,37 +29,37 @@ _ORDER = b"beam_tfr kinds"
 
 
 class GroupKind(NamedTuple):
-    """What groups have in common that are divided alike.
+    """The common traits of groups that are divided alike.
 
     Attributes:
-        images: (class, images of it), sorted.
-        splits: those in which the groups may be; empty for all.
+        images: (class, number of images), sorted.
+        splits: the splits in which the groups may be; empty for all.
     """
 
     images: tuple[tuple[str, int], ...]
     splits: tuple[str, ...] = ()
 
     def encode(self) -> str:
-        """The kind as text."""
+        """Returns the kind as text."""
         return json.dumps([self.images, self.splits], separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """The kind that was encoded."""
+        """Returns the kind that was encoded."""
         images, splits = json.loads(text)
         return cls(tuple((name, number) for name, number in images), tuple(splits))
 
 
 @dataclasses.dataclass(slots=True)
 class _OpenClass:
-    """A class of which groups are divided.
+    """A class whose groups are being divided.
 
     Attributes:
-        images: all of it.
-        ideals: the share of each split of them.
-        missing: images that each split is short of; below 0 if it has more than its share.
+        images: number of all its images.
+        ideals: the share of each split in them.
+        missing: number of images that each split lacks; below 0 if it has more than its share.
         empty: splits without the class.
-        units: groups and single images that are not placed.
+        units: number of groups and single images that are not placed yet.
         can_be_in_each: whether these were enough for a unit in each split.
     """
 
@@ -72,7 +74,7 @@ class _OpenClass:
     def begin(
         cls, images: int, *, parts: Sequence[float], present: Sequence[int], units: int
     ) -> Self:
-        """The class before any group is placed, with the images that are in each split already."""
+        """Returns the class before any group is placed, with images that splits already have."""
         ideals = [images * part for part in parts]
         missing = [ideal - number for ideal, number in zip(ideals, present, strict=True)]
         empty = {split for split, number in enumerate(present) if not number}
@@ -80,11 +82,11 @@ class _OpenClass:
 
     @property
     def is_due(self) -> bool:
-        """Whether each unit that is left must go to a split without the class."""
+        """Whether each remaining unit must go to a split without the class."""
         return self.can_be_in_each and self.units <= len(self.empty)
 
     def place(self, split: int, *, units: int, images: int) -> None:
-        """Notes that a split gets some units, of so many images."""
+        """Notes that a split gets some units with so many images."""
         self.missing[split] -= images
         self.empty.discard(split)
         self.units -= units
@@ -94,10 +96,10 @@ class GroupDivider:
     """Divides groups of several kinds.
 
     Args:
-        shares: split -> share; they may add up to little more or less than 1.
-        images: class -> all images of it.
-        placed: (class, split) -> images that are in that split, and stay there.
-        single: class -> images that are placed later, one by one.
+        shares: split -> share; their sum may differ slightly from 1.
+        images: class -> number of all its images.
+        placed: (class, split) -> number of images that are in that split, and stay there.
+        single: class -> number of images that are placed later, one by one.
         kinds: kind -> number of groups.
     """
 
@@ -128,10 +130,10 @@ class GroupDivider:
             )
 
     def divide(self, seed: int) -> dict[GroupKind, dict[str, int]]:
-        """How many groups of each kind go to each split; only splits that get some.
+        """Returns how many groups of each kind go to each split that gets any.
 
-        Kinds with a larger part of a class come first. Those with about as large ones take turns,
-        since each may be in other splits, in an order that a hash of the seed decides.
+        Kinds with a larger part of a class come first. Kinds with similar parts take turns, because
+        each may be allowed in other splits, in an order that a hash of the seed decides.
         """
         numbers = {kind: collections.Counter[int]() for kind in self._kinds}
         for _, kinds in itertools.groupby(self._order_kinds(seed), key=self._rank_kind):
@@ -166,13 +168,13 @@ class GroupDivider:
         return sorted(places, key=places.__getitem__)
 
     def _rank_kind(self, kind: GroupKind) -> int:
-        """A smaller number for a kind that has a larger part of a class."""
+        """Returns a number that is smaller for a kind with a larger part of a class."""
         largest = max(number / self._classes[name].images for name, number in kind.images)
         _, exponent = math.frexp(largest)
         return -exponent
 
     def _limit_portion(self, kind: GroupKind, groups: int) -> int:
-        """How many groups may be placed before a split without a class must get one."""
+        """Returns how many groups may be placed before a split without a class must get one."""
         for name, _ in kind.images:
             of_class = self._classes[name]
             if of_class.empty and of_class.can_be_in_each:
@@ -186,9 +188,9 @@ class GroupDivider:
         return max(candidates, key=functools.partial(self._gain, kind, groups))
 
     def _find_due(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
-        """The splits that need a group of this kind, if each is to have all classes.
+        """Returns the splits that need a group of this kind if each is to have all classes.
 
-        Those without a class of which no more units are left than there are such splits.
+        They lack a class that has no more units left than there are such splits.
         """
         due = collections.Counter[int]()
         for name, _ in kind.images:
@@ -199,7 +201,7 @@ class GroupDivider:
         return [split for split in allowed if due[split] == most > 0]
 
     def _find_short(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
-        """The splits that are short of the classes of a kind."""
+        """Returns the splits that are short of the classes of a kind."""
         short = list[int]()
         for split in allowed:
             parts = [
@@ -211,7 +213,7 @@ class GroupDivider:
         return short
 
     def _gain(self, kind: GroupKind, groups: int, split: int) -> float:
-        """How much the sum of (images - share)^2 / share falls if a split gets groups."""
+        """Returns how much the sum of (images - share)^2 / share falls if a split gets groups."""
         gain = 0.0
         for name, number in kind.images:
             of_class = self._classes[name]

@@ -1,7 +1,4 @@
-"""Packs many references into one element.
-
-Elements cost an engine more than references.
-"""
+"""Packs many references into one element, since elements cost an engine more than references."""
 
 import itertools
 import struct
@@ -18,7 +15,7 @@ _MOST_RATIO = 100
 
 
 def pack_values(values: Sequence[bytes]) -> bytes:
-    """Joins values behind their number and lengths, and compresses them.
+    """Joins values, preceded by their number and lengths, and compresses them.
 
     The numbers are uint32, little-endian. The result has a third of the size or less.
     """
@@ -28,7 +25,7 @@ def pack_values(values: Sequence[bytes]) -> bytes:
 
 
 def unpack_values(packed: bytes) -> list[bytes]:
-    """The values that `pack_values` packed."""
+    """Returns the values that `pack_values` packed."""
     joined = zlib.decompress(packed)
     (number,) = struct.unpack_from("<I", joined)
     lengths = struct.unpack_from(f"<{number}I", joined, 4)
@@ -37,10 +34,10 @@ def unpack_values(packed: bytes) -> list[bytes]:
 
 
 def unpack_untrusted(packed: bytes) -> list[bytes]:
-    """The values that `pack_values` packed, if it did.
+    """Returns the values that `pack_values` packed, after checks.
 
     Raises:
-        ValueError: it did not, or they would take far more memory than they have bytes.
+        ValueError: the data was not packed so, or would take far more memory than it has bytes.
     """
     most_bytes = _FREE_BYTES + _MOST_RATIO * len(packed)
     inflater = zlib.decompressobj()

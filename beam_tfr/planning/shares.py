@@ -1,6 +1,6 @@
 """Shares out the images of a class among splits, in whole images.
 
-Only what is short gets more: images that are in a split already stay there.
+Images that are in a split stay there: only splits that lack images get more.
 """
 
 import math
@@ -9,16 +9,17 @@ from fractions import Fraction
 
 
 def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) -> list[Fraction]:
-    """How many of some images each split gets, so that all are filled to the same level.
+    """Returns how many of some images each split gets, so that all are filled to the same level.
 
-    A split that has more than its share of all images gets none, and the others are equally short.
+    A split that already has more than its share of all images gets none, and the others lack
+    equally many.
 
-    20 images, of which train has 14 of its 16, and test 0 of its 4: of the other 6, train gets 2
-    and test 4.
+    For example, there are 20 images; train has 14 of its 16, and test 0 of its 4. Of the other 6,
+    train gets 2 and test 4.
 
     Args:
-        images: how many there are to place.
-        placed: images that each split has already.
+        images: number of images to place.
+        placed: number of images that each split already has.
         shares: share of each split, above 0.
     """
     levels = [has / share for has, share in zip(placed, shares, strict=True)]
@@ -40,7 +41,7 @@ def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) ->
 
 
 def round_shares(wanted: Sequence[Fraction], owed: Sequence[Fraction]) -> list[int]:
-    """Rounds numbers that add up to a whole one, each up or down, so that they still do.
+    """Rounds numbers whose sum is whole, each up or down, so that the sum stays the same.
 
     The largest fractions are rounded up; of equal ones, those of the splits that are owed most.
 
@@ -61,9 +62,9 @@ def round_shares(wanted: Sequence[Fraction], owed: Sequence[Fraction]) -> list[i
 def fill_empty(
     numbers: Sequence[int], placed: Sequence[int], shares: Sequence[Fraction]
 ) -> list[int]:
-    """Gives each split an image of a class that has as many images as splits.
+    """Gives each split an image of a class that has at least as many images as there are splits.
 
-    It comes from the split that has most beyond its share.
+    It is taken from the split that exceeds its share most.
     """
     filled = [*numbers]
     total = sum(numbers) + sum(placed)
@@ -86,12 +87,12 @@ def fill_empty(
 class Divider:
     """Divides the images of one class after another among splits, by their shares.
 
-    A class is within one image of its share in each split, and is in each if it has as many images
-    as splits. What rounding gives to a split in one class it takes in the next, so the splits have
-    their shares of all images too.
+    Each split is within one image of its share of each class, and has an image of each class that
+    has at least as many images as there are splits. What rounding gives to a split in one class, it
+    takes back in the next, so that splits have their shares of all images too.
 
     Args:
-        shares: split -> share; they may add up to little more or less than 1.
+        shares: split -> share; their sum may differ slightly from 1.
     """
 
     def __init__(self, shares: Mapping[str, Fraction]) -> None:
@@ -101,11 +102,11 @@ class Divider:
         self._owed = [Fraction(0)] * len(shares)
 
     def divide(self, images: int, placed: Mapping[str, int]) -> list[int]:
-        """How many images of the next class go to each split.
+        """Returns how many images of the next class go to each split.
 
         Args:
-            images: how many there are to place.
-            placed: split -> images that are in it already.
+            images: number of images to place.
+            placed: split -> number of images that it already has.
         """
         present = [placed[split] for split in self._splits]
         wanted = share_out(images, present, self._parts)

@@ -1,18 +1,19 @@
 """Divides the images of each class among splits, for `stratify=`.
 
-The images of a class have an order, that of a hash of their keys, and cuts divide it among the
+The images of a class are ordered by a hash of their keys, and cuts divide this order among the
 splits. As for shards, a histogram shows which buckets contain cuts, and the keys in those few
-buckets determine the exact cuts. So no worker ever holds all references, and every engine
-computes the same.
+buckets determine the exact cuts. So no worker ever holds all references, and every engine computes
+the same.
 
-A unit is what goes to one split: an image, or a group of them. Groups are placed first, those of
-each kind as the images of each class are: see `group_kinds`. If all images of a group are in splits
-already, as those of copies, shares choose among these; if some are, the others follow most of them.
+A unit goes to one split as a whole: an image, or a group of images. Groups are placed first. The
+groups of each kind are divided as the images of each class are: see `group_kinds`. If all images of
+a group, such as copies, are already in splits, shares choose among these splits. If only some are,
+the others follow the majority.
 
-An image of several classes counts as one of its rarest, so the rarest are divided best. The
+An image of several classes counts as one of its rarest, so the rarest classes are divided best. The
 iterative stratification of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label
-Data", ECML PKDD 2011) also begins with the rarest class, but places one image after another, for
-which one worker needs all of them.
+Data", ECML PKDD 2011) also begins with the rarest class, but places one image after another, so one
+worker needs all of them.
 """
 
 import bisect
@@ -48,12 +49,12 @@ Bucket = tuple[str, int]  # a stratum, and a bucket of its order
 
 
 class Unit(NamedTuple):
-    """What goes to one split.
+    """An image or a group, which goes to one split.
 
     Attributes:
-        stratum: what it is divided with: the class of an image, or the kind of a group.
-        order: its place in the order of that.
-        coarse: of a group, the stratum if there are too many kinds.
+        stratum: the set that it is divided with: the class of an image, or the kind of a group.
+        order: its place in the order of the stratum.
+        coarse: for a group, the stratum to use if there are too many kinds.
     """
 
     stratum: str
@@ -63,12 +64,12 @@ class Unit(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class ClassCounts:
-    """The images of each class.
+    """The numbers of images of each class.
 
     Attributes:
         images: class -> images, wherever they are.
         placed: (class, split) -> images that are in that split, and stay there.
-        single: class -> images that are in no split and in no group yet.
+        single: class -> images that are not in a split or a group yet.
     """
 
     images: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -98,19 +99,19 @@ class ClassCounts:
         self.single.update(other.single)
 
     def find_rarest(self, names: Iterable[str]) -> str:
-        """The rarest of some classes; of equally rare ones, the first by name."""
+        """Returns the rarest of some classes; of equally rare ones, the first by name."""
         return min(names, key=lambda name: (self.images[name], name))
 
 
 def _list_classes(labels: bytes, *, is_rejected: bool) -> list[str]:
-    """The classes of an image, each once; an empty one if it has none."""
+    """Lists the classes of an image, each once; an empty one if it has none."""
     if is_rejected:
         return [REJECTED]
     return [*dict.fromkeys(split_labels(labels))] or [""]
 
 
 def list_single_units(refs: Sequence[bytes], counts: ClassCounts, seed: int) -> list[Unit | None]:
-    """The unit of each encoded reference; None if it is in a split already."""
+    """Returns the unit of each encoded reference; None if it is already in a split."""
     parsed = EncodedRef.parse_all(refs)
     orders = order_keys(seed, [ref.key for ref in parsed], _ORDER)
     units = list[Unit | None]()
@@ -128,10 +129,10 @@ class Group(NamedTuple):
     """The images of a group.
 
     Attributes:
-        name: of the group.
+        name: name of the group.
         refs: their encoded references.
-        splits: split -> images that are in it already; if there are none, those of which only a
-            copy was.
+        splits: split -> number of images that are already in it; if no image is in a split, the
+            splits that held copies of them.
     """
 
     name: bytes
@@ -152,24 +153,24 @@ class Group(NamedTuple):
         return cls(name, ordered, splits or borrowed)
 
     def list_open_splits(self) -> list[str]:
-        """The splits among which shares choose: those that its images are in; none for any.
+        """Lists the splits among which shares choose: those that hold its images; empty for any.
 
-        If some images are new, they follow most of the others.
+        New images follow the majority of the others.
         """
         are_all_placed = sum(self.splits.values()) == len(self.refs)
         return sort_splits(self.splits) if are_all_placed else self._list_fullest()
 
     def _list_fullest(self) -> list[str]:
-        """The splits that most of its images are in, equally many in each; may be none."""
+        """Lists the splits with the most of its images, equally many in each; may be empty."""
         most = max(self.splits.values(), default=0)
         return sort_splits(split for split, images in self.splits.items() if images == most)
 
     def find_split(self, shares: Collection[str], seed: int) -> str:
-        """The split that it belongs to; empty if shares are to choose one.
+        """Returns the split of the group; empty if shares are to choose it.
 
         Args:
-            shares: splits that have shares, which choose one of several; without them, it is that
-                of most images, and a hash of the name of the group decides ties.
+            shares: splits that have shares, which choose one of several; without them, the group
+                goes to the split of most of its images, and a hash of its name decides ties.
             seed: seed for the hash.
         """
         may_choose = bool(shares) and {*self.splits} <= {*shares}
@@ -182,17 +183,17 @@ class Group(NamedTuple):
         return splits[int.from_bytes(order, "big") % len(splits)]
 
     def count_borrowed(self) -> collections.Counter[str]:
-        """Split -> images of which only a copy was in it."""
+        """Returns split -> number of images of which only a copy was in it."""
         fields = [SplitField.parse(ref.split) for ref in EncodedRef.parse_all(self.refs)]
         return collections.Counter(field.name.decode() for field in fields if field.is_borrowed)
 
     def encode_refs(self, split: str) -> list[bytes]:
-        """Its encoded references in a split; in none yet if that is empty."""
+        """Returns the encoded references of the group in a split; empty if it has none yet."""
         field = SplitField(split.encode(), b"" if split else self.name, is_final=bool(split))
         return [ref.encode_in(field.encode()) for ref in EncodedRef.parse_all(self.refs)]
 
     def make_unit(self, counts: ClassCounts, seed: int) -> Unit:
-        """The unit of a group of which shares choose the split."""
+        """Makes the unit of a group whose split the shares choose."""
         images = collections.Counter[str]()
         for ref in EncodedRef.parse_all(self.refs):
             images.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
@@ -211,8 +212,8 @@ class StrataSurvey:
     """The units of each stratum that are to be placed.
 
     Attributes:
-        units: stratum -> their number.
-        buckets: stratum -> units by bucket of the order.
+        units: stratum -> number of units.
+        buckets: stratum -> number of units in each bucket of the order.
     """
 
     units: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -244,8 +245,9 @@ class GroupSurvey:
     """The groups of each kind that are to be placed.
 
     Attributes:
-        kinds: by the images of all their classes; None if there are more than `MOST_KINDS`.
-        coarse: by those of their rarest class, of which there are always few.
+        kinds: groups by the images of all their classes; None if there are more than `MOST_KINDS`
+            kinds.
+        coarse: groups by the images of their rarest class, which makes few kinds.
     """
 
     kinds: StrataSurvey | None = dataclasses.field(default_factory=StrataSurvey)
@@ -277,8 +279,8 @@ class _Cut(NamedTuple):
     """A cut in the order of a stratum.
 
     Attributes:
-        number: of the split that begins there, from 1.
-        rank: units before it in its bucket.
+        number: number of the split that begins there, from 1.
+        rank: number of units before it in its bucket.
     """
 
     number: int
@@ -290,7 +292,7 @@ class StrataDraft:
     """The buckets that contain the cuts.
 
     Attributes:
-        splits: stratum -> the splits that its units go to, in order.
+        splits: stratum -> the splits of its units, in order.
         cuts: bucket -> the cuts in it.
         are_coarse: whether the strata are the coarse ones of the units.
     """
@@ -308,12 +310,12 @@ class StrataDraft:
                 yield (stratum, number), unit.order
 
     def pick_cuts(self, bucket: Bucket, orders: Iterable[bytes]) -> list[tuple[int, bytes]]:
-        """The (number, place) of each cut in a bucket, from all places in it, in any order."""
+        """Returns the (number, place) of each cut in a bucket, given its places in any order."""
         places = [*sorted(orders), _end_of_bucket(bucket[1])]
         return [(cut.number, places[cut.rank]) for cut in self.cuts[bucket]]
 
     def finish(self, picked: Iterable[tuple[Bucket, Sequence[tuple[int, bytes]]]]) -> "StrataCuts":
-        """The cuts, from those that were picked in each bucket."""
+        """Returns the cuts, given those picked in each bucket."""
         cuts = {stratum: [_END] * (len(splits) - 1) for stratum, splits in self.splits.items()}
         for (stratum, _), of_bucket in picked:
             for number, place in of_bucket:
@@ -322,7 +324,7 @@ class StrataDraft:
 
 
 def _end_of_bucket(number: int) -> bytes:
-    """The first place in the order that is behind a bucket."""
+    """Returns the first place in the order after a bucket."""
     following = number + 1
     if following >> BUCKET_BITS:
         return _END
@@ -334,7 +336,7 @@ class StrataCuts:
     """Where the splits begin in the order of each stratum.
 
     Attributes:
-        splits: stratum -> the splits that its units go to, in order.
+        splits: stratum -> the splits of its units, in order.
         cuts: stratum -> the places at which the second, third, … split begins.
         are_coarse: whether the strata are the coarse ones of the units.
     """
@@ -344,7 +346,7 @@ class StrataCuts:
     are_coarse: bool
 
     def choose_split(self, unit: Unit) -> str:
-        """The split of a unit."""
+        """Returns the split of a unit."""
         stratum = unit.coarse if self.are_coarse else unit.stratum
         number = bisect.bisect_right(self.cuts[stratum], unit.order)
         return self.splits[stratum][number]
@@ -356,8 +358,8 @@ def draft_images(
     """Finds the buckets that contain the cuts between splits, for the images of each class.
 
     Args:
-        survey: of the images to place.
-        counts: of all images.
+        survey: survey of the images to place.
+        counts: numbers of all images.
         shares: split -> share.
     """
     divider = Divider(shares)
@@ -375,8 +377,8 @@ def draft_groups(
     """Finds the buckets that contain the cuts between splits, for the groups of each kind.
 
     Args:
-        survey: of the groups to place.
-        counts: of all images.
+        survey: survey of the groups to place.
+        counts: numbers of all images.
         shares: split -> share.
         seed: decides which of two kinds is divided first.
     """
@@ -395,8 +397,8 @@ def _draft_strata(
     """Finds the buckets that contain the cuts.
 
     Args:
-        survey: of the units.
-        divided: stratum -> split -> the units that it gets.
+        survey: survey of the units.
+        divided: stratum -> split -> number of units that it gets.
         are_coarse: see `StrataDraft`.
     """
     splits_of = dict[str, tuple[str, ...]]()
@@ -411,7 +413,7 @@ def _draft_strata(
 
 
 def regroup(refs: Iterable[bytes], layout: Layout) -> Iterator[bytes]:
-    """Yields encoded references in splits with the groups that a layout reads from their keys."""
+    """Yields encoded references in splits, with the groups that a layout reads from their keys."""
     for encoded in refs:
         ref = EncodedRef.parse(encoded)
         group = layout.group_of(to_text(ref.key))
@@ -426,14 +428,14 @@ def update_splits(
     groups: Mapping[bytes, bytes],
     copied: Mapping[bytes, bytes] | None = None,
 ) -> Iterator[bytes]:
-    """Yields encoded references with what is known of their splits and groups.
+    """Yields encoded references with their known splits and groups.
 
     Args:
         refs: encoded references.
-        splits: key -> the split that the image is in, and stays in; all others are in none yet.
-            None if each image is in the split of its reference.
+        splits: key -> the split that the image is in, and stays in; all other images are in none
+            yet. None if each image is in the split of its reference.
         groups: key -> group, which replaces another.
-        copied: key -> the split of a copy, for images that are no rejects any more.
+        copied: key -> the split of a copy, for images that are no longer rejects.
     """
     copied = copied or {}
     for encoded in refs:

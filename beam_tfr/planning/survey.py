@@ -1,7 +1,4 @@
-"""Orders the images of a split, and surveys all references.
-
-A survey has counts, classes, digests and a sample.
-"""
+"""Orders the images of a split, and surveys all references: counts, classes, digests, a sample."""
 
 import array
 import collections
@@ -38,15 +35,15 @@ BUCKET_BITS = 20
 
 
 def order_key(seed: int, key: str) -> bytes:
-    """The place of an image in the order of its split.
+    """Returns the place of an image in the order of its split: 16 bytes.
 
-    That is 16 bytes, BLAKE2b of seed and key.
+    It is BLAKE2b of seed and key.
     """
     return order_keys(seed, [to_bytes(key)])[0]
 
 
 def order_keys(seed: int, keys: Iterable[bytes], purpose: bytes = _ORDER) -> list[bytes]:
-    """`order_key` of each key; for another purpose, its place in another order."""
+    """Returns the `order_key` of each key; another purpose gives another order."""
     orders = list[bytes]()
     begun = hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=purpose)
     for key in keys:
@@ -57,7 +54,7 @@ def order_keys(seed: int, keys: Iterable[bytes], purpose: bytes = _ORDER) -> lis
 
 
 def buckets_of(orders: Sequence[bytes], bits: int = BUCKET_BITS) -> list[int]:
-    """The histogram buckets of order keys: their first bits."""
+    """Returns the histogram buckets of order keys: their first bits."""
     first = np.frombuffer(b"".join(orders), ">u4")[:: ORDER_BYTES // 4]
     buckets: list[int] = (first >> (32 - bits)).tolist()
     return buckets
@@ -66,10 +63,10 @@ def buckets_of(orders: Sequence[bytes], bits: int = BUCKET_BITS) -> list[int]:
 class Histogram:
     """The number of images in each bucket of an order.
 
-    Takes 4 bytes for an image, and at most 8 for a bucket: 8 MB for those of a split's order.
+    Takes 4 bytes for an image, and at most 8 for a bucket: 8 MB for the order of a split.
 
     Args:
-        bits: first bits of an order key that number its bucket.
+        bits: number of first bits of an order key that number its bucket.
     """
 
     def __init__(self, bits: int = BUCKET_BITS) -> None:
@@ -92,15 +89,15 @@ class Histogram:
         self.add(other._few)
 
     def counts(self) -> NDArray[np.uint32]:
-        """The number of images in each bucket: uint32 [1 << bits]."""
+        """Returns the number of images in each bucket: uint32 [1 << bits]."""
         counts = np.bincount(self._few, minlength=1 << self._bits).astype(np.uint32)
         return counts if self._counts is None else counts + self._counts
 
     def locate(self, ranks: Sequence[int]) -> list[tuple[int, int]]:
-        """The bucket of each image, and its rank in it, by its rank in the order.
+        """Returns the bucket of each image and its rank there, given its rank in the order.
 
         Args:
-            ranks: sorted, and counted from 0; those behind all images are left out.
+            ranks: sorted, and counted from 0; ranks beyond the last image are left out.
         """
         buckets, counts = self.occupied()
         ends = np.cumsum(counts)
@@ -113,7 +110,7 @@ class Histogram:
         return located
 
     def occupied(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The buckets that hold images, in order, and the number of images in each."""
+        """Returns the buckets that hold images, in order, and the number of images in each."""
         if self._counts is None:  # few images, which need no array of all buckets
             buckets, counts = np.unique(np.asarray(self._few, np.int64), return_counts=True)
             return buckets, counts
@@ -252,14 +249,14 @@ class Survey:
             self._offer(candidate)
 
     def sample_refs(self) -> list[ImageRef]:
-        """The sample, in the order of its hashes."""
+        """Returns the sample, in the order of its hashes."""
         return [ImageRef.decode(encoded) for _, encoded in sorted(self.sample, reverse=True)]
 
 
 def _row_identity(ref: EncodedRef, columns: bytes) -> bytes:
-    """What the input digest covers of a table's row besides key and size.
+    """Returns what the input digest covers of a table's row besides key and size.
 
-    A row is no other if its image is dropped as a copy.
+    A row stays the same if its image is dropped as a copy.
     """
     reason = b"" if ref.reason == _DUPLICATE else ref.reason
     identity = b"\0" + ref.split + ref.labels.replace(b"\n", b"\0") + b"\0" + reason

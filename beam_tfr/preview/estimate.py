@@ -16,7 +16,7 @@ START_S = 0.6  # of a conversion on this machine, until it converts, and at its 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What a conversion makes and takes.
+    """The estimated size and time of a conversion.
 
     Attributes:
         plan: its plan.
@@ -30,17 +30,17 @@ class Estimate:
 
     @property
     def usable(self) -> int:
-        """Images that the listing does not reject."""
+        """The number of images that the listing does not reject."""
         return self.plan.matched - self.listing.reasons.total()
 
     @property
     def num_bytes(self) -> float:
-        """Bytes of the dataset's shards."""
+        """The size of the dataset's shards in bytes."""
         return self.sample.num_bytes / self.sample.tried * self.usable
 
     @property
     def rejects(self) -> dict[str, float]:
-        """Reason -> number of rejects; those that the listing shows are exact."""
+        """Reason -> number of rejects; rejects that the listing finds are counted exactly."""
         rejects: dict[str, float] = dict(sorted(self.listing.reasons.items()))
         for reason, number in sorted(self.sample.reasons.items()):
             estimated = number * self.usable / self.sample.tried
@@ -49,22 +49,22 @@ class Estimate:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of all cores."""
+        """The CPU time of all cores."""
         return self._cpu_seconds_of(self.usable)
 
     @property
     def seconds(self) -> float:
-        """Time on this machine."""
+        """The time on this machine."""
         read_s = self.usable * self.sample.read_s
         return START_S + max(self.cpu_seconds, read_s) / default_threads()
 
     @property
     def update_cpu_seconds(self) -> float:
-        """CPU time of an update, which copies the images that the dataset has."""
+        """The CPU time of an update, which copies the images that the dataset already has."""
         copied = self.listing.num_known
         return START_S + self._cpu_seconds_of(self.plan.matched - copied) + COPY_S * copied
 
     def _cpu_seconds_of(self, images: int) -> float:
-        """CPU time to convert some images."""
+        """Returns the CPU time to convert some images."""
         per_image_s = self.sample.cpu_s / max(self.sample.written, 1)
         return images * (per_image_s * BUSY + OVERHEAD_S)

@@ -107,9 +107,7 @@ def preview(
     sample_size: int,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
-    """Previews a conversion.
-
-    Lists the input, converts a sample, and estimates the rest.
+    """Previews a conversion: lists the input, converts a sample, and estimates the rest.
 
     It checks the call as `convert` does, and writes nothing.
 
@@ -117,7 +115,7 @@ def preview(
         options: options of the conversion.
         beam_flags: Beam's own options, as on a command line.
         check_output: whether to check what the output holds.
-        sample_size: images to convert.
+        sample_size: number of images to convert.
         progress: called while files are listed and the sample is converted.
 
     Raises:
@@ -199,10 +197,10 @@ def _list_input(
     """Lists the input, and surveys the references of images to convert.
 
     Args:
-        options, source: of the conversion.
-        survey: what the references are added to.
+        options, source: those of the conversion.
+        survey: the survey to add the references to.
         repeated: keys that several rows of tables have, which are merged.
-        known_files: those of the dataset in the output.
+        known_files: the files of the dataset in the output.
         removed: the images that are kept out.
         progress: called while images are listed.
     """
@@ -250,7 +248,7 @@ def _list_input(
 
 
 def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]) -> ImageRef:
-    """The reference with other names of its classes; notes those that get one."""
+    """Returns the reference with new names of its classes; notes the renamed classes."""
     renamed.update(renames.keys() & ref.labels)
     return ref._replace(labels=tuple(renames.get(label, label) for label in ref.labels))
 
@@ -258,7 +256,7 @@ def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]
 def _choose_splits(
     refs: Iterable[ImageRef], options: ConvertOptions, groups: collections.Counter[str]
 ) -> Iterator[ImageRef]:
-    """The references, with the splits that a conversion would choose; counts their groups."""
+    """Returns the references with the splits that a conversion chooses; counts their groups."""
     encoded = (ref.encode() for ref in _count_groups(refs, groups))
     placed = dividing.choose_splits(encoded, options.shares, options.seed)
     return map(ImageRef.decode, placed)
@@ -277,12 +275,12 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
 
 
 def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample) -> Plan:
-    """The plan that a conversion would make from its sample.
+    """Makes the plan that a conversion would make from its sample.
 
-    Of that sample, only images that are not in the converted `sample` are measured here.
+    Only images of that sample that the converted `sample` lacks are measured here.
 
     Raises:
-        UsageError: it cannot be made; tells of images that are missing, too.
+        UsageError: the plan cannot be made; also mentions missing images.
     """
     try:
         record_bytes, _ = measure_sample(
@@ -301,7 +299,7 @@ def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample) -> Plan:
 
 
 def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample) -> DataError:
-    """The error if no file of the sample can be converted."""
+    """Builds the error for a sample of which no file can be converted."""
     details = sample.details or listing.details
     reason, example = next(iter(details.items()))
     missing = source.missing and f"; {source.missing}"
@@ -313,17 +311,17 @@ def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample)
 def _predict_outcome(
     options: ConvertOptions, estimate: Estimate, num_known: int, *, job_state: JobState
 ) -> _Outcome:
-    """What `convert` would do with the output.
+    """Predicts what `convert` would do with the output.
 
     Args:
-        options: of the conversion.
-        estimate: what it takes.
+        options: options of the conversion.
+        estimate: its estimated size and time.
         num_known: number of files that the dataset in the output knows.
         job_state: function that asks the service for the state of a job.
 
     Raises:
-        UsageError, DataError, RunError: it would refuse the output; says what an update of a
-            dataset there would do.
+        UsageError, DataError, RunError: `convert` would refuse the output; says what an update of
+            the dataset there would do.
     """
     try:
         return _inspect_output(options, estimate.plan, job_state=job_state)
@@ -334,7 +332,7 @@ def _predict_outcome(
 
 
 def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState) -> _Outcome:
-    """What `convert` would do with the output; raises what it would."""
+    """Returns what `convert` would do with the output; raises what it would raise."""
     output = options.output
     lock.check_lockable(output, job_state=job_state)
     state = claim.inspect_output(output, plan, overwrite=options.overwrite)
@@ -361,7 +359,7 @@ def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState)
 
 
 def _describe_update(estimate: Estimate, num_known: int) -> str:
-    """What an update of the dataset in the output would do.
+    """Describes what an update of the dataset in the output would do.
 
     The dataset knows `num_known` files.
     """
@@ -380,7 +378,7 @@ def _find_warnings(
     listing: Listing,
     sample: ConvertedSample,
 ) -> Iterator[str]:
-    """Yields problems that are cheap to fix now."""
+    """Yields warnings about problems that are cheap to fix now."""
     yield from source.notes
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
@@ -425,7 +423,7 @@ def _find_warnings(
 def _describe_class_options(
     options: ConvertOptions, source: Input, plan: Plan, listing: Listing
 ) -> Iterator[str]:
-    """Yields what is noteworthy about the classes, and about options that name some."""
+    """Yields notes about the classes, and about options that name some."""
     renamed = {*listing.renamed, *source.plan.allowed_classes}
     yield from describe_unused_renames(source.renames, renamed, plan.classes)
     yield from describe_unused_allowances(options.allow_empty, plan.splits, plan.classes)
@@ -437,7 +435,7 @@ def _describe_class_options(
 
 
 def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> Iterator[str]:
-    """Yields what is noteworthy about the splits, by the listing and by the sample."""
+    """Yields notes about the splits, according to the listing and the sample."""
     encoding = plan.options["encoding"]
     overlaps = find_overlaps(sample.sources)
     for overlap in overlaps[:1]:
@@ -462,7 +460,7 @@ def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> I
 
 
 def _label_sources(plan: Plan, sample: ConvertedSample) -> list[SourceHashes]:
-    """The sources of the sample with their classes; none unless each image has one class."""
+    """Returns the sources of the sample with their classes; empty unless each has one class."""
     label = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None).label
     if label is None or label.is_list:
         return []

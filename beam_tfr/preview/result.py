@@ -1,4 +1,4 @@
-"""A preview, as text, as JSON and in a notebook."""
+"""Shows a preview as text, as JSON and in a notebook."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,13 @@ class Preview(Printable):
         plan: the splits with their images, shards and classes, exactly as in the conversion.
         listing: the result of listing the input.
         sample: the result of converting a sample.
-        num_bytes: bytes of the dataset's shards.
-        rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: time on this machine; None, as the next, unless images are converted.
+        num_bytes: size of the dataset's shards in bytes.
+        rejects: reason -> number of rejects; rejects that the listing finds are counted exactly.
+        seconds: time on this machine; None, like the next, unless images are converted.
         cpu_seconds: CPU time of all cores; on Dataflow, of as many vCPUs.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do: a verb and more.
-        failure: why the conversion would or may fail; empty if it is not expected to.
+        failure: why the conversion would or may fail; empty if it should not.
     """
 
     plan: Plan
@@ -47,7 +47,7 @@ class Preview(Printable):
     failure: str
 
     def as_json(self) -> dict[str, Any]:
-        """The preview as JSON values."""
+        """Returns the preview as JSON values."""
         splits = {}
         for name, split in self.plan.splits.items():
             splits[name] = {
@@ -79,7 +79,7 @@ class Preview(Printable):
         }
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """The results of listing and sample, as titles and texts."""
+        """Returns the results of listing and sample, as titles and texts."""
         yield from self._describe_input()
         yield from self._describe_records()
         yield from self._describe_output()
@@ -91,7 +91,7 @@ class Preview(Printable):
         yield "next", f"nothing was written; {action}"
 
     def _describe_input(self) -> Iterator[tuple[str, str]]:
-        """Yields what was listed, and what would be rejected."""
+        """Yields lines about the listed files, and the expected rejects."""
         skipped = describe_skipped(self.listing.skipped)
         if skipped:
             yield "skipped", skipped
@@ -112,7 +112,7 @@ class Preview(Printable):
             yield "rejects", "none in the sample"
 
     def _describe_records(self) -> Iterator[tuple[str, str]]:
-        """Yields what is noteworthy about the records of the sample."""
+        """Yields lines about the records of the sample."""
         for name, kind in self.plan.options.get("feature_columns", {}).items():
             yield "column", f"{name} {kind}"
         for kind, number in sorted(self.sample.adjusted.items()):
@@ -125,7 +125,7 @@ class Preview(Printable):
                 yield "masks", sentence
 
     def _describe_output(self) -> Iterator[tuple[str, str]]:
-        """Yields the size of the dataset, and how long it takes."""
+        """Yields the size of the dataset, and the time that the conversion takes."""
         unit = "kB"
         size = self.num_bytes / 1e3
         if self.num_bytes >= 1e6:

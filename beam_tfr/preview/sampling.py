@@ -54,23 +54,23 @@ class Listing:
     """The result of a listing.
 
     Attributes:
-        num_bytes: bytes of all files.
-        reasons: reason -> references that will be rejected.
+        num_bytes: size of all files in bytes.
+        reasons: reason -> number of references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
         skipped: kind of name -> files that are not converted; see `SkippedFiles`.
-        annotations: those among them that may hold annotations; see `SkippedFiles`.
+        annotations: skipped files that may hold annotations; see `SkippedFiles`.
         repeats: links to folders that are listed by other paths.
         guessed_names: images in zips whose names have no certain encoding.
         packed_labels: files in archives that may hold labels.
         empty: folders without images beside those of images.
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
-        masks: files that are named like masks of those beside them.
+        masks: files that are named like masks of files beside them.
         num_known: number of references that `hash_known_files` has.
         largest_group: the largest group of images that `stratify` keeps together, if any.
         num_removed: number of images that earlier removals keep out, which are not listed.
         row_keys: the keys of rows of tables.
         renamed: the classes that `rename=` gives other names.
-        num_repeated_keys: number of keys that several of them have.
+        num_repeated_keys: number of keys that several rows have.
     """
 
     num_bytes: int = 0
@@ -106,13 +106,13 @@ def survey_listing(
     known_files: Collection[int] = (),
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listing:
-    """Surveys the references in one pass; memory does not grow with them.
+    """Surveys the references in one pass; memory does not grow with their number.
 
     Args:
         refs: the references.
-        survey: what they are added to.
-        known_files: `hash_known_files` of a dataset; those among the references are counted.
-        progress: called while they are listed.
+        survey: the survey to add them to.
+        known_files: `hash_known_files` of a dataset; counts the references among them.
+        progress: called while files are listed.
     """
     listing = Listing()
     for number, ref in enumerate(refs, start=1):
@@ -125,9 +125,9 @@ def survey_listing(
 
 
 def hash_known_files(folder: str) -> set[int]:
-    """Hashes of the references of a dataset as they were listed for it.
+    """Hashes the references of a dataset as they were listed for it.
 
-    Empty if there is no dataset, or if not all of its sidecars are there.
+    Empty if there is no dataset, or if a sidecar is missing.
     """
     hashes = set[int]()
     dataset = None
@@ -155,10 +155,10 @@ def list_references(
     row_keys: RowKeys,
     repeated: RepeatedKeys,
 ) -> Iterator[ImageRef]:
-    """All references of a conversion, in any order.
+    """Lists all references of a conversion, in any order.
 
     Args:
-        options, source: of the conversion.
+        options, source: those of the conversion.
         skipped: counts skipped files.
         masks: counts files that are named like masks.
         row_keys: notes the keys of rows.
@@ -187,13 +187,13 @@ def list_references(
 
 
 class RemovedImages:
-    """Leaves out the images that were taken down, and counts them.
+    """Leaves out images that were taken down, and counts them.
 
     Args:
         hashes: SHA-256 of their keys, in hex.
 
     Attributes:
-        number: images that were left out so far.
+        number: number of images left out so far.
     """
 
     def __init__(self, hashes: Set[str]) -> None:
@@ -214,21 +214,21 @@ class ConvertedSample:
     """The result of converting a sample.
 
     Attributes:
-        sizes: key -> bytes of its record, or None for a reject; not of files that may be readable
-            later.
+        sizes: key -> size of its record in bytes, or None for a reject; without files that may be
+            readable later.
         tried: number of references.
         written: number of records.
-        num_bytes: bytes of all records, compressed.
-        cpu_s: CPU seconds to convert them, and to compress them.
+        num_bytes: size of all records in bytes, compressed.
+        cpu_s: CPU seconds to convert and compress them.
         read_s: seconds to read one file.
-        reasons: reason -> rejects.
+        reasons: reason -> number of rejects.
         details: reason -> an example: its key, and what is wrong.
-        bad_values: what is wrong with all that have a bad value.
-        adjusted: name of an adjustment -> images.
+        bad_values: what is wrong with each reject that has a bad value.
+        adjusted: name of an adjustment -> number of images.
         boxes, masks: their statistics, as in a manifest; empty if there are none.
         written_refs: the references of the records.
-        palettes: those of masks, as `add_palette` keeps them.
-        sources: the sources of the records; without any if no files are read.
+        palettes: the palettes of masks, as `add_palette` keeps them.
+        sources: the sources of the records; empty if no files are read.
         images: the records, if they are images.
     """
 
@@ -250,7 +250,7 @@ class ConvertedSample:
     images: list[SampledImage] = dataclasses.field(default_factory=list, repr=False)
 
     def add_reject(self, ref: ImageRef, error: RejectError) -> None:
-        """Counts a file that was rejected."""
+        """Counts a rejected file."""
         self.reasons[error.reason] += 1
         self.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
         if error.reason == "bad-value":
@@ -285,7 +285,7 @@ def convert_sample(
     *,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> ConvertedSample:
-    """Converts a sample as the step does, and measures it; writes nothing.
+    """Converts a sample as the pipeline does, and measures it; writes nothing.
 
     Args:
         refs: references of the sample; those beyond `MAX_SAMPLE_BYTES` are left out.
@@ -329,7 +329,7 @@ def convert_sample(
 
 
 def _sha256_of(record: Record, names: RecordNames) -> str:
-    """The hex digest of the source of a record; empty if it has none."""
+    """Returns the SHA-256 of the source of a record, in hex; empty if it has none."""
     if not names.sha256 or not isinstance(record.values, MadeValues):
         return ""
     (sha256,) = record.values.values[names.sha256]
@@ -337,7 +337,7 @@ def _sha256_of(record: Record, names: RecordNames) -> str:
 
 
 def _up_to_bytes(refs: Sequence[ImageRef], max_bytes: int) -> Sequence[ImageRef]:
-    """The first references whose files have so many bytes together; at least one."""
+    """Returns the first references, at least one, whose files have at most so many bytes."""
     total = 0
     for number, ref in enumerate(refs):
         total += ref.size_bytes
