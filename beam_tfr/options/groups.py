@@ -42,8 +42,8 @@ LIMITS = Group(
 )
 FILES = Group(
     title="shards",
-    when="Use these when readers need a certain number or size of files: a number, the size of "
-    "each, or the records in each.",
+    when="Use these when readers need a certain number or size of files. Give the number or "
+    "the size, not both.",
 )
 CARD = Group(
     title="dataset card",

@@ -32,8 +32,8 @@ class DisplayOptions(Checked):
     )
     json: bool = _progress(
         False,
-        help="print the result as one JSON object on stdout, for scripts; progress on stderr is "
-        "as before: add --quiet to hide it",
+        help="print the result as one JSON object on stdout, for scripts; --quiet also hides "
+        "the progress on stderr",
     )
 
 

@@ -147,8 +147,8 @@ class TableOptions(Checked):
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="share of its area that a good box must keep when resizing cuts it off. Other boxes "
-        "are dropped with their labels and values, and their image stays",
+        help="share of its area that a good box must keep when resizing cuts it off. Boxes that "
+        "keep less are dropped with their labels and values, and their image stays",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
