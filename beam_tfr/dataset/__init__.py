@@ -1,1 +1,1 @@
-"""A finished dataset: its manifest, its splits, its counts."""
+"""Describes a finished dataset: its manifest, its splits, its counts."""

@@ -1,4 +1,4 @@
-"""The dataset that an update starts from, its options and its shards."""
+"""Describes the dataset that an update starts from, its options and its shards."""
 
 import enum
 import functools
@@ -44,15 +44,14 @@ class BaseDataset(NamedTuple):
     Attributes:
         folder: folder of the dataset.
         digest: digest of its manifest.
-        compare: how to see that a source is the same: "auto", "checksum" or "names", see
+        compare: how to decide that a source is the same: "auto", "checksum" or "names", see
             `known.match`.
-        with_rejects: whether what was rejected, and did not change, is rejected again without being
-            read.
-        codecs: those that made the records, as JSON; empty if they do not matter.
-        rows_stay: whether the contents have the same columns, so the row of a record that stays
-            does too.
+        with_rejects: whether rejects that did not change are rejected again without being read.
+        codecs: the codecs that made the records, as JSON; empty if they do not matter.
+        rows_stay: whether the contents keep their columns, so that the row of a copied record stays
+            the same.
         boxes: whether records have boxes, and whether these may have changed.
-        renames: (class, its new name) of the classes in its records that are renamed.
+        renames: (class, its new name) for each renamed class in its records.
     """
 
     folder: str
@@ -66,7 +65,7 @@ class BaseDataset(NamedTuple):
 
     @classmethod
     def of(cls, dataset: Manifest) -> Self:
-        """The dataset of a manifest, as it is."""
+        """Makes the base from a manifest, unchanged."""
         return cls(dataset.folder, dataset.fields["manifest_digest"])
 
     def read_manifest(self) -> Manifest:
@@ -118,10 +117,10 @@ _read_manifest_once = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
 def restore_options(
     dataset: Manifest, changes: Mapping[str, Any], additions: Mapping[str, Any]
 ) -> ConvertOptions:
-    """The options that made a dataset, with changes and additions.
+    """Returns the options that made a dataset, with changes and additions, without its classes.
 
-    Its classes are left out. An option in `changes` takes precedence over `additions`, and that
-    over the dataset's.
+    An option in `changes` takes precedence over `additions`, and `additions` over the dataset's
+    options.
 
     Raises:
         UsageError: a value is not allowed, two options exclude each other, or the input is of
@@ -145,7 +144,7 @@ def restore_options(
 
 
 def _find_other_splits(dataset: Manifest, present: Mapping[str, Any]) -> set[str]:
-    """The options of a dataset that those which are given replace, as they say other splits."""
+    """Returns the options of a dataset that given options replace, as they define other splits."""
     column = present.get("split_column", dataset.options.get("split_column"))
     if column == NO_COLUMN:  # goes together with shares
         return set()
@@ -159,7 +158,7 @@ def _check_kind_of_input(dataset: Manifest, options: Mapping[str, Any]) -> None:
     """Checks that options give an input of the kind that a dataset was made from.
 
     Raises:
-        UsageError: they give none, or one of another kind.
+        UsageError: they give no input, or another kind.
     """
     inputs = options.keys() & {*INPUTS}
     if "layout" in dataset.options:
@@ -175,7 +174,7 @@ class PlannedShard(NamedTuple):
     Attributes:
         name: `train-00003-of-00016`.
         split: its split.
-        images: planned for it: records and rejects.
+        images: number of images planned for it: records and rejects.
         first: number of its first record, in the order of the manifest.
         entry: its file; None if it has only rejects.
     """
@@ -188,7 +187,7 @@ class PlannedShard(NamedTuple):
 
 
 def planned_shards(dataset: Manifest) -> list[PlannedShard]:
-    """All shards of a dataset, also those that hold only rejects."""
+    """Lists all shards of a dataset, including those that hold only rejects."""
     shards = list[PlannedShard]()
     first = 0
     for split_name, split in dataset.splits.items():

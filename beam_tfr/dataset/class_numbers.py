@@ -1,4 +1,4 @@
-"""Tells classes that are numbers, and get other ids than these."""
+"""Describes classes that are numbers other than their ids."""
 
 import itertools
 import re
@@ -9,14 +9,14 @@ _MOST_IDS = 100_000  # in a file of classes
 
 
 def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -> str:
-    """The message about classes that are numbers, but not their ids; empty if there are none.
+    """Describes classes that are numbers, but not their ids; empty if there are none.
 
-    Folders named 0 to 42 are such classes, as texts have the order 0, 1, 10; and so are the labels
-    1 to 196 of a table.
+    Folders named 0 to 42 are an example, because texts are sorted as 0, 1, 10; the labels 1 to 196
+    of a table are another.
 
     Args:
-        classes: in the order of their ids.
-        are_given: whether an option, or what is read, gives the order.
+        classes: classes in the order of their ids.
+        are_given: whether an option, or the data itself, defines the order.
     """
     if are_given or not all(map(_NUMBER.fullmatch, classes)):
         return ""
@@ -38,7 +38,7 @@ def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -
 
 
 def _suggest_file(classes: Sequence[str], numbers: Sequence[int]) -> str:
-    """What makes the numbers of classes their ids; empty if nothing does."""
+    """Suggests how to make the numbers of classes their ids; empty if that is impossible."""
     if numbers[0] < 0 or numbers[-1] > _MOST_IDS:
         return ""
     width = len(classes[0]) if len({*map(len, classes)}) == 1 else 1

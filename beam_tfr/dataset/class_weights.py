@@ -1,4 +1,4 @@
-"""Weights of classes, by the counts in the manifest."""
+"""Computes weights of classes from the counts in the manifest."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from beam_tfr.schema.untrusted import quote
 def class_weights(
     path: str | os.PathLike[str], split: str, *, cap: float | None = None
 ) -> dict[int, float]:
-    """Weights of classes for Keras' `fit(class_weight=…)`, the larger the rarer a class is.
+    """Returns weights of classes for Keras' `fit(class_weight=…)`; rare classes weigh more.
 
     The mean weight of an example is 1, so the learning rate needs no adjustment.
 
@@ -51,7 +51,7 @@ def _check_cap(cap: object) -> None:
     """Checks the largest weight, if there is one.
 
     Raises:
-        UsageError: it is not a number from 1 on.
+        UsageError: it is not a number, or less than 1.
     """
     if cap is None or (is_number(cap) and 1 <= float(cap) < math.inf):  # type: ignore[arg-type]
         return
@@ -62,7 +62,7 @@ def _check_single_label(dataset: Manifest) -> None:
     """Checks that each example has one class.
 
     Raises:
-        UsageError: it has none, or several.
+        UsageError: an example has no class, or several.
     """
     label = dataset.feature_kinds.label
     if label is None:
@@ -76,9 +76,9 @@ def _check_single_label(dataset: Manifest) -> None:
 
 
 def _weigh(counts: list[int], cap: float | None) -> list[float]:
-    """The weight of each class, given its examples: their shares of all are equal, but for `cap`.
+    """Returns the weight of each class, given its examples: classes count equally, up to `cap`.
 
-    Exact until the last division, so that it is the same on every machine.
+    The result is exact until the last division, so it is the same on every machine.
     """
     present = sorted(count for count in counts if count)
     rest = Fraction(sum(present))  # of the weight of all examples

@@ -1,4 +1,4 @@
-"""Conditions on records, NAME=VALUE: those of `inspect`, `export` and `remove`."""
+"""Parses conditions on records, NAME=VALUE, for `inspect`, `export` and `remove`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,13 @@ _ENDS = {
 
 
 def parse_conditions(where: Where) -> dict[str, str]:
-    """Name -> value of the conditions in `where=`.
+    """Parses `where=`; returns name -> value.
 
     Args:
         where: "NAME=VALUE", a list of such texts, or a mapping.
 
     Raises:
-        UsageError: it is something else, text without a name or "=", or names two values for one
-            name.
+        UsageError: it has another type, lacks a name or "=", or has two values for one name.
     """
     if isinstance(where, Mapping):
         return {name: str(value) for name, value in where.items()}
@@ -58,7 +57,7 @@ def parse_conditions(where: Where) -> dict[str, str]:
 
 
 def features_named(features: Iterable[str], name: str) -> list[str]:
-    """The features that a short name means.
+    """Returns the features that a short name means.
 
     "label" is "image/class/label" and "image/class/text".
     """
@@ -67,7 +66,7 @@ def features_named(features: Iterable[str], name: str) -> list[str]:
 
 
 def value_text(value: Any) -> str:
-    """A value as text, to compare it with that of a condition."""
+    """Returns a value as text, to compare it with that of a condition."""
     if isinstance(value, float):
         return f"{value:.7g}"  # all digits that a float32 can hold
     if isinstance(value, bytes):
@@ -78,7 +77,7 @@ def value_text(value: Any) -> str:
 def fits_conditions(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
     """Whether each named feature of a record has the given value.
 
-    A feature with several values has it if one of them is equal.
+    A feature with several values matches if one of them is equal.
     """
     return all(_has_value(values, name, value) for name, value in where.items())
 
@@ -89,12 +88,12 @@ def _has_value(values: Mapping[str, Sequence[Any]], name: str, value: str) -> bo
 
 
 def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
-    """The numbers of the records of a shard that fit all conditions, by its contents.
+    """Returns the numbers of a shard's records that fit all conditions, by its contents.
 
     Args:
         dataset: manifest of the dataset.
         table: the contents, with all columns.
-        where: name -> value. A name is that of a column, or a feature's as for `features_named`.
+        where: name -> value. A name is that of a column, or of a feature as for `features_named`.
 
     Raises:
         UsageError: there is no such column.
@@ -108,10 +107,10 @@ def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Se
 
 
 def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
-    """The columns of contents that the name of a condition means.
+    """Returns the columns of contents that the name of a condition means.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there are none.
     """
     if name in table.column_names and name != "label":
         return [name]
@@ -126,7 +125,7 @@ def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
 
 
 def _cell_texts(table: Any, column: str) -> list[list[str]]:
-    """The values of each cell of a column, as texts; none of a cell that is null."""
+    """Returns the values of each cell of a column as texts; a null cell has none."""
     cells = []
     for cell in table.column(column).to_pylist():
         members = cell if isinstance(cell, list) else [cell]

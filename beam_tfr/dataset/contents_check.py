@@ -1,6 +1,6 @@
 """Compares the contents of a shard with the manifest.
 
-Nothing else vouches for them: a digest is of the records.
+Nothing else vouches for them, because digests cover only records.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from beam_tfr.schema.naming import shard_number, split_of_file
 
 
 def find_contradiction(dataset: Manifest, file: str, table: Any) -> str:
-    """How columns of contents contradict the manifest; empty if they do not.
+    """Describes how columns of contents contradict the manifest; empty if they do not.
 
     Args:
         dataset: its manifest.
@@ -37,7 +37,7 @@ def _has_only(column: Any, value: str | int) -> bool:
 
 
 def _are_ids(column: Any, num_classes: int) -> bool:
-    """Whether all numbers are those of classes, or -1 for none."""
+    """Whether all numbers are ids of classes, or -1 for none."""
     from pyarrow import compute
 
     bounds = compute.min_max(_members_of(column)).as_py()
@@ -52,7 +52,7 @@ def _are_names(column: Any, class_names: tuple[str, ...]) -> bool:
 
 
 def _members_of(column: Any) -> Any:
-    """The values of a column, those in its lists if it has any."""
+    """Returns the values of a column, or those in its lists."""
     from pyarrow import compute, types
 
     return compute.list_flatten(column) if types.is_list(column.type) else column

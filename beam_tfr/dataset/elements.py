@@ -100,7 +100,7 @@ class ExampleDecoder:
         return image, features
 
     def _image(self, example: StoredExample) -> Any:
-        """The image of an example: its pixels, or its bytes if images stay encoded."""
+        """Returns the image of an example: its pixels, or its bytes if images stay encoded."""
         if self._encoding == "raw":
             data = example.value(RAW, "bytes")
         else:
@@ -117,9 +117,9 @@ class ExampleDecoder:
         return image
 
     def _decode_image(self, example: StoredExample, data: bytes) -> Pixels:
-        """The pixels of an image.
+        """Decodes the pixels of an image.
 
-        A raw one may have a single channel where others have three.
+        A raw image may have a single channel where others have three.
         """
         if self._encoding == "raw":
             return _raw_pixels(data)
@@ -129,9 +129,9 @@ class ExampleDecoder:
         return decode_image(data, form, self.channels, self._most_pixels)
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
-        """The replacement of a missing example.
+        """Returns the replacement of a missing example.
 
-        That is a black image (1x1 if sizes differ), and 0, empty bytes or empty lists.
+        It is a black image (1x1 if sizes differ), with 0, empty bytes or empty lists.
         """
         if self._request.output == "encoded":
             image: Any = b""
@@ -140,10 +140,10 @@ class ExampleDecoder:
         return image, {name: column.filler() for name, column in self.columns.items()}
 
     def parts(self, image: Any, features: Any) -> dict[str, Any]:
-        """The parts of an element, by name, in order, after `transform`.
+        """Returns the parts of an element, by name, in order, after `transform`.
 
         Raises:
-            UsageError: it does not return both image and features, though it has to.
+            UsageError: `transform` should return image and features, but does not.
         """
         if self._transform is not None:
             image, features = self._transformed(self._transform, image, features)
@@ -168,7 +168,7 @@ class ExampleDecoder:
         return result[0], result[1]
 
     def element(self, parts: dict[str, Any]) -> Any:
-        """What the readers return, given its parts."""
+        """Returns the element for its parts."""
         if self._request.output == "dict":
             return parts
         if self._request.output == "image":
@@ -178,7 +178,7 @@ class ExampleDecoder:
 
 
 def _raw_pixels(tensor: bytes) -> Pixels:
-    """The content of a serialized TensorProto."""
+    """Returns the content of a serialized TensorProto."""
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
     if dtype != "uint8" or len(shape) != 3:
         raise ValueError(f"{RAW} is not a uint8 tensor [height, width, channels]")
@@ -187,7 +187,7 @@ def _raw_pixels(tensor: bytes) -> Pixels:
 
 
 def stack_images(images: list[Any]) -> Any:
-    """Batches images, or what a transform made of them.
+    """Batches images, or the results of a transform.
 
     Arrays are stacked, bytes become a list, and PyTorch collates everything else.
 
@@ -236,10 +236,10 @@ def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.m
 
 
 def check_pixels(pixels: int, most_pixels: int) -> None:
-    """Checks the pixels of an image.
+    """Checks the number of pixels of an image.
 
     Raises:
-        ValueError: they are more than an image of the dataset can have.
+        ValueError: it has more than an image of the dataset can have.
     """
     if pixels > most_pixels:
         raise ValueError(
@@ -270,7 +270,7 @@ def _decode_by_pillow(data: bytes, form: str, channels: int, most_pixels: int) -
 
 @contextlib.contextmanager
 def _pillow_errors(form: str) -> Iterator[None]:
-    """Turns what Pillow raises for an image into a ValueError."""
+    """Turns Pillow's errors about an image into a ValueError."""
     try:
         yield
     except Exception as error:  # Pillow raises many

@@ -1,4 +1,4 @@
-"""The groups of a dataset that a layout reads from paths."""
+"""Finds the groups of a dataset that a layout reads from paths."""
 
 import collections
 from typing import NamedTuple
@@ -15,8 +15,8 @@ class LargestGroup(NamedTuple):
     """The largest of several groups.
 
     Attributes:
-        name: of the group.
-        images: how many it has.
+        name: name of the group.
+        images: number of its images.
     """
 
     name: str
@@ -24,7 +24,7 @@ class LargestGroup(NamedTuple):
 
     @classmethod
     def of(cls, groups: collections.Counter[str]) -> "LargestGroup | None":
-        """The largest of groups, of equal ones the first by name; None if there are none."""
+        """Returns the largest group, of equal ones the first by name; None if there are none."""
         if not groups:
             return None
         name = min(groups, key=lambda group: (-groups[group], group))
@@ -32,7 +32,7 @@ class LargestGroup(NamedTuple):
 
 
 def find_largest_group(dataset: Manifest) -> LargestGroup | None:
-    """The largest group of the layout of a dataset, by the keys in its contents.
+    """Finds the largest group by the layout of a dataset and the keys in its contents.
 
     None if the layout has no groups, the dataset has very many images, or contents are damaged.
     """

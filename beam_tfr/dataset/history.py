@@ -1,4 +1,4 @@
-"""history.jsonl: what updates did to a dataset, a line for each."""
+"""Reads and writes history.jsonl, a line for each update of a dataset."""
 
 import collections
 import datetime
@@ -24,8 +24,8 @@ class Update(NamedTuple):
     Attributes:
         command: "update" or "remove".
         counted: whether the changes are known; they are not if all images are converted again.
-        folder: of the dataset, if the new one does not take its place.
-        changes: of records, by kind, that an earlier step has made.
+        folder: folder of the dataset, if the new one does not take its place.
+        changes: number of changed records, by kind, from an earlier step.
         resplit: whether all images are divided among the splits anew.
     """
 
@@ -37,16 +37,16 @@ class Update(NamedTuple):
 
 
 def read_history(folder: str) -> list[dict[str, Any]]:
-    """The lines of the history of a dataset, oldest first, as far as `_read_end` goes.
+    """Reads the lines of a dataset's history, oldest first, as far as `_read_end` goes.
 
-    Without damaged ones; empty without a history.
+    Leaves out damaged lines; empty without a history.
     """
     lines = map(_parse_line, _read_end(folder).splitlines())
     return [line for line in lines if line]
 
 
 def _read_end(folder: str) -> bytes:
-    """The last lines of the file of a history, of `_MOST_BYTES` at most."""
+    """Reads the last lines of a history, at most `_MOST_BYTES`."""
     path = storage.join(folder, HISTORY_FILE)
     entry = storage.find(path)
     if entry is None or storage.is_link(path):  # a file from elsewhere would become a part of it
@@ -57,7 +57,7 @@ def _read_end(folder: str) -> bytes:
 
 
 def _parse_line(text: bytes) -> dict[str, Any]:
-    """What a line of the history says; nothing if it is damaged."""
+    """Parses a line of the history; empty if it is damaged."""
     try:
         fields = parse_json(text)
     except ValueError:
@@ -72,7 +72,7 @@ def _parse_line(text: bytes) -> dict[str, Any]:
 
 
 def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
-    """Yields what the last updates of a dataset did, a line for each."""
+    """Yields what the last updates of a dataset changed, a line for each."""
     for line in read_history(folder)[-most:]:
         changes = [f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind)]
         date = line.get("time", "")[:10]
@@ -82,12 +82,12 @@ def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
 
 
 def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
-    """The content of history.jsonl after an update.
+    """Returns the content of history.jsonl after an update.
 
     Args:
         before: the dataset.
         after: fields of its new manifest.
-        counts: of all records, with `before`.
+        counts: numbers of all records, with `before`.
         update: how it was updated.
     """
     now = datetime.datetime.now(datetime.UTC)
@@ -111,12 +111,12 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
 
 
 def _count_changes(before: Manifest, counts: Counts, earlier: Mapping[str, int]) -> dict[str, int]:
-    """How many images changed, of each of the `CHANGE_KINDS`.
+    """Counts the images that changed, for each of the `CHANGE_KINDS`.
 
     Args:
         before: the dataset.
-        counts: of all records, with `before`.
-        earlier: what an earlier step has changed.
+        counts: numbers of all records, with `before`.
+        earlier: changes by an earlier step.
     """
     stayed = sum(counts.before.values())
     kinds = collections.Counter(counts.before) + collections.Counter(earlier)

@@ -1,6 +1,6 @@
-"""How many pixels an image of a record has, by its header.
+"""Reads the number of pixels of a record's image from its header.
 
-A dataset may be from elsewhere, and an image of some bytes may take gigabytes to decode.
+A dataset may come from elsewhere, and an image of a few bytes may take gigabytes to decode.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ _WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
 
 
 def count_pixels(data: bytes, form: str) -> int:
-    """The number of pixels that the header of an image states; 0 if its decoder looks for itself.
+    """Returns the number of pixels in the header of an image; 0 if its decoder checks them itself.
 
     Args:
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
 
     Raises:
-        ValueError: it is not of this format, and OpenCV would decode it all the same.
+        ValueError: the image has another format, which OpenCV would decode nevertheless.
     """
     if form == "jpeg":
         with contextlib.suppress(ValueError):
@@ -41,7 +41,7 @@ def _count_png(data: bytes) -> int:
 
 
 def _count_webp(data: bytes) -> int:
-    """The pixels of a WebP (RFC 9649), of which the first chunk is that of the whole image."""
+    """Returns the pixels of a WebP (RFC 9649); its first chunk describes the whole image."""
     is_riff = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
     match data[_WEBP_KIND] if is_riff else b"":
         case b"VP8X":

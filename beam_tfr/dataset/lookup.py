@@ -1,6 +1,6 @@
-"""Reads any record of a dataset by itself, by the contents of its shards.
+"""Reads single records of a dataset, by the contents of its shards.
 
-It needs neither TensorFlow nor Beam.
+Needs neither TensorFlow nor Beam.
 """
 
 import bisect
@@ -49,11 +49,11 @@ class _RecordRead(NamedTuple):
 class RecordLookup:
     """The records of some parts of a dataset, by number.
 
-    May be used by several threads at once, and pickled. Keeps no file open.
+    Several threads may use it at once, and it can be pickled. Keeps no file open.
 
     Args:
         dataset: manifest of the dataset.
-        parts: the parts, one after the other; record 0 is the first of the first.
+        parts: the parts, one after the other; record 0 is the first record of the first part.
     """
 
     def __init__(self, dataset: Manifest, parts: Sequence[ShardPart]) -> None:
@@ -65,7 +65,7 @@ class RecordLookup:
 
     @classmethod
     def whole(cls, dataset: Manifest) -> "RecordLookup":
-        """All records of a dataset, by their numbers in the order of the manifest."""
+        """Returns all records of a dataset, by their numbers in the order of the manifest."""
         parts = [ShardPart.whole(dataset.folder, shard) for shard in dataset.shards]
         return cls(dataset, [part for part in parts if part.take])
 
@@ -76,17 +76,17 @@ class RecordLookup:
         return {**self.__dict__, "_shards": {}}
 
     def locate(self, number: int) -> tuple[ShardPart, int]:
-        """The part that holds a record, and the number of the record in its file."""
+        """Returns the part that holds a record, and the number of the record in its file."""
         index = bisect.bisect_right(self._ends, number)
         part = self.parts[index]
         first = self._ends[index] - part.take
         return part, part.begin + number - first
 
     def stretches(self, numbers: Sequence[int]) -> Iterator[tuple[ShardPart, int, int]]:
-        """Divides numbers into stretches of records that follow each other.
+        """Divides numbers into stretches of consecutive records.
 
         Yields:
-            The part, the first row, and how many records.
+            The part, the first row, and the number of records.
         """
         begin = 0
         while begin < len(numbers):
@@ -101,18 +101,18 @@ class RecordLookup:
             begin += size
 
     def read_records(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of these numbers, in this order; raises as `read_frames`."""
+        """Reads the records of these numbers, in this order; raises the errors of `read_frames`."""
         frames = self.read_frames(numbers)
         return [frame[HEADER_BYTES : -FOOTER.size] for frame in frames]
 
     def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of these numbers, in this order, as `tfrecords.frame` frames them.
+        """Reads the records of these numbers, in this order, as `tfrecords.frame` frames them.
 
-        They are read with as few requests as possible.
+        Makes as few requests as possible.
 
         Raises:
             DataError: there are no contents, a file is damaged (with its name), or another dataset
-                has replaced this.
+                has replaced this one.
             OSError: a file cannot be read.
         """
         rows: dict[ShardPart, list[tuple[int, int]]] = {}
@@ -132,9 +132,9 @@ class RecordLookup:
         return frames
 
     def whole_key(self, number: int, key: str | None) -> str:
-        """The key of a record, given that of the contents.
+        """Returns the key of a record, given the key in the contents.
 
-        These lack long ones, and spell bytes that are not UTF-8 in another way.
+        Contents leave out long keys, and spell bytes that are not UTF-8 in another way.
 
         Raises:
             DataError: the record has no key; or as `read_frames`.
@@ -149,39 +149,37 @@ class RecordLookup:
         return to_text(stored[0])
 
     def check_contents(self) -> None:
-        """Checks that records can be read by number.
+        """Checks that records can be read by number, by opening the contents of the first shard.
 
-        Opens the contents of the first shard for that.
-
-        Raises as `read_records`.
+        Raises the errors of `read_records`.
         """
         self._find_shard(self.parts[0])
 
     def read_contents(self, part: ShardPart, columns: Sequence[str] | None = None) -> Any:
-        """The contents of the whole shard of a part, as `read_contents` returns them.
+        """Reads the contents of the whole shard of a part, as the function `read_contents` does.
 
         Raises:
-            DataError: there are none, or they are damaged.
+            DataError: the contents are missing or damaged.
         """
         return read_contents(self.dataset, part.file_name, part.records, part.num_bytes, columns)
 
     def open_shard(self, part: ShardPart) -> Any:
-        """The whole contents of the shard of a part.
+        """Takes the whole contents of the shard of a part.
 
-        Its records can then be read without reading these again.
+        Its records can then be read without reading the contents again.
         """
         table = self.read_contents(part)
         self._index_shard(part, table)
         return table
 
     def generation(self, part: ShardPart) -> int:
-        """The generation of the file of a part, as records are read from it."""
+        """Returns the generation of the file of a part, as its records are read."""
         return self._find_shard(part).generation
 
     def _map(self, function: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
-        """What a function returns for each item.
+        """Calls a function for each item, and returns the results.
 
-        On gs:// it is called in threads, as each waits for requests.
+        On gs:// threads call it, because each call waits for requests.
         """
         if len(items) < 2 or not storage.is_remote(self.dataset.folder):
             return [*map(function, items)]
@@ -229,7 +227,7 @@ class RecordLookup:
         return shard
 
     def _fetch(self, read: _RecordRead) -> bytes:
-        """The bytes of a file from the first range to the last."""
+        """Reads the bytes of a file from the first range to the last."""
         shard = read.shard
         begin = read.ranges[0].begin
         size = read.ranges[-1].end - begin
@@ -243,7 +241,7 @@ class RecordLookup:
 
 
 def _is_near(ranges: Sequence[ByteRange], following: ByteRange) -> bool:
-    """True if a record can be read with the same request as those before it."""
+    """Whether a record can be read with the same request as those before it."""
     if following.begin - ranges[-1].end > _MAX_GAP_BYTES:
         return False
     return following.end - ranges[0].begin <= _MAX_READ_BYTES
@@ -298,7 +296,7 @@ def read_contents(
 def read_shard_contents(
     dataset: Manifest, shard: ShardEntry, columns: Sequence[str] | None = None
 ) -> Any:
-    """The contents of a shard in the manifest; see `read_contents`."""
+    """Reads the contents of a shard in the manifest; see `read_contents`."""
     return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
 
 
@@ -326,9 +324,9 @@ def read_all_contents(
 
 
 def missing_contents(dataset: Manifest, file: str) -> DataError:
-    """The error for missing contents of a shard.
+    """Builds the error for missing contents of a shard.
 
-    Raises one if the dataset was replaced.
+    Raises an error if the dataset was replaced.
     """
     check_not_replaced(dataset)
     path = storage.join(dataset.folder, contents_name(file))

@@ -1,4 +1,4 @@
-"""Reads rejects.jsonl, which anybody may have changed."""
+"""Reads rejects.jsonl, which anyone may have changed."""
 
 import contextlib
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def read_rejects(path: str) -> Iterator[Reject]:
 
 
 def _parse_reject(line: bytes) -> Reject | None:
-    """The reject of a line of rejects.jsonl; None if that is damaged."""
+    """Parses a line of rejects.jsonl; None if it is damaged."""
     with contextlib.suppress(ValueError):
         fields = parse_json(line)
         if isinstance(fields, dict) and isinstance(fields.get("key"), str):

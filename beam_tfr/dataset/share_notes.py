@@ -1,4 +1,4 @@
-"""Says what `stratify=` could not divide by the shares of the splits."""
+"""Describes what `stratify=` could not divide by the shares of the splits."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ _MOST_NAMES = 10
 
 
 class _ClassShares(NamedTuple):
-    """The images of a class in each split, or all of them if there are no classes.
+    """The images of a class in each split, or all images if there are no classes.
 
     Attributes:
-        name: of the class; empty for all images.
-        numbers: split -> images.
-        ideals: split -> its share of them.
+        name: name of the class; empty for all images.
+        numbers: split -> number of images.
+        ideals: split -> its share of the images.
     """
 
     name: str
@@ -30,7 +30,7 @@ class _ClassShares(NamedTuple):
 
     @classmethod
     def divide(cls, name: str, sizes: Mapping[str, int], shares: Mapping[str, Fraction]) -> Self:
-        """The images in each split that has a share; `sizes` may lack empty splits."""
+        """Returns the images in each split that has a share; `sizes` may lack empty splits."""
         numbers = {split: sizes.get(split, 0) for split in shares}
         images = sum(numbers.values())
         total = sum(shares.values(), Fraction(0))
@@ -43,7 +43,7 @@ class _ClassShares(NamedTuple):
 
     @property
     def worst_split(self) -> str:
-        """The split that is farthest off its share."""
+        """The split that is farthest from its share."""
         return max(self.numbers, key=self.gap)
 
     @property
@@ -52,21 +52,21 @@ class _ClassShares(NamedTuple):
         return min(self.ideals, key=lambda split: self.ideals[split])
 
     def gap(self, split: str) -> Fraction:
-        """How many images a split has beyond its share, or lacks."""
+        """Returns how many images a split has beyond its share, or lacks."""
         return abs(self.numbers[split] - self.ideals[split])
 
     @property
     def is_off(self) -> bool:
         """Whether a split is more than an image off its share.
 
-        A split of which the share is less than an image gets one all the same.
+        A split whose share is less than an image still gets one.
         """
         small_shares = [ideal for ideal in self.ideals.values() if ideal < 1]
         return self.gap(self.worst_split) > 1 + len(small_shares)
 
 
 def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
-    """Yields what `describe_shares` tells of a dataset."""
+    """Yields the sentences of `describe_shares` for a dataset."""
     sizes = {name: split.num_examples for name, split in dataset.splits.items()}
     yield from describe_shares(
         dataset.splits,
@@ -79,7 +79,7 @@ def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
 
 
 def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
-    """Yields why classes of a dataset may be off their shares, besides options."""
+    """Yields reasons other than options why classes of a dataset may be off their shares."""
     if dataset.counts["rejected"].keys() - {"duplicate"}:
         yield "rejects are missing"
     if _was_updated(dataset):
@@ -87,7 +87,7 @@ def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
 
 
 def _was_updated(dataset: Manifest) -> bool:
-    """Whether a dataset was updated, or images removed, since all of them were divided."""
+    """Whether a dataset was updated, or images removed, since all images were divided."""
     updates = read_history(dataset.folder)
     return bool(updates) and not updates[-1].get("resplit")
 
@@ -142,7 +142,11 @@ def _list_reasons(
     find_largest: Callable[[], LargestGroup | None],
     whole: _ClassShares,
 ) -> Iterator[str]:
-    """Yields why classes may be off their shares, by the options; `whole` has all images."""
+    """Yields why classes may be off their shares, according to the options.
+
+    Args:
+        whole: the shares of all images.
+    """
     if options.get("duplicates") == "group":
         yield "copies stay together"
     if options.get("duplicates") == "drop":
@@ -152,7 +156,7 @@ def _list_reasons(
 
 
 def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
-    """A sentence about classes that have fewer images than there are splits."""
+    """Describes classes that have fewer images than there are splits."""
     names = join_texts([printable(entry.name) for entry in classes], most=_MOST_NAMES)
     return (
         f"fewer images than the {splits} splits, so that some splits have none of the class: "
@@ -161,7 +165,7 @@ def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
 
 
 def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> str:
-    """A sentence about classes that are off their shares."""
+    """Describes classes that are off their shares."""
     worst = max(classes, key=lambda entry: entry.gap(entry.worst_split))
     split = worst.worst_split
     images = counted(worst.numbers[split], "image")

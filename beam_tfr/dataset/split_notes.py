@@ -1,6 +1,6 @@
-"""What is noteworthy about the splits of a dataset.
+"""Describes oddities of the splits of a dataset.
 
-Images that have the same bytes in several splits or classes, and classes that are missing in one.
+These are images with the same bytes in several splits or classes, and classes that a split lacks.
 """
 
 import collections
@@ -45,7 +45,7 @@ class SourceHashes(NamedTuple):
     Attributes:
         split: the split.
         hashes: the first `HASH_BYTES` of the SHA-256 of each source, one after another.
-        labels: the id of the class of each as `encode_label` has it; empty if they are not known.
+        labels: the id of the class of each, as `encode_label` returns it; empty if unknown.
     """
 
     split: str
@@ -54,13 +54,13 @@ class SourceHashes(NamedTuple):
 
 
 def encode_label(labels: Sequence[int]) -> bytes:
-    """The id of the class of a record, given its labels; -1 if it has none, or several."""
+    """Returns the id of the class of a record, given its labels; -1 unless it has exactly one."""
     label = labels[0] if len(labels) == 1 else -1
     return label.to_bytes(_LABEL.itemsize, "little", signed=True)
 
 
 class RecordPlace(NamedTuple):
-    """The place of a record among several `SourceHashes`: which of them, and its number there."""
+    """The place of a record: which of several `SourceHashes`, and its number there."""
 
     part: int
     record: int
@@ -71,8 +71,8 @@ class Overlap(NamedTuple):
 
     Attributes:
         splits: the splits, in their usual order.
-        number: of different sources that both have.
-        first: a record of each, of the same source.
+        number: number of different sources that both have.
+        first: a record of each split, with the same source.
     """
 
     splits: tuple[str, str]
@@ -81,11 +81,11 @@ class Overlap(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """Sources of records that have different classes.
+    """Sources whose records have different classes.
 
     Attributes:
-        number: of different sources.
-        first: two records of one of them, of different classes.
+        number: number of different sources.
+        first: two records of such a source, with different classes.
     """
 
     number: int
@@ -96,7 +96,7 @@ class _SplitHashes:
     """The hashes of all sources of a split; 16 bytes of memory for each.
 
     Attributes:
-        different: the hashes, sorted, each once.
+        different: the different hashes, sorted.
     """
 
     def __init__(self, parts: Sequence[tuple[int, SourceHashes]]) -> None:
@@ -109,7 +109,7 @@ class _SplitHashes:
         self.different: UInt64 = ordered[follows_other]
 
     def find_shared(self, other: "_SplitHashes") -> UInt64:
-        """The hashes that another split has too, sorted."""
+        """Returns the hashes that another split has too, sorted."""
         if len(other.different) > len(self.different):
             return other.find_shared(self)
         indices = np.searchsorted(self.different, other.different)
@@ -118,15 +118,15 @@ class _SplitHashes:
         return shared
 
     def find_first(self, source: np.uint64) -> RecordPlace:
-        """The first record of a source, given its hash."""
+        """Returns the first record of a source, given its hash."""
         place = _find_place(self._ends, int(np.argmax(self._hashes == source)))
         return place._replace(part=self._numbers[place.part])
 
 
 def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
-    """Finds sources that two splits share, of each pair of splits that share any.
+    """Finds sources that two splits share, for each pair of splits that share any.
 
-    Those that share most come first.
+    The pair that shares most comes first.
     """
     parts_of = collections.defaultdict[str, list[tuple[int, SourceHashes]]](list)
     for number, part in enumerate(parts):
@@ -144,7 +144,7 @@ def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
 
 
 def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
-    """Finds sources of records that have different classes, of one class each; None if none do."""
+    """Finds sources whose records have different classes, one class each; None without any."""
     hashes = np.frombuffer(b"".join(part.hashes for part in parts), np.uint64)
     labels = np.frombuffer(b"".join(part.labels for part in parts), _LABEL)
     if len(labels) != len(hashes):
@@ -163,26 +163,26 @@ def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
 
 
 def _find_place(ends: npt.NDArray[np.int_], index: int) -> RecordPlace:
-    """The place of a record among all; `ends` has the number of records up to each part's end."""
+    """Returns the place of a record; `ends` holds the number of records up to each part's end."""
     part = int(np.searchsorted(ends, index, side="right"))
     begin = int(ends[part - 1]) if part else 0
     return RecordPlace(part, int(index) - begin)
 
 
 def describe_contradiction(number: int, keys: Sequence[str], noun: str) -> str:
-    """A sentence about sources of different classes; for the arguments see `describe_overlap`."""
+    """Describes sources of different classes; see `describe_overlap` for the arguments."""
     return _describe_equal_bytes(number, "different classes", keys, noun)
 
 
 def describe_contradictions(
     dataset: Manifest, shards: Sequence[ShardEntry], parts: Sequence[SourceHashes]
 ) -> Iterator[str]:
-    """Yields a sentence about sources of several classes in a dataset of one class for each image.
+    """Yields a sentence about sources in several classes, if each image has one class.
 
     Args:
         dataset: the dataset.
         shards: the shard of each of the parts.
-        parts: what its records were made from.
+        parts: the sources of its records.
     """
     label = dataset.feature_kinds.label
     if label is None or label.is_list:
@@ -195,11 +195,11 @@ def describe_contradictions(
 
 
 def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image") -> str:
-    """A sentence about sources that two splits share.
+    """Describes sources that two splits share.
 
     Args:
         overlap: the sources.
-        keys: of the first records.
+        keys: the keys of the first records.
         noun: what a record is made of.
     """
     return _describe_equal_bytes(overlap.number, " and ".join(overlap.splits), keys, noun)
@@ -231,7 +231,7 @@ def describe_overlaps(
 
 
 def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
-    """The key of a record; its place if contents or record cannot be read."""
+    """Reads the key of a record; returns its place if contents or record cannot be read."""
     with contextlib.suppress(BeamTfrError, OSError):
         table = read_shard_contents(dataset, shard, ["key"])
         lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, shard)])
@@ -242,14 +242,14 @@ def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
 def describe_classes(
     splits: Mapping[str, Any], classes: Collection[str], encoding: str
 ) -> Iterator[str]:
-    """Yields sentences about classes that a split or all lack, and about those of one image.
+    """Yields sentences about classes that a split lacks, or that have no image, or only one.
 
     Also about names of classes or splits that may mean the same.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
         classes: names of all classes.
-        encoding: that of the records.
+        encoding: the encoding of the records.
     """
     noun = noun_of(encoding)[:-1]
     counts = {
@@ -283,7 +283,7 @@ def _describe_rare(
 
 
 def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
-    """Yields a sentence about names that differ only by what is easily overlooked."""
+    """Yields a sentence about names whose differences are easily overlooked."""
     groups = collections.defaultdict[str, list[str]](list)
     for name in names:
         groups[_fold(name)].append(name)
@@ -298,18 +298,18 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _fold(name: str) -> str:
-    """A name without its case, marks between its words, zeros of numbers and what is not seen."""
+    """Returns a name without case, marks between words, leading zeros and invisible characters."""
     folded = _BETWEEN_WORDS.sub("", _as_seen(name)).casefold()
     return str(int(folded)) if folded.isdecimal() and len(folded) < _LONGEST_NUMBER else folded
 
 
 def _as_seen(name: str) -> str:
-    """A name without what cannot be seen, and with one spelling of letters that look alike."""
+    """Returns a name without invisible characters, with one spelling of letters that look alike."""
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
 
 
 def _spell_apart(names: Sequence[str]) -> list[str]:
-    """Names for a message; if some look alike, with their characters escaped."""
+    """Returns names for a message; if some look alike, their characters are escaped."""
     shown = [*map(printable, names)]
     if len({*map(_as_seen, shown)}) == len(names):
         return shown
@@ -317,7 +317,7 @@ def _spell_apart(names: Sequence[str]) -> list[str]:
 
 
 def describe_unlabelled(dataset: Manifest) -> Iterator[str]:
-    """Yields a sentence about images without a label where others have one each."""
+    """Yields a sentence about images without a label in a dataset of one label for each image."""
     label = dataset.feature_kinds.label
     if label is None or label.is_list:
         return
@@ -344,7 +344,7 @@ def _describe_missing(
 
 
 def _name_classes(names: Sequence[str]) -> str:
-    """Some classes as the subject of a sentence: "classes a, b, c, and 7 more have"."""
+    """Names some classes as the subject of a sentence: "classes a, b, c, and 7 more have"."""
     if len(names) == 1:
         return f"class {printable(names[0])} has"
     listed = join_texts([*map(printable, names)], most=_MOST_NAMES, separator=", ")

@@ -1,7 +1,4 @@
-"""Resolves `split=` to runs of records in shards.
-
-It is a text such as "train", "train+validation", "all-fold4" or "train[:80%]".
-"""
+"""Resolves `split=` to runs of records in shards: "train", "all-fold4", "train[:80%]"."""
 
 import itertools
 import math
@@ -72,10 +69,10 @@ class _Slice(NamedTuple):
 
 
 def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) -> Sequence[str]:
-    """The names of splits, or those that are asked for, such as "all-fold4".
+    """Returns the names of splits that a text such as "all-fold4" asks for; None asks for all.
 
     Raises:
-        UsageError: one is not among them.
+        UsageError: a split does not exist.
     """
     if split is None:
         return names
@@ -130,10 +127,10 @@ def _expand_all(dataset: Manifest, text: str) -> list[str]:
 
 
 def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
-    """The splits with records, without some.
+    """Returns the splits with records, without some.
 
     Raises:
-        ValueError: one of these does not exist, or none is left.
+        ValueError: one of these does not exist, or no split is left.
     """
     names = dataset.split_names
     for name in left_out:
@@ -205,7 +202,7 @@ def _check_overlaps(slices: list[_Slice]) -> None:
 
 
 def _cut_shards(folder: str, split: Split, begin: int, end: int) -> list[ShardPart]:
-    """The parts of shards that hold examples [begin, end) of a split."""
+    """Returns the parts of shards that hold examples [begin, end) of a split."""
     parts = []
     first = 0
     above = storage.join(folder, "")

@@ -1,6 +1,4 @@
-"""The images that were taken down from a dataset, as hashes.
-
-removed.txt has them, so that they do not come back.
+"""Keeps hashes of the images that were taken down, in removed.txt, so they do not come back.
 
 A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates
 into the folder leave such keys out, and reject such files as `taken-down`.
@@ -17,20 +15,20 @@ _MOST_BYTES = 256 << 20  # 256 MiB, of some million images
 
 
 class Removed(NamedTuple):
-    """Hashes of what was taken down, in hex: of keys, and of source files."""
+    """Hashes of the images that were taken down, in hex: of keys, and of source files."""
 
     keys: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
 
     def to_bytes(self) -> bytes:
-        """The content of removed.txt."""
+        """Returns the content of removed.txt."""
         lines = [f"key {sha256}\n" for sha256 in self.keys]
         lines += [f"source {sha256}\n" for sha256 in self.sources]
         return "".join(sorted(lines)).encode()
 
 
 def read_removed(folder: str) -> Removed:
-    """What was taken down from the dataset in a folder.
+    """Reads which images were taken down from the dataset in a folder.
 
     Raises:
         DataError: the file is damaged.
@@ -49,7 +47,7 @@ def read_removed(folder: str) -> Removed:
 
 
 def _read_lines(path: str) -> list[str]:
-    """The lines of a file; none if there is no such file.
+    """Reads the lines of a file; empty if there is no such file.
 
     Raises:
         DataError: it is too long.

@@ -57,10 +57,7 @@ def _with_total(numbers: Sequence[int]) -> list[str]:
 def class_count_rows(
     names: Sequence[str], counts: Sequence[Mapping[str, int]]
 ) -> list[tuple[str, list[int]]]:
-    """The rows of the classes.
-
-    Those after the first `MAX_CLASSES_SHOWN` share one row.
-    """
+    """Returns the rows of the classes; those after `MAX_CLASSES_SHOWN` share one row."""
     rows = []
     for name in names[:MAX_CLASSES_SHOWN]:
         numbers = [split.get(name, 0) for split in counts]
@@ -73,7 +70,7 @@ def class_count_rows(
 
 
 def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
-    """The rows as lines for a terminal, as narrow as they can be."""
+    """Formats the rows as lines for a terminal, as narrow as they can be."""
     rows = [[f"{title:.24}", *cells] for title, cells in count_rows(splits, classes)]
     columns = itertools.zip_longest(*rows, fillvalue="")
     title_width, *widths = (max(map(len, column)) for column in columns)

@@ -1,4 +1,4 @@
-"""Tells options that name a class or a split which is not there."""
+"""Describes options that name a class or a split that does not exist."""
 
 import difflib
 from collections.abc import Collection, Container, Iterator, Mapping
@@ -11,12 +11,12 @@ _MOST_COMPARED = 1_000  # names with one
 def describe_unused_renames(
     renames: Mapping[str, str], used: Container[str], classes: Collection[str]
 ) -> Iterator[str]:
-    """Yields the messages about renames that change nothing.
+    """Yields messages about renames that change nothing.
 
     Args:
         renames: class -> its new name.
-        used: the classes that were renamed, and those that `classes=` names.
-        classes: of the dataset, with their new names.
+        used: the classes that were renamed, and those in `classes=`.
+        classes: the classes of the dataset, with their new names.
     """
     for old, new in renames.items():
         if old not in used:
@@ -29,11 +29,11 @@ def describe_unused_renames(
 def describe_unused_allowances(
     names: Collection[str], splits: Collection[str], classes: Collection[str]
 ) -> Iterator[str]:
-    """Yields the messages about names of `allow_empty=` that allow nothing.
+    """Yields messages about names in `allow_empty=` that allow nothing.
 
     Args:
-        names: those of the option.
-        splits, classes: of the dataset.
+        names: the names in the option.
+        splits, classes: those of the dataset.
     """
     present = {*splits, *classes}
     for name in names:
@@ -45,7 +45,7 @@ def describe_unused_allowances(
 
 
 def _suggest_name(name: str, present: Collection[str]) -> str:
-    """A name that is there and may be meant; empty if none is similar, or names are long."""
+    """Suggests an existing name; empty if none is similar, or names are long."""
     if len(name) > _MOST_LETTERS:
         return ""
     others = [other for other in sorted(present) if len(other) <= _MOST_LETTERS]
