@@ -67,7 +67,7 @@ def living(environment: dict[str, str]) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "way", ["script", "-c", "standard input", "notebook", "without standard streams"]
+    "way", ["script", "standard input", "notebook", "without standard streams"]
 )
 def test_a_program_without_a_guard_runs_once(
     way: str, program: str, mark: dict[str, str], tmp_path: Path
@@ -76,7 +76,6 @@ def test_a_program_without_a_guard_runs_once(
     script.write_text(program)
     arguments = {
         "script": [str(script)],
-        "-c": ["-c", program],
         "standard input": [],
         "notebook": ["-c", NOTEBOOK.format(cells=[program, "print('again')"])],
         "without standard streams": [str(script)],

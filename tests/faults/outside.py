@@ -353,6 +353,7 @@ def repeated_gzip(begin: bytes, part: bytes, number: int, end: bytes) -> bytes:
 
 
 MIB = 1 << 20
+LONG_ROWS = 45  # of 10 MiB: together more than `MOST_PEAK_BYTES`
 QUOTED = b'"' + b"a" * (50 * MIB) + b'"'
 
 
@@ -379,7 +380,7 @@ HURTING_TABLES: dict[str, Callable[[], bytes]] = {
     "numbers.rows.jsonl.gz": lambda: repeated_gzip(b'{"a": [', b"1.5,", 9_000_000, b"1]}\n"),
     "blank.rows.jsonl.gz": lambda: repeated_gzip(b"", b"\n", 300_000_000, b"1]}\n"),
     "rows.rows.jsonl.gz": lambda: repeated_gzip(
-        b"", b'{"a": "' + b"a" * 10 * MIB + b'"}\n', 60, b""
+        b"", b'{"a": "' + b"a" * 10 * MIB + b'"}\n', LONG_ROWS, b""
     ),
     "columns.rows.jsonl.gz": lambda: gzip.compress(
         b"".join(
@@ -396,7 +397,9 @@ HURTING_TABLES: dict[str, Callable[[], bytes]] = {
     ),
     "cell-of-lists.rows.csv.gz": lambda: repeated_gzip(b'a\n"[', b"[],", 5_000_000, b'[]]"\n'),
     "cell-of-bars.rows.csv.gz": lambda: repeated_gzip(b"a\n1|2\n", b"ab|", 5_000_000, b"\n"),
-    "rows.rows.csv.gz": lambda: repeated_gzip(b"a,b\n", b"1," + b"a" * 10 * MIB + b"\n", 60, b""),
+    "rows.rows.csv.gz": lambda: repeated_gzip(
+        b"a,b\n", b"1," + b"a" * 10 * MIB + b"\n", LONG_ROWS, b""
+    ),
     "one-image.images.csv.gz": lambda: repeated_gzip(
         b"path,class,xmin,ymin,xmax,ymax\n",
         b"a.jpg," + b"c" * 100_000 + b",1,2,3,4\n",
