@@ -33,6 +33,7 @@ from beam_tfr.inputs.skipped import (
     count_archives,
     count_packed,
     count_raw,
+    describe_other_files,
     describe_skipped,
 )
 from beam_tfr.inputs.zip_directory import ZipDirectory
@@ -490,6 +491,24 @@ def test_archives_in_archives_must_be_unpacked(tmp_path: Path) -> None:
     told = describe_skipped(kinds)
     assert "archives such as these must be unpacked: 1 .rar, 1 .tar.gz" in told
     assert "raw photos of cameras (1 .NEF) must be developed" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "cure"),
+    [
+        (".dcm", "dcmj2pnm --write-png"),
+        (".MP4", "ffmpeg -i"),
+        (".npy", "`encoding=array`"),
+        (".mat", "Image.fromarray"),
+        (".nii", "PNG"),
+        (".NEF", "darktable-cli"),
+        ("other names", ""),
+    ],
+)
+def test_files_that_hold_pixels_are_told_with_what_makes_images(kind: str, cure: str) -> None:
+    texts = [*describe_other_files({kind: 2})]
+    assert len(texts) == bool(cure)
+    assert all(f"(2 {kind})" in text and cure in text for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -380,7 +380,8 @@ HINTS = [
     ("none/", "matches no file; there is no folder {root}/none"),
     (
         "empty/",
-        "matches no file below it with an image extension; '{root}/empty/**' matches all files",
+        "matches no file below it with an image extension; '{root}/empty/**' matches all files, "
+        "if these are images without one",
     ),
     ("empty/**/*.jpg", "matches no file; `input={root}/empty` takes all images below that folder"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),

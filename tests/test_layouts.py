@@ -862,9 +862,9 @@ def test_paths_of_masks_follow_from_names(image: str, masks: Sequence[str], path
         ("annotations.json", "--table"),
         ("1.xml", "--table"),
         ("data_batch_1", "must be unpacked"),
-        ("clip.mp4", "must be unpacked"),
+        ("clip.mp4", "ffmpeg -i"),
         ("1.CR2", "must be developed"),
-        ("train.rec", "must be unpacked"),
+        ("train.rec", "Image.fromarray"),
     ],
 )
 def test_a_table_as_input_is_told_to_be_one(

@@ -26,7 +26,12 @@ from beam_tfr.inputs.patterns import (
     split_pattern,
 )
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_cures
+from beam_tfr.inputs.skipped import (
+    UNCOUNTED,
+    SkippedFiles,
+    describe_cures,
+    describe_other_files,
+)
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
@@ -435,8 +440,10 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
         return advice
     if pattern.endswith("/"):
         tables = _suggest_tables(pattern) if option == "input" else ""
-        advice = "; ".join(filter(None, [*describe_cures(kinds), tables]))
-        advice = advice or f"'{escape_pattern(pattern)}**' matches all files"
+        cures = dict.fromkeys([*describe_cures(kinds), *describe_other_files(kinds), tables])
+        advice = "; ".join(filter(None, cures))
+        all_files = f"'{escape_pattern(pattern)}**' matches all files"
+        advice = advice or f"{all_files}, if these are images without one"
         return f" below it with an image extension; {advice}"
     if not is_wild(pattern):
         tables = _suggest_tables(pattern, ".tar") if option == "table" else ""

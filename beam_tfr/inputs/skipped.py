@@ -19,10 +19,10 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import (
     FORMAT_OF,
     IN_ARCHIVE,
+    OTHER_FILES,
     OTHER_NAMES,
     PACKED,
     RAW,
-    RAW_CURE,
     kind_of_name,
 )
 
@@ -340,8 +340,16 @@ def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
         yield f"archives such as these must be unpacked: {names}"
     raw = {kind: count for kind, count in kinds.items() if RAW.fullmatch(kind)}
     if raw:
-        _, names = describe_kinds(raw, images=False)
-        yield f"raw photos of cameras ({names}) {RAW_CURE}"
+        yield from describe_other_files(raw)
+
+
+def describe_other_files(kinds: Mapping[str, int]) -> Iterator[str]:
+    """Yields what makes images of files that are skipped, and are no images that can be read."""
+    for other in OTHER_FILES:
+        present = {kind: count for kind, count in kinds.items() if other.names.fullmatch(kind)}
+        if present:
+            _, names = describe_kinds(present, images=False)
+            yield f"{other.noun} ({names}) {other.cure}"
 
 
 def describe_missed(kinds: Mapping[str, int], root: str) -> str:

@@ -16,7 +16,7 @@ from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT, shares_of
 from beam_tfr.schema.encoded_ref import EncodedRef, key_of
 from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.extensions import FORMAT_OF, RAW, RAW_CURE, has_image_name
+from beam_tfr.schema.extensions import FORMAT_OF, OTHER_FILES, has_image_name
 from beam_tfr.schema.naming import find_two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan, count_reject_shards
 from beam_tfr.schema.renames import original_names, parse_renames
@@ -268,8 +268,9 @@ def _name_with_value(name: str) -> UsageError:
 
 def _name_without_image(name: str) -> UsageError:
     """Builds the error for files that do not fit the layout, the first not named as an image."""
-    if RAW.search(name):
-        return UsageError(f"raw photos of cameras, such as {name!r}, {RAW_CURE}", option="input")
+    for other in OTHER_FILES:
+        if other.names.search(name):
+            return UsageError(f"{other.noun}, such as {name!r}, {other.cure}", option="input")
     return UsageError(
         f"{name!r} has no extension of an image: images without one need a `layout=` that fits "
         "them, such as `layout='*'`, for no classes; files that hold several images, such as "

@@ -1,6 +1,7 @@
 """Decides by name which files look like images, and which never are."""
 
 import re
+from typing import NamedTuple
 
 EXTENSIONS = {  # format -> extensions, lower case; in the order of `images.formats.FORMATS`
     "jpeg": ("jpg", "jpeg", "jpe", "jfif", "mpo"),
@@ -27,6 +28,53 @@ PACKED = re.compile(
 # Ends of names of raw photos of cameras, which have to be developed.
 RAW = re.compile(r"(?i)\.(?:cr[23w]|nef|nrw|arw|srf|sr2|dng|raf|orf|rw2|pef|srw|3fr|iiq|x3f)\Z")
 RAW_CURE = "must be developed, each as by `darktable-cli a.nef a.jpg`"
+
+
+class OtherFiles(NamedTuple):
+    """Files that hold pixels, and are no images that can be read.
+
+    Attributes:
+        names: matches the ends of their names.
+        noun: what messages call them.
+        cure: what messages say of them.
+    """
+
+    names: re.Pattern[str]
+    noun: str
+    cure: str
+
+
+# The ends of names with a point, as kinds are: see `kind_of_name`.
+OTHER_FILES = (
+    OtherFiles(RAW, "raw photos of cameras", RAW_CURE),
+    OtherFiles(
+        re.compile(r"(?i)\.(?:dcm|dicom|ima)\Z"),
+        "DICOM files",
+        "must be converted, each as by `dcmj2pnm --write-png a.dcm a.png`",
+    ),
+    OtherFiles(
+        re.compile(r"(?i)\.(?:mp4|avi|mov|mkv|webm|mpe?g|m4v|wmv|flv)\Z"),
+        "videos",
+        "must be divided into frames, each as by `ffmpeg -i a.mp4 a-%06d.jpg`",
+    ),
+    OtherFiles(
+        re.compile(r"(?i)\.(?:nii(?:\.gz)?|mha|mhd|nrrd)\Z"),
+        "medical volumes",
+        "must be divided into slices, as by SimpleITK, each of which is a PNG",
+    ),
+    OtherFiles(
+        re.compile(r"(?i)\.npy\Z"),
+        "arrays",
+        "become tensors with `encoding=array` and a pattern such as `input='DIR/**/*.npy'`; of "
+        "those with pixels, write images: Image.fromarray(numpy.load('a.npy')).save('a.png')",
+    ),
+    OtherFiles(
+        re.compile(r"(?i)\.(?:npz|mat|h5|hdf5|pkl|pickle|pt|pth|lmdb|mdb|rec|bin)\Z"),
+        "files of several arrays",
+        "may hold images: write each to a file, as by Pillow's Image.fromarray(pixels)"
+        ".save('a.png')",
+    ),
+)
 OTHER_NAMES = "other names"  # the kind of files without an extension
 IN_ARCHIVE = " in an archive"  # behind the kind of an archive that is in another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
