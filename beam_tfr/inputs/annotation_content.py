@@ -1,4 +1,4 @@
-"""What files of annotations begin with, and which `table=` they are part of."""
+"""Tells by their first bytes what files of annotations are, and which `table=` they belong to."""
 
 import contextlib
 import os
@@ -17,9 +17,9 @@ from beam_tfr.inputs.annotation_texts import (
 from beam_tfr.schema.extensions import FORMAT_OF
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
-# Of SageMaker, MXNet, CrowdHuman and Edge Impulse.
+# Extensions of files of SageMaker, MXNet, CrowdHuman and Edge Impulse, among others.
 TEXTS_TO_RENAME = (".manifest", ".lst", ".odgt", ".labels", ".geojson")
-UNREAD = (".mat", ".npy", ".npz", ".pts")  # which no option reads
+UNREAD = (".mat", ".npy", ".npz", ".pts")  # no option reads these
 NO_EXTENSION = ""
 _EXTENSIONS = (
     NO_EXTENSION,
@@ -38,7 +38,7 @@ _BEGIN_BYTES = 64 << 10
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
 _LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
 _FIFTYONE_KEYS = re.compile(rb'"(?:classes|labels)"\s*:')
-# Some keys of a kind of JSON -> how many of them a file of it has at least.
+# Some keys of a kind of JSON, and how many of them a file of that kind has at least.
 _JSON_KINDS = ((_COCO_KEYS, 2), (_LABELME_KEYS, 3), (_FIFTYONE_KEYS, 2))
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
@@ -52,7 +52,7 @@ _CLASS_COLUMN = re.compile(
 
 
 def annotation_extension(path: str) -> str | None:
-    """The extension of a file that may hold annotations, empty if it has none; None for others."""
+    """Returns the extension of a file that may hold annotations, perhaps empty; None for others."""
     extension = os.path.splitext(path)[1].lower()
     return extension if extension in _EXTENSIONS else None
 
@@ -60,7 +60,7 @@ def annotation_extension(path: str) -> str | None:
 def is_unread_label_file(path: str) -> bool:
     """Whether a file that no option reads is named like labels.
 
-    Such as imagelabels.mat, of Flowers-102, and gt.txt, of MOT, if its lines have several cells.
+    Examples are imagelabels.mat of Flowers-102, and gt.txt of MOT if its lines have several cells.
     """
     stem, extension = os.path.splitext(posixpath.basename(path))
     if not _LABEL_NAME.search(stem):
@@ -71,14 +71,14 @@ def is_unread_label_file(path: str) -> bool:
 
 
 def read_begin(path: str) -> bytes:
-    """The first bytes of a file; empty if it cannot be read."""
+    """Returns the first bytes of a file; empty if the file cannot be read."""
     with contextlib.suppress(OSError):
         return storage.read_part(path, 0, _BEGIN_BYTES)
     return b""
 
 
 def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is said of the first table of each extension.
+    """Describes the first table of each extension.
 
     Args:
         candidates: extension -> some files that have it.
@@ -92,7 +92,7 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _describe_table(extension: str, paths: Sequence[str]) -> str:
-    """Says what table the first of some files with annotations is part of; empty if none is."""
+    """Says which table the first file with annotations belongs to; empty if no file has any."""
     for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
         if _holds_annotations(extension, begin):
@@ -104,17 +104,17 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
 
 
 def _rank_table(path: str) -> tuple[bool, str]:
-    """The place of a table among others: an example of what to submit, as of Kaggle, comes last."""
+    """Returns the sort key of a table; sample submissions, as from Kaggle, come last."""
     return "submission" in posixpath.basename(path).lower(), path
 
 
 def _name_text(path: str, begin: bytes) -> str:
-    """What a text of annotations is called, which may be one of many."""
+    """Names a text file of annotations, or all texts of its folder if each is about one image."""
     return f"each of {posixpath.dirname(path)}/*.txt" if is_of_kitti(begin) else path
 
 
 def _name_table(extension: str, path: str) -> str:
-    """Says what table a file of annotations is part of."""
+    """Says which table a file of annotations belongs to."""
     folder, name = posixpath.split(path)
     if extension == ".xml":  # of one image
         return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
@@ -126,7 +126,7 @@ def _name_table(extension: str, path: str) -> str:
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:
-    """Whether a file that begins so is one of a kind of annotations, or a table."""
+    """Whether a file that begins with these bytes is a known kind of annotations, or a table."""
     if extension == ".txt":
         return have_lines(begin, _YOLO_LINE)
     if extension in TEXTS:
@@ -139,7 +139,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
 
 
 def _is_table(lines: Sequence[bytes]) -> bool:
-    """Whether a text that begins with these lines is a table of images, or of their classes."""
+    """Whether a text that begins with these lines is a table of images or of their classes."""
     rows = lines[1:]
     if not rows:
         return False

@@ -1,6 +1,6 @@
-"""Tells of annotations, which are tables, where images are converted from a folder.
+"""Reports annotations, which are tables, when images are converted from a folder.
 
-They are among the files that the listing of the folder skips, or beside it.
+The annotations are beside the folder, or among the files that its listing skips.
 """
 
 import collections
@@ -22,17 +22,17 @@ from beam_tfr.inputs.image_mentions import ImageMentions
 from beam_tfr.layouts.mask_folders import IMAGES
 
 MOST_LOOKED_INTO = 5  # files of each extension
-_MOST_READ = 20  # of them, beside a folder
+_MOST_READ = 20  # files of each extension that are read beside a folder
 
 
 def describe_annotations(
     candidates: Mapping[str, Sequence[str]], image_paths: Sequence[str]
 ) -> str:
-    """Says which skipped files are annotations, and that they are tables; empty if none are.
+    """Says which skipped files hold annotations, and how to read them; empty if none do.
 
     Args:
         candidates: extension -> the first files that have it.
-        image_paths: those of the first images.
+        image_paths: paths of the first images.
     """
     tables = describe_tables(candidates)
     if tables:
@@ -43,13 +43,13 @@ def describe_annotations(
 
 
 def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: FirstNames) -> str:
-    """Says which files beside the folder of an input are annotations of its images; may be empty.
+    """Says which files beside an input folder hold annotations of its images; empty if none do.
 
-    If they name one of these images, or are named like one.
+    A file counts if it names one of these images, or is named like one.
 
     Args:
         root: the folder that all inputs share, with a trailing slash.
-        image_paths: those of the first images.
+        image_paths: paths of the first images.
         first_names: lists folders on gs://.
     """
     images = ImageMentions(image_paths)
@@ -68,7 +68,7 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
-    """Says so if one of some files that no option reads is named like labels; else empty.
+    """Reports a file that is named like labels but that no option reads; empty if there is none.
 
     Args:
         paths: the files.
@@ -84,7 +84,7 @@ def _describe_unread(paths: Iterable[str], noun: str) -> str:
 
 
 def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list[str]]:
-    """Extension -> the first of some files that name images, or are named like one."""
+    """Returns the first files of each extension that name images, or are named like one."""
     about = collections.defaultdict[str, list[str]](list)
     read = collections.Counter[str]()
     for path in paths:

@@ -1,43 +1,43 @@
-"""Tells kinds of text files about images, which no option reads, by what they begin with."""
+"""Recognizes kinds of text files about images, which no option reads, by their first lines."""
 
 import re
 from collections.abc import Callable
 
 from beam_tfr.schema.extensions import FORMAT_OF
 
-FIRST_LINES = 10  # of a file that has lines
-_MOST_CELLS = 50  # of a row
+FIRST_LINES = 10  # how many lines of a text are looked at
+_MOST_CELLS = 50  # in a row
 _CELL_SEPARATOR = re.compile(rb"[ \t]*[,;\t ][ \t]*")
 _IMAGE = rf"[^\s,;][^\n,;]{{0,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _WORD_WITH_IMAGE = rf"[^\s,;]{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _NUMBER = r"-?[0-9][0-9.eE+-]*"
 _KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
-# Of WIDER FACE: 0--Parade/1.jpg, 1, and 5 6 10 12 0 0 0 0 0 0, for each image.
+# As in WIDER FACE: for each image 0--Parade/1.jpg, 1, and 5 6 10 12 0 0 0 0 0 0.
 _BLOCK = re.compile(
     (
         rf"(?m)^{_IMAGE}[ \t]*\r?\n[0-9]{{1,6}}[ \t]*\r?\n"
         rf"{_NUMBER}(?:[ \t]+{_NUMBER}){{3,20}}[ \t]*\r?$"
     ).encode()
 )
-# Of many programs for YOLO: 1.jpg 50,100,150,200,0 30,50,200,120,3.
+# As many programs for YOLO have it: 1.jpg 50,100,150,200,0 30,50,200,120,3.
 _BOXES_BEHIND = re.compile(
     rf"(?m)^{_WORD_WITH_IMAGE}(?:[ \t]+{_NUMBER}(?:,{_NUMBER}){{3,5}})+[ \t]*\r?$".encode()
 )
-# Of CelebA: a number, the names of columns, and 1.jpg 95 71 226 313, for each image.
+# As in CelebA: a number, the names of columns, and for each image 1.jpg 95 71 226 313.
 _COUNTED_COLUMNS = re.compile(
     (
         rf"\A[0-9]+[ \t]*\r?\n[A-Za-z0-9_]+(?:[ \t]+[^\s]+)*[ \t]*\r?\n"
         rf"{_WORD_WITH_IMAGE}[ \t]+\S"
     ).encode()
 )
-# Of a list of images with their classes, such as 1.jpg 0.
+# As in a list of images with their classes: 1.jpg 0.
 _LINE_ABOUT_IMAGE = re.compile(
     rf"(?m)^[^\s,;]*\.(?i:{'|'.join(FORMAT_OF)})[ \t,;]+[^\s,;]".encode()
 )
 
 
 def describe_text(begin: bytes) -> str:
-    """What a text of annotations that begins so has, and what to do; empty if it has none."""
+    """Says what a text of annotations holds, and what to do with it; empty for other texts."""
     for is_kind, text in _KINDS:
         if is_kind(begin):
             return text
@@ -51,7 +51,7 @@ def has_rows(begin: bytes) -> bool:
 
 
 def list_row_starts(begin: bytes) -> list[bytes]:
-    """The first cells of the first lines of a text."""
+    """Returns the first cell of each of the first lines of a text."""
     return [_CELL_SEPARATOR.split(line.strip())[0] for line in begin.splitlines()[:FIRST_LINES]]
 
 
@@ -62,7 +62,7 @@ def have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:
 
 
 def is_of_kitti(begin: bytes) -> bool:
-    """Whether a text has boxes of one image, as of KITTI."""
+    """Whether a text has the boxes of one image, as in KITTI."""
     return have_lines(begin, _KITTI_LINE)
 
 
@@ -83,7 +83,7 @@ def _names_images(begin: bytes) -> bool:
 
 
 _BOXES_CURE = "no option reads; a CSV with a row for each box is a `table=`"
-# Whether a text is of a kind, and what is said of it behind its path.
+# A test for each kind of text, and what messages say after the path of such a text.
 _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (is_of_kitti, f"is of KITTI, which {_BOXES_CURE}"),
     (_has_blocks, f"has boxes in lines below each image, as of WIDER FACE, which {_BOXES_CURE}"),

@@ -1,12 +1,12 @@
-"""Images in zip and tar files; nothing is unpacked.
+"""Lists and reads images in zip and tar files, without unpacking them.
 
-They are found once, while listing; then each is read by a range of bytes.
+Images are found once, while listing; then each is read by a range of bytes.
 
 An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
-path of `photos/train/1.jpg`. Its place says which bytes of which file it is: the extension of the
-archive, the length of its name in it, the generation of the archive, the first byte, the number of
-bytes, and the `Method`. A reference with a place in a zip has its CRC-32 as generation, so it stays
-the same when others come.
+path `photos/train/1.jpg`. The place of an image says which bytes of which file it is: the extension
+of the archive, the length of the image's name in the archive, the generation of the archive, the
+first byte, the number of bytes, and the `Method`. A reference to an image in a zip has its CRC-32
+as generation, so it stays the same when images are added to the zip.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from beam_tfr.schema.extensions import is_junk
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# Of a tar on gs://, where a request takes as long as reading a few images: 2 MiB.
+# 2 MiB of an archive on gs://, where a request takes as long as reading a few images.
 _GCS_STEP_BYTES = 2 << 20
 _DISK_STEP_BYTES = 1 << 14
 _MOST_BYTES = 1 << 30  # 1 GiB read at once
-# Of an image in a zip: signature, length of its name, and of what follows it.
+# Header of an image in a zip: signature, length of its name, and of what follows the name.
 _HEADER = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\3\4"
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
-_TAIL_BYTES = 1 << 20  # of a tar, which have to be zeros
-# 1 MiB, of the header of a file in a tar: its long names, its parts if it is sparse.
+_TAIL_BYTES = 1 << 20  # at the end of a tar, which must be zeros
+# 1 MiB for the header of a file in a tar, with long names, and the parts of a sparse file.
 _MOST_TAR_HEADER = 1 << 20
-_MOST_TAR_VALUES = 1_000  # said of all files of a tar, each of which gets a copy of them
-_SIZE_BITS = 64  # of a file in a tar
+_MOST_TAR_VALUES = 1_000  # values for all files of a tar; each file gets a copy
+_SIZE_BITS = 64  # for the size of a file in a tar
 _ENCRYPTED = 1  # flag of a file in a zip
-# Files that may hold labels: of an image of the same name, or of all.
+# Files that may hold labels of the image of the same name, or of all images.
 _LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt|xml|[ct]sv|jsonl|ndjson|parquet|ya?ml)$")
 _OF_ONE_IMAGE = (".cls", ".json", ".txt", ".xml")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
-# How files begin that are no zip or tar, and what they are.
+# How files begin that are neither zip nor tar, and what they are.
 _BEGIN_BYTES = 64
 _OTHER_CONTENTS = {
     rb"7z\xbc\xaf": "that of a .7z: unpack it",
@@ -104,13 +104,13 @@ class Member(NamedTuple):
     """A file in an archive.
 
     Attributes:
-        size_bytes: of the file, unpacked.
-        begin, num_bytes: where it is in the archive, with its header in a zip.
-        method: a `Method`, or another of a zip, which is a problem.
+        size_bytes: size of the unpacked file.
+        begin, num_bytes: where the file is in the archive, with its header in a zip.
+        method: a `Method`, or another method of a zip, which is a problem.
         checksum: CRC-32; None in a tar.
-        problem: why it cannot be read; empty if it can.
-        is_outside: whether its name leads out of the archive.
-        is_guessed: whether its name was read in code page 437, which nothing declares.
+        problem: why the file cannot be read; empty if it can.
+        is_outside: whether the name leads out of the archive.
+        is_guessed: whether the name was read in code page 437, which nothing declares.
     """
 
     size_bytes: int
@@ -123,7 +123,7 @@ class Member(NamedTuple):
     is_guessed: bool = False
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
-        """The member of an archive as a listed file."""
+        """Returns the member of an archive as a listed file."""
         folder, extension = split_extension(file.path)
         place = ""
         if not self.problem:
@@ -175,7 +175,7 @@ class RangeReader(io.RawIOBase):
 
 
 class _TarReader:
-    """A tar whose headers are read; each is bounded, whatever length it states.
+    """A reader of the headers of a tar, each of bounded length, whatever length it states.
 
     Args:
         opened: the tar, at its beginning.
@@ -188,7 +188,7 @@ class _TarReader:
         self.tell = opened.tell
 
     def begin_header(self) -> None:
-        """Notes that what is read next is the header of another file."""
+        """Notes that the next bytes to read are the header of another file."""
         self._room = _MOST_TAR_HEADER
 
     def read(self, num_bytes: int) -> bytes:
@@ -221,8 +221,8 @@ def list_images(
         skipped: counts other files.
 
     Raises:
-        DamagedArchiveError: it is damaged.
-        OSError: it cannot be read, or was changed.
+        DamagedArchiveError: the archive is damaged.
+        OSError: the archive cannot be read, or has changed.
     """
     folder, _, extension = file.path.rpartition(".")
     step_bytes = _GCS_STEP_BYTES if storage.is_remote(file.path) else _DISK_STEP_BYTES
@@ -251,14 +251,14 @@ def list_images(
 def _hold_files(
     file: storage.Entry, opened: IO[bytes], exclude: re.Pattern[str], skipped: SkippedFiles
 ) -> tuple[HeldFiles, HeldFiles]:
-    """The images of an archive, with the values of their `Member`, and files that may hold labels.
+    """Returns the images of an archive, with the values of their `Member`, and files with labels.
 
     Args:
         file, exclude, skipped: see `list_images`.
         opened: the archive.
 
     Raises:
-        ERRORS: one of these, if it is damaged.
+        ERRORS: one of these, if the archive is damaged.
     """
     folder = file.path.rpartition(".")[0]
     is_image = compile_pattern(f"{folder}/").fullmatch
@@ -281,7 +281,7 @@ def _hold_files(
 
 
 def _find_cure(file: storage.Entry) -> str:
-    """What may make an archive readable, by how it begins."""
+    """Says how to make an archive readable, judging by its first bytes."""
     begin = b""
     with contextlib.suppress(OSError):
         begin = storage.read_part(file.path, 0, _BEGIN_BYTES, generation=file.generation)
@@ -294,9 +294,9 @@ def _find_cure(file: storage.Entry) -> str:
 
 
 def _find_labels(others: HeldFiles, images: HeldFiles) -> Iterator[str]:
-    """The names of those of other files in an archive that may hold labels of its images.
+    """Yields the names of files in an archive that may hold labels of its images.
 
-    They are those of tables, those of an image, beside it or elsewhere, and lists of splits.
+    These are tables, files named like an image, in its folder or elsewhere, and lists of splits.
     """
     stems = Hashes()
     if others:
@@ -311,15 +311,15 @@ def _find_labels(others: HeldFiles, images: HeldFiles) -> Iterator[str]:
 
 
 def _stem_of(name: str) -> str:
-    """The name of a file in an archive up to its first dot, as WebDataset has it."""
+    """Returns the name of a file in an archive up to its first dot, as WebDataset does."""
     return name.rpartition("/")[2].partition(".")[0]
 
 
 def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    """The names of the files in an archive, and the files.
+    """Yields the files in an archive, each after its name.
 
     Raises:
-        ERRORS: one of these, if it is damaged.
+        ERRORS: one of these, if the archive is damaged.
     """
     list_format = _list_zip if file.path.lower().endswith("zip") else _list_tar
     for name, member in list_format(opened):
@@ -338,7 +338,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
         if name.endswith("/"):  # a folder
             continue
         begin = 0
-        num_bytes = 0  # of one that lies elsewhere than it can
+        num_bytes = 0  # if the file lies where no file can be
         if 0 <= info.header_offset < directory.begin:
             begin = info.header_offset
             following = survey.starts[bisect.bisect_right(survey.starts, begin)]
@@ -361,7 +361,7 @@ class _ZipSurvey(NamedTuple):
     """What is known of a zip once all rows of its directory are read.
 
     Attributes:
-        starts: where files begin, and the directory behind the last; sorted.
+        starts: where the files begin, and the directory after the last one; sorted.
         are_utf8: whether all names can be UTF-8, declared or not.
     """
 
@@ -385,7 +385,7 @@ def _survey_zip(directory: ZipDirectory) -> _ZipSurvey:
 
 
 def _find_zip_problem(info: zipfile.ZipInfo) -> str:
-    """Why a file in a zip cannot be read; empty if it can."""
+    """Says why a file in a zip cannot be read; empty if it can."""
     if info.create_system == UNIX and stat.S_ISLNK(info.external_attr >> 16):
         return "is a symbolic link in a zip"
     if info.flag_bits & _ENCRYPTED:
@@ -427,18 +427,18 @@ def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
 
 
 class _TarPlaces:
-    """Where files of a tar are, to which links may lead: some 120 bytes of memory for each."""
+    """The places of files in a tar, for links to them; takes some 120 bytes of memory for each."""
 
     def __init__(self) -> None:
         self._places = dict[int, int]()  # hash of a name -> begin and size, in one number
 
     def add(self, name: str, member: Member) -> None:
-        """Adds a file; of two with a name, the second counts."""
+        """Adds a file; of two with the same name, the second counts."""
         place = member.begin << _SIZE_BITS | member.size_bytes
         self._places[hash(name)] = -1 if member.problem else place
 
     def find(self, name: str) -> Member | None:
-        """The file of a name; None if there is none, or none that can be read."""
+        """Returns the file of a name; None if there is none, or if it cannot be read."""
         place = self._places.get(hash(name), -1)
         if place < 0:
             return None
@@ -447,7 +447,7 @@ class _TarPlaces:
 
 
 def _make_tar_member(info: tarfile.TarInfo, earlier: _TarPlaces) -> Member:
-    """The member of a header, given the members before it, to which it may be a link."""
+    """Builds the member of a header; a link leads to one of the earlier members."""
     if info.islnk():  # another name of a file that is in the tar
         link = Member(0, problem=f"is a link to {info.linkname!r} in a tar")
         return earlier.find(info.linkname) or link
@@ -461,17 +461,17 @@ def _make_tar_member(info: tarfile.TarInfo, earlier: _TarPlaces) -> Member:
 
 
 def split_extension(path: str) -> tuple[str, str]:
-    """The folder that an archive stands for, and the rest of its path.
+    """Splits the path of an archive into the folder that it stands for, and its extension.
 
-    That is its extension, of letters, and perhaps the number of a shard. Another end stays a part
-    of the folder, so that `train.1` and `train.2` have different ones.
+    The extension consists of letters, and perhaps the number of a shard. Any other ending stays
+    part of the folder, so that `train.1` and `train.2` stand for different folders.
     """
     folder, extension = os.path.splitext(path)
     return (folder, extension) if _EXTENSION.fullmatch(extension) else (path, "")
 
 
 def archive_of(path: str, place: str) -> str:
-    """The path of the archive that holds an image."""
+    """Returns the path of the archive that holds an image."""
     extension, length, *_ = place.split(":")
     return path[: -int(length) - 1] + extension
 
@@ -480,9 +480,9 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
     """Reads an image in an archive, but no more than `max_bytes` from the file.
 
     Raises:
-        RejectError: `unusable-file`: its bytes are not those that the archive describes;
+        RejectError: `unusable-file` if the bytes are not those that the archive describes;
             `file-too-large`.
-        OSError: as `storage.read_part`.
+        OSError: see `storage.read_part`.
     """
     if entry.size_bytes > max_bytes:
         raise RejectError("file-too-large", f"more than {max_bytes} bytes")
@@ -502,10 +502,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
 
 
 def _unzip(data: bytes, method: int, size_bytes: int) -> bytes:
-    """The content of a file, given its bytes in a zip.
-
-    Empty or incomplete if they are damaged.
-    """
+    """Returns the content of a file, given its bytes in a zip; empty or incomplete if damaged."""
     header = data[: _HEADER.size].ljust(_HEADER.size)
     signature, name_length, extra_length = _HEADER.unpack(header)
     if signature != _SIGNATURE:

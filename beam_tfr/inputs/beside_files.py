@@ -1,4 +1,4 @@
-"""Lists files beside a folder of images, which may say something about them."""
+"""Lists files beside a folder of images that may describe the images."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Files of classes: a name in each line, or JSON: a list, or an object of names and numbers."""
+"""Reads files of classes: a name per line, a JSON list, or a JSON object of names and numbers."""
 
 import json
 import re
@@ -11,27 +11,27 @@ from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import find_two_spellings
 
-MOST_CLASSES = 250_000  # of a file; each takes 5 kB of memory in a run
+MOST_CLASSES = 250_000  # in a file; each takes 5 kB of memory in a run
 _NEEDS = "one class per line, or a dataset"
 _COMMENT = re.compile(r"(?:#+|//|;+)\s+\S")
-_LETTER = re.compile(r"[^\W\d_]")  # at least one of which is in a name beside a number
+_LETTER = re.compile(r"[^\W\d_]")  # a name beside a number has at least one
 _NUMBER_FIRST = re.compile(r"(?P<number>[0-9]{1,9})[\s:,;.)=-]++(?P<name>.*)")
 _NUMBER_LAST = re.compile(r"(?P<name>.*)[\s:,;=](?P<number>[0-9]{1,9})")
 _SEPARATED = re.compile(r"[^,;|\t]+(?:[,;|\t][^,;|\t]+)+")
-_MARK = re.compile(r"[,;\t](?! )")  # between the cells of a row, and not the parts of a name
-_SYNSET = re.compile(r"n[0-9]{8}\s+\S.*")  # of ImageNet: n01440764 tench, Tinca tinca
+_MARK = re.compile(r"[,;\t](?! )")  # separates the cells of a row, not the parts of a name
+_SYNSET = re.compile(r"n[0-9]{8}\s+\S.*")  # as in ImageNet: n01440764 tench, Tinca tinca
 _QUOTED = re.compile(r"(?P<quote>['\"]).*(?P=quote),?")
 _ITEM = re.compile(r"[-*]\s+\S.*")
 _HEADER = re.compile(r"(?i)(?:class|label|category)(?:es|s)?(?:[_ ]?names?)?|names?")
 
 
 class ClassFile(NamedTuple):
-    """What a file of classes says.
+    """The content of a file of classes.
 
     Attributes:
         names: the classes, in order.
-        first_number: that of the first class, if the file has numbers.
-        note: what it may be instead, for people; mostly empty.
+        first_number: number of the first class, if the file has numbers.
+        note: tells people what the file may be instead; mostly empty.
     """
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ def read_class_file(path: str) -> ClassFile:
     """Reads a file of classes that a user names.
 
     Raises:
-        UsageError: it begins with a comment, or is JSON, but no list of names; or as
+        UsageError: the file begins with a comment, or is JSON but has no list of names; see also
             `read_classes`.
     """
     lines = read_lines(path, option="classes", needs=_NEEDS)
@@ -104,12 +104,12 @@ def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_json(text: str) -> ClassFile | None:
-    """The names in a JSON list, or object with numbers; None if it is no JSON.
+    """Returns the names in a JSON list, or object with numbers; None if the text is not JSON.
 
-    No name is checked.
+    Does not check the names.
 
     Raises:
-        ValueError: it is JSON, but neither of these.
+        ValueError: the text is JSON, but neither a list of names nor such an object.
     """
     if not text.lstrip().startswith(("[", "{")):
         return None
@@ -133,9 +133,9 @@ def _read_json(text: str) -> ClassFile | None:
 
 
 def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
-    """Number -> name, in order, of an object with the number of each, as key or value.
+    """Returns number -> name, in order, of an object with numbers as its keys or its values.
 
-    Empty if they are not all numbers from 0 or from 1 on.
+    Empty unless the numbers run from 0 or from 1 without gaps.
     """
     name_of = {int(key): name for key, name in names.items() if key.isdecimal()}
     if not name_of:
@@ -147,7 +147,7 @@ def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _describe_doubt(path: str, names: Sequence[str]) -> str:
-    """What the lines of a file of classes may be instead; empty if they look like classes."""
+    """Says what the lines of a file of classes may be instead; empty if they look like classes."""
     for looks_so, meaning in _DOUBTS:
         if looks_so(names):
             return (
@@ -158,7 +158,7 @@ def _describe_doubt(path: str, names: Sequence[str]) -> str:
 
 
 def _are_numbered(names: Sequence[str]) -> bool:
-    """Whether all lines have their own number, from 0 or 1, before or behind their names."""
+    """Whether each line has its own number, from 0 or 1, before or after its name."""
     return any(_have_numbers(names, regex) for regex in (_NUMBER_FIRST, _NUMBER_LAST))
 
 
@@ -168,7 +168,7 @@ def _have_numbers(names: Sequence[str], regex: re.Pattern[str]) -> bool:
         return False
     names_beside = {match["name"] for match in matches}
     if len(names_beside) < len(names):
-        return False  # as of grade 1, grade 2
+        return False  # such as grade 1, grade 2
     if not all(map(_LETTER.search, names_beside)):
         return False
     numbers = [int(match["number"]) for match in matches]
@@ -180,7 +180,7 @@ def _is_one_list(names: Sequence[str]) -> bool:
 
 
 def _are_rows(names: Sequence[str]) -> bool:
-    """Whether lines are the rows of a table: all have as many cells, and several."""
+    """Whether lines are the rows of a table: all have the same number of cells, two or more."""
     if len(names) < 2:
         return False
     numbers = {len(_MARK.findall(name)) for name in names}

@@ -7,12 +7,12 @@ from beam_tfr.schema.dataset import MANIFEST_FILE, WORK_FOLDER
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.extensions import is_junk
 
-_MOST_FOLDERS = 100_000  # that are remembered
-_OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # of one that is complete, or begun
+_MOST_FOLDERS = 100_000  # remembered at most
+_OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # in a complete dataset, or an unfinished one
 
 
 class EmptyFolders:
-    """Finds folders on a disk without images beside folders with images, such as empty classes."""
+    """A search on a disk for folders without images beside folders with images."""
 
     def __init__(self) -> None:
         self._entered = set[str]()
@@ -28,14 +28,14 @@ class EmptyFolders:
         self._filled.update(map(os.path.dirname, paths))
 
     def find(self) -> list[str]:
-        """The paths of the empty folders, sorted."""
+        """Returns the paths of the empty folders, sorted."""
         around = set(map(os.path.dirname, self._filled))
         empty = self._entered - self._filled - _list_ancestors(self._filled)
         beside = [folder for folder in empty if os.path.dirname(folder) in around]
         return sorted(folder for folder in beside if not _holds_no_images(folder))
 
     def describe(self) -> str:
-        """Says so; empty if there are none."""
+        """Reports the empty folders; empty if there are none."""
         folders = self.find()
         if not folders:
             return ""
@@ -44,14 +44,14 @@ class EmptyFolders:
 
 
 def _holds_no_images(folder: str) -> bool:
-    """True if nobody expects images in a folder: one of a program, or a dataset."""
+    """Whether nobody expects images in a folder, since it belongs to a program, or is a dataset."""
     if is_junk(os.path.basename(folder)):
         return True
     return any(os.path.exists(os.path.join(folder, name)) for name in _OF_DATASETS)
 
 
 def _list_ancestors(folders: Iterable[str]) -> set[str]:
-    """The folders around some folders."""
+    """Returns all folders above some folders."""
     ancestors = set[str]()
     waiting = [*folders]
     while waiting:

@@ -1,4 +1,4 @@
-"""The first names in folders; those on gs:// are listed once for all that look at them."""
+"""Lists the first names in folders; folders on gs:// are listed only once."""
 
 import contextlib
 import itertools
@@ -15,24 +15,25 @@ class FirstNames:
         self._listings = dict[str, _RemoteNames]()
 
     def list_names(self, folder: str, most: int) -> list[str]:
-        """Up to so many names in a folder; none if it cannot be listed.
+        """Returns at most `most` names in a folder; none if the folder cannot be listed.
 
-        On gs://, of files alone and in their order; on a disk, of folders too and in no order.
+        On gs://, they are the names of files, in order; on a disk, of files and folders, in no
+        order.
         """
         if storage.is_remote(folder):
             return self._listing_of(folder).list_files(most)
         return [entry.name for entry in _scan_disk(folder, most)]
 
     def list_folders(self, folder: str, most: int) -> list[str]:
-        """Sorted names of the first folders in a folder; none if it cannot be listed.
+        """Returns the sorted names of the first folders in a folder; none if it cannot be listed.
 
         Args:
-            folder: where they are.
-            most: how many names are looked at on a disk.
+            folder: the folder to look into.
+            most: how many names to look at on a disk.
         """
         if storage.is_remote(folder):
             return self._listing_of(folder).list_folders()
-        with contextlib.suppress(OSError):  # of a link
+        with contextlib.suppress(OSError):  # raised for a link
             return sorted(entry.name for entry in _scan_disk(folder, most) if entry.is_dir())
         return []
 
@@ -41,7 +42,7 @@ class FirstNames:
 
 
 class _RemoteNames:
-    """The names in a folder on gs://, which are listed as far as they are needed.
+    """The names in a folder on gs://, listed only as far as they are needed.
 
     Args:
         folder: the folder; it has no names if it cannot be listed.
@@ -53,21 +54,21 @@ class _RemoteNames:
         self._folders = list[str]()
 
     def list_files(self, most: int) -> list[str]:
-        """Up to so many names of files."""
+        """Returns at most `most` names of files."""
         while len(self._files) < most:
             if not self._read_name():
                 break
         return self._files[:most]
 
     def list_folders(self) -> list[str]:
-        """Sorted names of the folders among the first names."""
+        """Returns the sorted names of the folders among the first names."""
         while len(self._files) + len(self._folders) < storage.MOST_REMOTE_NAMES:
             if not self._read_name():
                 break
         return sorted(self._folders)
 
     def _read_name(self) -> bool:
-        """Reads the next name; False if there is none."""
+        """Reads the next name; returns False if there is none."""
         name = next(self._rest, "")
         if name.endswith("/"):
             self._folders.append(name.rstrip("/"))

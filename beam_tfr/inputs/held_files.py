@@ -1,4 +1,4 @@
-"""Files of an archive that are held in memory until all of them are listed: some bytes for each."""
+"""Holds the files of an archive in memory until all of them are listed: some bytes for each."""
 
 import collections
 import json
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-_PACKED = 1000  # files that are packed together,
-_PACKED_LETTERS = 256 << 10  # or fewer whose names have as many letters
+_PACKED = 1000  # files that are packed together
+_PACKED_LETTERS = 256 << 10  # or fewer files, if their names have so many letters
 
 Row = tuple[str, Sequence[Any]]
 
@@ -18,7 +18,7 @@ Row = tuple[str, Sequence[Any]]
 class Hashes:
     """Hashes of texts, 8 bytes each.
 
-    That two of a million texts have the same has a chance of 3 in 10^8.
+    The chance that two of a million texts have the same hash is 3 in 10^8.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Hashes:
         return place < len(in_order) and int(in_order[place]) == hashed
 
     def find_repeated(self) -> set[int]:
-        """The hashes that were added more than once."""
+        """Returns the hashes that were added more than once."""
         in_order = self._sort()
         return {*in_order[1:][in_order[1:] == in_order[:-1]].tolist()}
 
@@ -52,13 +52,13 @@ class Hashes:
 class HeldFiles:
     """Names of files, each with some values, in the order in which they were added.
 
-    Each takes some 40 bytes, packed, and 8 more for the hash of its name.
+    A file takes some 40 bytes, packed, and 8 more for the hash of its name.
     """
 
     def __init__(self) -> None:
         self._packed = list[bytes]()
         self._last = list[Row]()
-        self._letters = 0  # of the names of the last ones
+        self._letters = 0  # in the names in `_last`
         self._hashes = Hashes()
 
     def __len__(self) -> int:
@@ -73,8 +73,8 @@ class HeldFiles:
         """Adds a file.
 
         Args:
-            name: its name; it may be there already.
-            values: of JSON.
+            name: the name of the file; it may have been added before.
+            values: values of JSON.
         """
         self._hashes.add(name)
         self._last.append((name, values))
@@ -85,7 +85,7 @@ class HeldFiles:
             self._letters = 0
 
     def find_repeated(self) -> set[str]:
-        """The names that were added more than once."""
+        """Returns the names that were added more than once."""
         hashes = self._hashes.find_repeated()
         if not hashes:
             return set()

@@ -1,4 +1,4 @@
-"""Finds files that name images, or have their names, whatever else they hold."""
+"""Finds files that name images, or are named like them, whatever else they hold."""
 
 import os
 import posixpath
@@ -19,21 +19,21 @@ from beam_tfr.schema.extensions import FORMAT_OF, has_image_name
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)
 _OF_SEVERAL = (".json", ".xml", *TEXTS, *TEXTS_TO_RENAME)
 _CELLS = re.compile(rb"[,;\t]")
-_QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # of JSON
-# From the first character of a word on, so that long words take no time.
+_QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # in JSON
+# A match begins at the first character of a word, so that long words take no time.
 _IN_WORD = r"[^\s/\\\"',;|]"
 _IMAGE_NAMES = re.compile(
     rf"(?<!{_IN_WORD}){_IN_WORD}{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})\b".encode()
 )
 _TRUTH = re.compile("(?i)^gt[-_]|[-_]gt$")  # around the name of an image: gt_1.txt
-_LEAST_STEM = 4  # characters that are hardly in a table by chance
+_LEAST_STEM = 4  # characters; so long a name is hardly in a table by chance
 
 
 class ImageMentions:
-    """Tells which files name some images, or have their names.
+    """Finds files that name some images, or are named like them.
 
     Args:
-        paths: those of the images.
+        paths: paths of the images.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ class ImageMentions:
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
-        """Says so if one of some files names an image, or has the name of one; else empty.
+        """Reports a file that names an image, or is named like one; empty if there is none.
 
         Args:
             paths: the files.
@@ -70,7 +70,7 @@ class ImageMentions:
         return ""
 
     def is_named_alike(self, path: str) -> bool:
-        """Whether a file has the name of an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
+        """Whether a file is named like an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
         stem, extension = os.path.splitext(posixpath.basename(path))
         if extension.lower() not in _OF_ONE_IMAGE:
             return False
@@ -79,7 +79,7 @@ class ImageMentions:
         return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
 
     def are_named_in(self, begin: bytes, extension: str) -> bool:
-        """Whether a file that begins so names an image."""
+        """Whether a file that begins with these bytes names an image."""
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
         if not self._names.isdisjoint(named):
             return True
@@ -87,7 +87,7 @@ class ImageMentions:
         return not cells.isdisjoint(self._names | self._long_stems)
 
     def _has_rows_about(self, begin: bytes) -> bool:
-        """Whether a text has rows of several cells, which name images or begin with their ids."""
+        """Whether a text has rows of several cells that name images or begin with their ids."""
         if not has_rows(begin):
             return False
         starts = {os.fsdecode(start) for start in list_row_starts(begin)}
@@ -95,7 +95,7 @@ class ImageMentions:
 
 
 def _list_cells(begin: bytes, extension: str) -> list[bytes]:
-    """The texts of a file that begins so, which may be names without extensions."""
+    """Returns the texts at the beginning of a file that may be names without extensions."""
     if extension in (".json", *TEXTS_TO_RENAME):
         return _QUOTED_CELLS.split(begin)
     if extension in TEXTS:

@@ -1,4 +1,4 @@
-"""Lists of images: a path or pattern in each line of a file."""
+"""Reads lists of images: files with a path or pattern per line."""
 
 import contextlib
 import os
@@ -19,15 +19,15 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.number_ranges import expand_ranges
 
-_TRIED_LINES = 10  # of a list, to find out what its paths are relative to
+_TRIED_LINES = 10  # lines that are tried to find out what the paths of a list are relative to
 _WHOLE = ("/", "~", storage.GCS)
 
 
 class InputList(NamedTuple):
-    """What a list names.
+    """The content of a list.
 
     Attributes:
-        patterns: those of its lines; a folder ends in a slash.
+        patterns: paths and patterns in its lines; a folder ends in a slash.
         note: says what its paths are relative to, if that is not the current folder; else empty.
     """
 
@@ -36,18 +36,19 @@ class InputList(NamedTuple):
 
 
 def read_input_list(path: str | None) -> tuple[str, ...]:
-    """The patterns of a list; see `open_input_list`."""
+    """Returns the patterns of a list; see `open_input_list`."""
     return open_input_list(path).patterns
 
 
 def open_input_list(path: str | None) -> InputList:
     """Reads a list; empty lines are skipped.
 
-    Paths are relative to the current folder, or to that of the list if only there is one of the
-    first files.
+    Paths are relative to the current folder, or to the folder of the list if the first files exist
+    only there.
 
     Raises:
-        UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
+        UsageError: the file cannot be read or is empty, or a line is not a path; the message names
+            the line.
     """
     lines = read_lines(path, option="input_list", needs="one path or pattern per line")
     folder = _find_folder(path or "", lines)
@@ -68,7 +69,7 @@ def open_input_list(path: str | None) -> InputList:
 
 
 def _find_folder(path: str, lines: Sequence[str]) -> str:
-    """The folder of a list, with a slash at its end, if its paths start from there; else empty."""
+    """Returns the folder of a list, with a final slash, if its paths start there; else empty."""
     relative = [line for line in lines if line and _is_relative(line)][:_TRIED_LINES]
     folder = path.rpartition("/")[0]
     if not folder or any(map(_exists, relative)):
@@ -78,13 +79,13 @@ def _find_folder(path: str, lines: Sequence[str]) -> str:
 
 
 def _is_relative(line: str) -> bool:
-    """Whether a line is no whole path, nor an address."""
+    """Whether a line is neither an absolute path nor an address."""
     return not line.startswith(_WHOLE) and ":" not in line.partition("/")[0]
 
 
 def _exists(line: str) -> bool:
-    """Whether there is a file or a folder, or that before the wildcards of a pattern."""
-    with contextlib.suppress(UsageError, OSError):  # which reading the line raises
+    """Whether the file or folder of a line exists, or the folder before a pattern's wildcards."""
+    with contextlib.suppress(UsageError, OSError):  # reading the line raises them
         path = storage.check_path(line.replace("\\", "/").strip())
         if is_wild(path):
             path = split_pattern(path)[0]
@@ -93,16 +94,17 @@ def _exists(line: str) -> bool:
 
 
 def _read_pattern(start: str, line: str) -> str:
-    r"""The path or pattern in a line.
+    r"""Returns the path or pattern in a line.
 
-    A path may be spelled as elsewhere, such as a\b.jpg, and of a pattern the slashes.
+    A path may be spelled as in other systems, such as a\b.jpg; so may the slashes of a pattern.
 
     Args:
-        start: the folder that it starts from; empty for the current one, and for whole paths.
+        start: the folder that the line is relative to; empty for the current folder, and for
+            absolute paths.
         line: the line.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the line is not a path or pattern.
     """
     if WILDCARD.search(f"{start}{line}"):
         name = line.replace("\\", "/")
@@ -112,7 +114,7 @@ def _read_pattern(start: str, line: str) -> str:
         return storage.check_path(f"{escape_pattern(start)}{name}")
     line = f"{start}{line}"
     path = line
-    with contextlib.suppress(ValueError):  # of other addresses, which no path can have
+    with contextlib.suppress(ValueError):  # raised for other addresses, which are no paths
         path = read_address(line)
     written = storage.check_path(path)
     spellings = list_spellings(line, remote=storage.is_gcs(line))
@@ -123,6 +125,6 @@ def _read_pattern(start: str, line: str) -> str:
 
 
 def _mark_folder(path: str) -> str:
-    """A path, with a slash at its end if it is that of a folder on a disk."""
+    """Returns a path, with a final slash if it is a folder on a disk."""
     may_be_folder = not storage.is_gcs(path) and not has_image_name(path)
     return f"{path.rstrip('/')}/" if may_be_folder and os.path.isdir(path) else path

@@ -1,4 +1,4 @@
-"""Lists of keys and hashes, of `remove` and `verify`.
+"""Reads lists of keys and hashes, for `remove` and `verify`.
 
 A list is a file, `-` for standard input, or a pipe.
 """
@@ -19,11 +19,11 @@ _SHA256 = re.compile(r"([0-9a-fA-F]{64})(?:\s.*)?", re.DOTALL)  # as `sha256sum`
 
 
 class KeyList(NamedTuple):
-    """Keys that a file lists.
+    """The keys that a file lists.
 
     Attributes:
         keys: the keys.
-        are_lines: whether each is a line, so that one with a line break would be several.
+        are_lines: whether each key is a line, so a key with a line break would become several.
     """
 
     keys: Sequence[str]
@@ -31,9 +31,9 @@ class KeyList(NamedTuple):
 
 
 def read_keys(path: str, *, option: str, needs: str) -> KeyList:
-    """The keys in a list: one per line, or JSON Lines of texts or of objects with a `key`.
+    """Reads the keys in a list: one per line, or JSON Lines of texts or of objects with a `key`.
 
-    Raises as `read_list`.
+    Raises the errors of `read_list`.
     """
     lines = read_list(path, option=option, needs=needs)
     keys = [_parse_json_key(line) for line in lines]
@@ -43,10 +43,10 @@ def read_keys(path: str, *, option: str, needs: str) -> KeyList:
 
 
 def read_list(path: str, *, option: str, needs: str) -> list[str]:
-    """The lines of a list that are not empty.
+    """Reads the lines of a list, without empty ones.
 
     Raises:
-        UsageError: it cannot be read, is not text, is empty, or too long.
+        UsageError: the list cannot be read, is not text, is empty, or is too long.
     """
     if path == _STANDARD_INPUT or _is_pipe(path):
         lines = parse_lines(_read_pipe(path), path, option=option, needs=needs)
@@ -63,7 +63,7 @@ def _is_pipe(path: str) -> bool:
 
 
 def _read_pipe(path: str) -> bytes:
-    """What comes from a pipe, which may have no end; of too much, one byte too much."""
+    """Reads a pipe, which may have no end, up to one byte more than the limit."""
     if path == _STANDARD_INPUT:
         return sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
     with open(path, "rb") as file:
@@ -71,7 +71,7 @@ def _read_pipe(path: str) -> bytes:
 
 
 def _parse_json_key(line: str) -> str | None:
-    """The key that a line of JSON Lines holds; None for a line that is a key itself."""
+    """Returns the key in a line of JSON Lines; None for a line that is a key itself."""
     if line[0] not in '"{':
         return None
     try:
@@ -83,16 +83,16 @@ def _parse_json_key(line: str) -> str | None:
 
 
 def find_hash(line: str) -> str:
-    """The SHA-256 that a line begins with, in hex; empty if there is none."""
+    """Returns the SHA-256 that a line begins with, in hex; empty if there is none."""
     match = _SHA256.fullmatch(line)
     return match[1] if match else ""
 
 
 def read_hashes(path: str, *, option: str) -> list[str]:
-    """The hashes in a list, also as `sha256sum` writes it.
+    """Reads the hashes in a list, which `sha256sum` may have written.
 
     Raises:
-        UsageError: a line begins with none; or as `read_list`.
+        UsageError: a line does not begin with a hash; see also `read_list`.
     """
     hashes = []
     for line in read_list(path, option=option, needs="a SHA-256 per line"):

@@ -1,6 +1,6 @@
-"""MatchImages, second half: reads labels from paths.
+"""Reads labels from paths: the second half of MatchImages.
 
-A path gives the label, split and group of an image.
+The path of an image gives its label, split and group.
 """
 
 import bisect
@@ -26,7 +26,7 @@ _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow 
 
 
 class _PathValues(NamedTuple):
-    """What a path says of an image: its split and labels, or why it cannot be used."""
+    """The split and labels that a path gives to an image, or why the path cannot be used."""
 
     split: str
     labels: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Labeler:
 
     Attributes:
         layout: how to read keys.
-        splits: split -> share, if the layout names no split; without any, all images go to train.
+        splits: split -> share, if the layout names no split; if None, all images go to train.
         classes: the allowed classes, or None for any.
         stratify: whether `transforms.splitting` chooses the splits later.
     """
@@ -53,7 +53,7 @@ class Labeler:
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference of an image, or of a damaged archive that stands for its images.
 
-        One that cannot be used has the reason of its reject.
+        If the image or archive cannot be used, its reference has the reason of the reject.
         """
         if entry.problem and ARCHIVE.search(entry.path):
             return ImageRef(
@@ -83,7 +83,7 @@ class Labeler:
         )
 
     def describe_root(self, root: str) -> str:
-        """The message about a folder of all images that is named like a split; may be empty.
+        """Returns a message if the folder of all images is named like a split; else empty.
 
         Args:
             root: the folder that keys are relative to, with a trailing slash.
@@ -99,7 +99,7 @@ class Labeler:
         )
 
     def describe_list(self, input_list: str | None) -> str:
-        """The message about a list of images that is named like a split; may be empty."""
+        """Returns a message if a list of images is named like a split; else empty."""
         if not input_list or self.splits or "{split}" in str(self.layout):
             return ""
         splits = splits_of_file(input_list.rpartition("/")[2])
@@ -147,7 +147,7 @@ class Labeler:
 
 
 def _describe_unknown(label: str) -> str:
-    """Why a class is not allowed, and what to do if it is a number."""
+    """Says why a class is not allowed, and what to do if it is a number."""
     detail = f"class {label!r} is not in the file of --classes"
     if label.isdecimal():
         detail += (
@@ -166,7 +166,7 @@ def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
 
     The hash is a point of the unit interval, which the shares divide. So the same text always goes
     to the same split, regardless of the rest of the dataset and of the seed. If the last share
-    grows, it takes only from the one before it.
+    grows, it only takes from the share before it.
     """
     digest = hashlib.sha256(b"beam_tfr split\0" + text.encode("utf-8", "surrogateescape")).digest()
     point = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)

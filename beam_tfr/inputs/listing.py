@@ -1,4 +1,4 @@
-"""MatchImages: lists the files that match patterns, each once."""
+"""Lists the files that match patterns, each once: the first half of MatchImages."""
 
 import collections
 import contextlib
@@ -41,21 +41,19 @@ LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
 _MOST_MANIFEST_BYTES = 32 << 20  # 32 MiB; no manifest is longer
-MOST_LOOKED_AT = 20  # files, to find out why a pattern matches nothing
+MOST_LOOKED_AT = 20  # files that are tried to find out why a pattern matches nothing
 
 
 class PatternPart(NamedTuple):
-    """What is listed at a time.
-
-    That may be the files of a pattern, of a range of names, or of an archive.
+    """A part of a listing: the files of a pattern, of a range of names, or of an archive.
 
     Attributes:
         pattern: local or gs://.
-        before: patterns whose files do not count, of `order_patterns`.
+        before: earlier patterns, whose files are left out; see `order_patterns`.
         start, end: names in the bucket from `start` on and before `end`; empty for all.
-        archive: the fields of an archive, of which the images are listed; empty for none.
-        may_be_missing: whether it is the path of an image that counts as listed even if it is not
-            there.
+        archive: the fields of an archive whose images are listed; empty for none.
+        may_be_missing: whether the pattern is the path of an image that counts as listed even if it
+            does not exist.
     """
 
     pattern: str
@@ -67,7 +65,7 @@ class PatternPart(NamedTuple):
 
 
 def order_parts(patterns: Sequence[str], lines: Sequence[str]) -> list[PatternPart]:
-    """What is listed of patterns, and of the lines of a list.
+    """Returns the parts to list for patterns, and for the lines of a list.
 
     A line with the path of one image counts as listed in any case, so that a missing file is a
     reject when it is read, and does not end the run.
@@ -97,11 +95,11 @@ def match_files(
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives.
 
-    In parallel, in any order, in bounded memory.
+    Lists in parallel, in any order, in bounded memory.
 
     Args:
-        patterns: (pattern, patterns before it, whose files it leaves out), of `order_patterns`; or
-            the parts of `order_parts`.
+        patterns: pairs of a pattern and the earlier patterns, whose files it leaves out, from
+            `order_patterns`; or the parts of `order_parts`.
         exclude: result of `compile_exclusion`.
         option: the option or argument that the patterns were given for.
         skipped: counts files that are listed and do not match.
@@ -128,17 +126,15 @@ def list_parts(
     skipped: SkippedFiles = UNCOUNTED,
     keep_damaged: bool = False,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `match_files`.
+    """Lists like `match_files`, but yields remaining parts too, which may be archives.
 
-    A limit opens no archive, and leaves the rest of long parts.
-
-    Yields files and remaining parts, which may be archives.
+    With a limit, no archive is opened, and the rest of a long part is one of the remaining parts.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `compile_exclusion`.
-        limit: maximum number of names of a part on gs://, matching or not, exceeded until a
-            pattern's first match. None for all.
+        limit: maximum number of names to list of a part on gs://, matching or not; exceeded until
+            the pattern's first match. None for all.
         option, skipped, keep_damaged: see `match_files`.
 
     Raises:
@@ -166,7 +162,7 @@ def list_parts(
 
 
 class _Batches:
-    """A listing, of which the next batch is made in a thread of a pool."""
+    """A listing whose next batch is made in a thread of a pool."""
 
     def __init__(self, listing: Iterator[_Listed], pool: Pool) -> None:
         self._listing = listing
@@ -174,7 +170,7 @@ class _Batches:
         self._next = pool.submit(self._make_batch)
 
     def take(self) -> list[_Listed]:
-        """The next batch, and begins with the one after it; empty at the end."""
+        """Returns the next batch, empty at the end, and begins with the one after it."""
         batch = self._next.result()
         if batch:
             self._next = self._pool.submit(self._make_batch)
@@ -186,7 +182,7 @@ class _Batches:
 
 @dataclasses.dataclass(frozen=True)
 class _Lister:
-    """Lists parts; the arguments are those of the function `list_parts`."""
+    """A lister of parts; its attributes are the arguments of the function `list_parts`."""
 
     exclude: re.Pattern[str]
     limit: int
@@ -195,11 +191,11 @@ class _Lister:
     keep_damaged: bool
 
     def list_parts(self, parts: Iterable[PatternPart]) -> Iterator[_Listed]:
-        """Yields what `list_part` does for each part."""
+        """Yields what `list_part` yields for each part."""
         return itertools.chain.from_iterable(map(self.list_part, parts))
 
     def list_part(self, part: PatternPart) -> Iterator[_Listed]:
-        """Yields files; each archive as another part; and what is left beyond the limit."""
+        """Yields files, each archive as another part, and what is left beyond the limit."""
         if part.archive:
             return self._list_archive(part)
         return self._list_pattern(part)
@@ -221,7 +217,7 @@ class _Lister:
         pattern = part.pattern
         is_archive = self.option in OPTIONS_OF_IMAGES and ARCHIVE.search(pattern)
         limit = self.limit if storage.is_gcs(pattern) else sys.maxsize
-        has_matches = bool(part.start)  # before the range began
+        has_matches = bool(part.start)  # in the range before this one
         with _naming_errors(pattern, self.option):
             # A path without wildcards lists only itself.
             regex = compile_pattern(pattern, option=self.option) if is_wild(pattern) else EVERYTHING
@@ -253,7 +249,7 @@ class _Lister:
             raise InputNotFoundError(f"matches no file{advice}", option=self.option, value=pattern)
 
     def _is_left_out(self, path: str, before: Sequence[re.Pattern[str]] = ()) -> bool:
-        """Whether a file that matches is excluded, or belongs to one of the patterns before."""
+        """Whether a matching file is excluded, or belongs to one of the earlier patterns."""
         if self.exclude.fullmatch(path):
             self.skipped.note_excluded(path)
             return True
@@ -261,9 +257,7 @@ class _Lister:
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
-    """Divides a part on gs:// into about `parts` parts or more.
-
-    Fewer if it holds few names.
+    """Divides a part on gs:// into about `parts` parts or more; into fewer if it has few names.
 
     Raises:
         UsageError: the bucket cannot be listed.
@@ -286,7 +280,7 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
 
 @contextlib.contextmanager
 def _naming_errors(pattern: str, option: str) -> Iterator[None]:
-    """Turns an error of listing in the block into a UsageError that names the pattern."""
+    """Turns an error while listing in the block into a UsageError that names the pattern."""
     try:
         yield
     except OSError as error:
@@ -300,11 +294,11 @@ def _walk(
     note_folder: Callable[[str], object],
     note_repeat: Callable[[str], object],
 ) -> Iterable[storage.Entry]:
-    """The files that the pattern of a part may match.
+    """Returns the files that the pattern of a part may match.
 
     Args:
         part, option: see `list_parts`.
-        note_folder: called with each folder on a disk that is met.
+        note_folder: called with each folder that the walk meets on a disk.
         note_repeat: see `storage.walk`.
     """
     pattern = part.pattern
@@ -332,10 +326,10 @@ def _walk(
 
 
 def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bool]:
-    """The function that says of a folder whether files below it may match a pattern.
+    """Returns a function that tells whether files below a folder may match a pattern.
 
-    A folder above the first ** must match its part of the pattern; below it, any folder may hold a
-    match, and beside alternatives too, which may contain slashes.
+    A folder above the first ** must match its part of the pattern. Below it, any folder may hold a
+    match; so may any folder if the pattern has alternatives, which may contain slashes.
 
     Args:
         base, rest: the pattern, as `split_pattern` splits it.
@@ -357,10 +351,7 @@ def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bo
 
 
 def suggest_dataset(folder: str) -> str:
-    """How to read the dataset that a folder holds, instead of its files one by one.
-
-    Empty if the folder holds none.
-    """
+    """Says how to read the dataset in a folder, instead of its files; empty if there is none."""
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
@@ -369,7 +360,7 @@ def suggest_dataset(folder: str) -> str:
 
 
 def list_names(root: str, folder: str) -> list[str]:
-    """The names of the first images in a folder, but hidden ones; maybe none."""
+    """Returns the names of the first images in a folder, without hidden ones; may be empty."""
     with contextlib.suppress(OSError):
         first = itertools.islice(
             storage.walk(root + folder, lambda _: False, deep=False), LIST_BATCH
@@ -383,7 +374,7 @@ _TABLES = (".parquet", ".tfrecord", ".jsonl", ".csv", ".tsv")
 
 
 def find_records(paths: Iterable[str]) -> str:
-    """The first of some files that is a TFRecord, by its content; empty if none is."""
+    """Returns the first file whose content is a TFRecord; empty if there is none."""
     for path in paths:
         with contextlib.suppress(OSError):
             if begins_record(storage.read_part(path, 0, HEADER_BYTES)):
@@ -392,14 +383,14 @@ def find_records(paths: Iterable[str]) -> str:
 
 
 def _suggest_records(folder: str) -> str:
-    """How to read the TFRecords in a folder; empty if there are none among the first files."""
+    """Says how to read the TFRecords in a folder; empty if the first files are none."""
     first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), MOST_LOOKED_AT)
     found = find_records(entry.path for entry in first)
     return f"; TFRecords, such as {found}, are a `table=`" if found else ""
 
 
 def _suggest_tables(folder: str, *more: str) -> str:
-    """The pattern of the tables in a folder; empty if there are none among the first files.
+    """Suggests a pattern for the tables in a folder; empty if the first files are none.
 
     Args:
         folder: the folder.
@@ -423,12 +414,12 @@ def _suggest_tables(folder: str, *more: str) -> str:
 
 
 def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
-    """What to do about a pattern that matches nothing; empty if nothing is known.
+    """Says what to do about a pattern that matches nothing; empty if nothing is known.
 
     Args:
         pattern: the pattern.
         option: the option that it was given for.
-        kinds: kind of name -> files that were skipped.
+        kinds: kind of name -> number of skipped files.
     """
     folder = split_pattern(pattern, option=option)[0]
     advice = suggest_dataset(folder if is_wild(pattern) else pattern)
@@ -460,7 +451,7 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
 
 
 def _escape_folders(pattern: str) -> str:
-    """The pattern with the folders that are on the disk as they stand taken for these."""
+    """Escapes the part of a pattern that is the path of an existing folder."""
     folder = pattern
     while "/" in folder and not storage.is_gcs(pattern):
         folder = folder.rpartition("/")[0]
@@ -470,7 +461,7 @@ def _escape_folders(pattern: str) -> str:
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:
-    """Says what of a pattern is not on the disk; empty if that is not known."""
+    """Says which part of a pattern is not on the disk; empty if that is not known."""
     if "\\" in pattern:
         return "; a backslash separates folders on Windows only: write /"
     if storage.is_gcs(pattern):

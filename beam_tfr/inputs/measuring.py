@@ -12,7 +12,7 @@ from beam_tfr.schema.items import ImageRef
 
 
 class SampleSize(NamedTuple):
-    """The records of a sample.
+    """The size of the records of a sample.
 
     Attributes:
         mean_bytes: mean size of a serialized record, without rejects; 0 for none.
@@ -26,7 +26,7 @@ class SampleSize(NamedTuple):
 def make_record(
     content: FileContent, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
 ) -> Any:
-    """Applies the steps to the content of a file; raises it if it is a `RejectError`."""
+    """Applies the steps to the content of a file; raises the content if it is a `RejectError`."""
     if isinstance(content, RejectError):
         raise content
     return functools.reduce(lambda value, step: step(value, ref), steps, content)
@@ -45,11 +45,11 @@ def measure_sample(
     Args:
         refs: references to the images.
         root, ahead: see `read_refs`.
-        steps: from the content of a file to its record.
-        known_sizes: key -> size of the record that is there already, or None for a reject.
+        steps: functions that turn the content of a file into its record, in order.
+        known_sizes: key -> size of the existing record, or None for a reject.
 
     Raises:
-        RunError: none of its files can be read now.
+        RunError: none of the files can be read now.
     """
     sizes = []
     to_measure = []

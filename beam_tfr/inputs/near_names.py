@@ -1,4 +1,4 @@
-"""Files whose names are nearly those of a file that is not there."""
+"""Finds files whose names are close to the name of a missing file."""
 
 import contextlib
 import os
@@ -12,14 +12,14 @@ _MOST_SHOWN = 2
 
 
 def fold_name(name: str) -> str:
-    """A name without its case, its umlauts in one piece each."""
+    """Returns a name without case, with each accented letter as one character."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
 def describe_near_names(path: str) -> str:
-    """What to say of files on a disk whose names are nearly that of a path; empty without any.
+    """Names files on a disk whose names are close to that of a path; empty if there are none.
 
-    Those that differ by case alone; or else images that differ by their extension.
+    They differ by case alone; if no file does, they are images that differ by their extension.
     """
     if storage.is_remote(path):
         return ""

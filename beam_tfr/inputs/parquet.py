@@ -1,14 +1,14 @@
-"""Images in a column of a Parquet file.
+"""Reads images in a column of a Parquet file.
 
 They are bytes, or structs with `bytes` and `path`, as Hugging Face writes them.
 
-Neighbors are compressed together, so an image cannot be read by a range of bytes. The first time
-that a run needs an image of a column, it copies all images of that column into its work folder, and
-reads this and others from there. What has no work folder, as a sample, reads the group of rows that
-contains the image, and keeps its images in memory if they are few; of others, it reads up to the
-image, and goes on from there for the next one.
+Neighboring images are compressed together, so an image cannot be read by a range of bytes. The
+first time that a run needs an image of a column, it copies all images of that column into its work
+folder, and reads this and others from there. Without a work folder, as for a sample, the group of
+rows that contains the image is decoded: a small group is kept in memory, and a large one is decoded
+up to the image, and from there on for the next one.
 
-The place of such an image: the extension of the file, the length of the image's name below it, the
+The place of such an image: the extension of the file, the length of the image's name, the
 generation and the size of the file, the number of the row, from 0, and the column.
 """
 
@@ -26,11 +26,11 @@ from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
 
 KEPT_BYTES = 128 << 20  # 128 MiB of images, in each process
-# A copy may take so much more than the file states: a file of some bytes cannot fill a disk.
+# How much more a copy may take than the file states: a tiny file cannot fill a disk.
 _MOST_EXCESS = 4
 _FREE_EXCESS_BYTES = 1 << 30
-_KEPT_COPIES = 256  # of which the places are in memory
-_IN_COPY = struct.Struct("<QQ")  # of an image: where it begins, and its size
+_KEPT_COPIES = 256  # copies whose places are in memory
+_IN_COPY = struct.Struct("<QQ")  # where an image begins, and its size
 # As pyarrow names types.
 _BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")
 _STRUCT = re.compile(r"struct<(?:.*, )?bytes: (?:large_)?binary")
@@ -40,11 +40,13 @@ _kept = dict[tuple[_Source, int], bytes]()  # source and row -> image
 
 
 def image_column(field: Any, image: str) -> str:
-    """The column with the bytes of images, given a `pyarrow.Field`.
+    """Returns the column with the bytes of images, such as `image.bytes`; empty if there is none.
 
-    `image.bytes`, for example.
+    Structs with bytes hold images; a column of bytes does if its name is `image`.
 
-    Structs with bytes hold images; a column of bytes does if it is `image`. Empty for others.
+    Args:
+        field: a `pyarrow.Field`.
+        image: name of the column of images.
     """
     column_type = str(field.type)
     if _STRUCT.match(column_type):
@@ -55,7 +57,7 @@ def image_column(field: Any, image: str) -> str:
 
 
 def image_entry(file: storage.Entry, column: str, row: int, size_bytes: int) -> storage.Entry:
-    """The image in a row of a file as a listed file of about this size."""
+    """Returns the image in a row of a file as a listed file of about this size."""
     stem, dot, extension = file.path.rpartition(".")
     name = f"{row:08d}"
     place = f"{dot}{extension}:{len(name)}:{file.generation}:{file.size_bytes}:{row}:{column}"
@@ -63,7 +65,7 @@ def image_entry(file: storage.Entry, column: str, row: int, size_bytes: int) -> 
 
 
 def is_in_parquet(place: str) -> bool:
-    """True for the place of an image in a Parquet file."""
+    """Whether a place is that of an image in a Parquet file."""
     return place[:9].lower() == ".parquet:"
 
 
@@ -72,7 +74,7 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
     Args:
         image: the image.
-        max_bytes: of a longer image, one byte more is enough.
+        max_bytes: size limit; of a longer image, one byte more is enough.
         copies: the folder of copies; empty to make none.
 
     Raises:
@@ -92,9 +94,9 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
 
 def size_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> int:
-    """How many bytes `read_in_parquet` returns at most: the image's size, once its copy is there.
+    """Returns the most bytes that `read_in_parquet` can return, without reading anything.
 
-    Reads nothing.
+    Once the image is copied, that is its size.
     """
     file, column, row = _parse_place(image)
     copy = _copies.get((file, column, max_bytes, copies))
@@ -102,7 +104,7 @@ def size_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> int:
 
 
 def _parse_place(image: storage.Entry) -> tuple[storage.Entry, str, int]:
-    """The file, the column and the number of the row of an image."""
+    """Returns the file, the column and the number of the row of an image."""
     generation, size, row, column = image.place.split(":", 5)[2:]
     file = storage.Entry(archive_of(image.path, image.place), int(size), int(generation))
     return file, column, int(row)
@@ -114,8 +116,7 @@ class _RowImage(NamedTuple):
     Attributes:
         row: number of the row, from 0.
         data: its bytes; None if an earlier row has the same value.
-        value: what it has in common with equal images of its group of rows; None if nothing is
-            known of that.
+        value: a number that equal images of a group of rows share; None if that is not known.
     """
 
     row: int
@@ -141,10 +142,10 @@ def _read_images(
 
 
 class _GroupReader:
-    """Reads images of a group of rows that come nearly in the order of their rows.
+    """A reader of images of a group of rows, which are wanted nearly in the order of their rows.
 
-    So a large group is decoded once for a sample. The images that came with those that were wanted
-    are kept while there is room.
+    So a large group is decoded once for a sample. Images that were decoded on the way to a wanted
+    one are kept while there is room.
 
     Args:
         source: the file, the column, and the limit of bytes: see `read_in_parquet`.
@@ -160,9 +161,9 @@ class _GroupReader:
         first = self._opened.first_row(group)
         self._rows = range(first, first + self._opened.groups[group].num_rows)
         self._wanted = row
-        self._next = row  # to come
+        self._next = row  # the next row to decode
         self._kept = dict[int, bytes]()  # row -> image
-        self._values = dict[int, bytes]()  # by what equal images have in common
+        self._values = dict[int, bytes]()  # value that equal images share -> image
         self._room = KEPT_BYTES
         self._images = _read_images(
             self._opened, column, max_bytes, group, skip=self._count_unwanted
@@ -175,7 +176,7 @@ class _GroupReader:
         return row in self._kept or (row in self._rows and row >= self._next)
 
     def read(self, row: int) -> bytes:
-        """The image in a row that it reaches; empty where there is none.
+        """Returns the image in a row that `reaches` allows; empty where there is none.
 
         Raises:
             DataError, OSError: see `ParquetFile`.
@@ -190,7 +191,7 @@ class _GroupReader:
         self._opened.end_process()
 
     def _count_unwanted(self) -> int:
-        """How many rows of the group to leave out."""
+        """Counts the rows of the group to leave out."""
         return self._wanted - self._rows.start
 
     def _keep(self, image: _RowImage) -> None:
@@ -207,7 +208,7 @@ class _GroupReader:
         self._next = image.row + 1
 
     def _make_room(self, num_bytes: int) -> None:
-        """Drops all images that were passed, for one of so many bytes."""
+        """Drops all kept images, to make room for one of so many bytes."""
         self._kept.clear()
         self._room = KEPT_BYTES - num_bytes - sum(map(len, self._values.values()))
         if self._room < 0:  # later rows may refer to any of these
@@ -218,9 +219,9 @@ _reader: _GroupReader | None = None
 
 
 def _read_kept(file: storage.Entry, column: str, row: int, max_bytes: int) -> bytes:
-    """The image in a row of a sample.
+    """Returns the image in a row of a sample.
 
-    Groups of rows that are small are kept whole; when they fill the room, all go.
+    Small groups of rows are kept whole; when the room is full, all are dropped.
     """
     global _reader
     source = (file, column, max_bytes)
@@ -244,7 +245,7 @@ def _keep_group(source: _Source, row: int) -> bool:
     """Keeps all images of the group of a row, if there is room for them.
 
     Returns:
-        Whether there is.
+        Whether there is room.
     """
     file, column, max_bytes = source
     with ParquetFile(file) as opened:
@@ -268,7 +269,7 @@ def _keep_group(source: _Source, row: int) -> bool:
 
 
 def _count_kept() -> int:
-    """The bytes of the images that are kept, equal ones of a group once."""
+    """Counts the bytes of the kept images, equal ones of a group once."""
     return sum(map(len, {id(image): image for image in _kept.values()}.values()))
 
 
@@ -289,7 +290,7 @@ class _Copy(NamedTuple):
     """A copy of a column: its images one after another, equal ones once as far as that is known.
 
     Attributes:
-        path: of the copy.
+        path: path of the copy.
         places: an `_IN_COPY` for each row.
     """
 
@@ -297,7 +298,7 @@ class _Copy(NamedTuple):
     places: bytes
 
     def place(self, row: int) -> tuple[int, int]:
-        """Where the image of a row begins, and its size."""
+        """Returns where the image of a row begins, and its size."""
         begin, size = _IN_COPY.unpack_from(self.places, row * _IN_COPY.size)
         return begin, size
 
@@ -310,7 +311,7 @@ def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folde
         raise RejectError("file-too-large", f"more than {max_bytes} bytes")
     try:
         return storage.read_part(copy.path, begin, size)
-    except FileNotFoundError:  # it was made by an earlier run in this process
+    except FileNotFoundError:  # an earlier run in this process had made the copy
         with _LOCK:
             _copies.clear()
         return _read_copy(file, column, row, max_bytes, folder)
@@ -321,7 +322,7 @@ _copies: dict[tuple[storage.Entry, str, int, str], _Copy] = {}
 
 
 def _find_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
-    """The copy of a column; the last ones that were found are kept."""
+    """Returns the copy of a column; remembers the latest copies."""
     key = (file, column, max_bytes, folder)
     copy = _copies.get(key)
     if copy is None:
@@ -333,7 +334,7 @@ def _find_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) ->
 
 
 def _make_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
-    """The copy of a column, made if it is not there."""
+    """Returns the copy of a column, and makes it if there is none."""
     name = sha256_hex(repr((*file, column, max_bytes)).encode())[:16]
     path = storage.join(folder, f"images-{name}")
     places = storage.read_existing(f"{path}.places")
@@ -350,11 +351,11 @@ def _make_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) ->
 
 
 class _Copier:
-    """Copies the images of a file.
+    """A copier of the images of a file.
 
     Args:
-        file, opened: the file.
-        copied: the copy.
+        file, opened: the file, as listed and as opened.
+        copied: the copy, open for writing.
 
     Attributes:
         places: an `_IN_COPY` for each row.
@@ -369,10 +370,10 @@ class _Copier:
         self.places = bytearray()
 
     def copy_group(self, images: Iterable[_RowImage], max_bytes: int) -> None:
-        """Copies the images of a group of rows, but those that are too large.
+        """Copies the images of a group of rows, except those that are too large.
 
         Raises:
-            DataError: they take much more room than the file states.
+            DataError: the images take much more room than the file states.
         """
         places = dict[int | None, bytes]()  # value -> its `_IN_COPY`
         for image in images:

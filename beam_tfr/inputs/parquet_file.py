@@ -1,7 +1,7 @@
-"""Reads Parquet files, whatever they hold: in bounded memory, or with an error that says why not.
+"""Reads Parquet files, whatever they hold, in bounded memory, or says why it cannot.
 
 A guarded process decodes them, see `inputs.parquet_process`. It starts with the first file, takes
-0.3 s and 80 MB, and serves the next one.
+0.3 s and 80 MB, and then serves the next files.
 """
 
 import collections
@@ -35,13 +35,13 @@ from beam_tfr.inputs.parquet_process import (
 from beam_tfr.schema.errors import DataError
 
 _CHILD = "from beam_tfr.inputs import parquet_process; parquet_process.serve(*descriptors)"
-# Columns whose rows are all alike take almost no bytes, but a table has a key, or an image.
+# Columns whose rows are all alike take almost no bytes, but a table has keys or images.
 _MOST_ROWS = 1_000_000
 _MOST_ROWS_A_BYTE = 1_000
 _WRITE_AGAIN = "write the file again"
 _WRITE_SMALLER = f"{_WRITE_AGAIN} with fewer rows in a group"
-# A text that is stored once is one in each row. Long ones may take so much more than the footer
-# states.
+# A text that is stored once is a separate text in each row that has it. How much more than the
+# footer states long texts may take.
 _SHORT_BYTES = 4096  # of a row, on average
 _MOST_EXCESS = 4
 _FREE_EXCESS_BYTES = 128 << 20
@@ -53,9 +53,9 @@ class RowBatch(NamedTuple):
     """Rows that follow each other.
 
     Attributes:
-        first: number of the first one, from 0.
-        num_rows: how many there are.
-        mean_bytes: of a row of their group.
+        first: number of the first row, from 0.
+        num_rows: how many rows there are.
+        mean_bytes: mean size of the rows of their group.
         cells: column -> its cells.
     """
 
@@ -66,11 +66,11 @@ class RowBatch(NamedTuple):
 
 
 class _EndedError(Exception):
-    """The guarded process ended, and how."""
+    """The guarded process ended; the message says how."""
 
 
 class _TooSlowError(_EndedError):
-    """It took more than `MOST_CPU_S` of a processor."""
+    """The guarded process took more than `MOST_CPU_S` of a processor."""
 
 
 class _Process(GuardedProcess):
@@ -82,10 +82,10 @@ class _Process(GuardedProcess):
         super().__init__(_CHILD, descriptors=[file.fileno()], opened=[file])
 
     def ask(self, request: Any, file: storage.Entry) -> Any:
-        """What it answers to a request, given the file that it reads meanwhile.
+        """Returns the answer of the process to a request; reads the file for it meanwhile.
 
         Raises:
-            _EndedError: it ended.
+            _EndedError: the process ended.
             OSError: the file cannot be read.
         """
         unreadable: OSError | None = None
@@ -125,7 +125,7 @@ class _Process(GuardedProcess):
 
 
 def _make_tray() -> IO[bytes]:
-    """A file without a name, in memory where the system can."""
+    """Creates a file without a name, in memory where the system can."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("beam_tfr"), "r+b")
     return tempfile.TemporaryFile()
@@ -137,7 +137,7 @@ def _read_span(file: storage.Entry, span: Span) -> bytes:
 
 
 def _take_process() -> _Process:
-    """A process that no other file uses until it is given back."""
+    """Takes a process that no other file uses until it is given back."""
     with contextlib.suppress(IndexError):
         while True:
             process = _idle.pop()
@@ -148,18 +148,18 @@ def _take_process() -> _Process:
 
 
 class ParquetFile:
-    """A Parquet file. To be used in a `with` statement, by one thread.
+    """A Parquet file, to be used in a `with` statement by one thread.
 
     Args:
-        file: as listed.
+        file: the file, as listed.
 
     Attributes:
         schema: its `pyarrow.Schema`.
         groups: its groups of rows.
 
     Raises:
-        DataError: it is none.
-        OSError: it cannot be read, or was changed.
+        DataError: the file is not Parquet.
+        OSError: the file cannot be read, or has changed.
     """
 
     def __init__(self, file: storage.Entry) -> None:
@@ -202,7 +202,7 @@ class ParquetFile:
 
         Raises:
             DataError: the file is damaged, or takes too much memory or time.
-            OSError: it cannot be read, or was changed.
+            OSError: the file cannot be read, or has changed.
         """
         room = _FREE_EXCESS_BYTES
         room += _MOST_EXCESS * sum(max(0, group.num_bytes) for group in self.groups)
@@ -227,20 +227,23 @@ class ParquetFile:
     def _parse_cells(
         self, stored: StoredRows, columns: Sequence[str], first: int
     ) -> dict[str, list[Any]]:
-        """The cells of rows of which the first has a number: column -> its cells."""
+        """Returns the cells of rows that begin at row `first`: column -> its cells."""
         batch = _parse_stream(stored.stream)
         cells = dict[str, list[Any]]()
         for name in columns:
             try:
                 cells[name] = batch.column(name).to_pylist()
-            except (ValueError, ArithmeticError) as error:  # no UTF-8; dates and times out of range
+            except (
+                ValueError,
+                ArithmeticError,
+            ) as error:  # not UTF-8; dates and times out of range
                 value = f"a value of {name!r:.100} that cannot be read"
                 problem = f"this or a following row has {value}: {str(error)[:200]}"
                 raise self._error(first, problem) from None
         return cells
 
     def _count_rows(self, number: int) -> Iterator[RowBatch]:
-        """Yields the rows of a group without any column."""
+        """Yields the rows of a group, without columns."""
         group = self.groups[number]
         for row in range(0, group.num_rows, BATCH_ROWS):
             num_rows = min(BATCH_ROWS, group.num_rows - row)
@@ -249,16 +252,16 @@ class ParquetFile:
     def read_images(
         self, column: str, max_bytes: int, group: int, skip: Callable[[], int] = lambda: 0
     ) -> Iterator[tuple[int, StoredImages]]:
-        """Yields the images of a group of rows: the number of the first row of each batch, and it.
+        """Yields the images of a group of rows: each batch, after the number of its first row.
 
         Args:
-            column: that of their bytes.
-            max_bytes: of a longer image, one byte more is enough.
+            column: the column of their bytes.
+            max_bytes: size limit; of a longer image, one byte more is enough.
             group: number of the group.
-            skip: returns, before each batch, how many of the rows of the group to leave out; some
-                of those come nevertheless.
+            skip: returns, before each batch, how many rows of the group to leave out; some of them
+                come nevertheless.
 
-        Raises as `read_rows`.
+        Raises the errors of `read_rows`.
         """
 
         def request(skip: int, careful: bool) -> ReadImages:
@@ -267,14 +270,14 @@ class ParquetFile:
         return self._read_group(group, request, skip)
 
     def find_group(self, row: int) -> int:
-        """The number of the group that has a row."""
+        """Returns the number of the group that has a row."""
         for group, end in enumerate(self._firsts[1:]):
             if row < end:
                 return group
         raise self._error(row, "there is no such row")
 
     def first_row(self, group: int) -> int:
-        """The number of the first row of a group."""
+        """Returns the number of the first row of a group."""
         return self._firsts[group]
 
     def _read_group(
@@ -283,14 +286,14 @@ class ParquetFile:
         request: Callable[[int, bool], ReadRows | ReadImages],
         skip: Callable[[], int] = lambda: 0,
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the number of the first row of each batch of a group, and the batch.
+        """Yields the batches of a group of rows, each after the number of its first row.
 
-        A process that ends is followed by another that decodes row by row: values that are stored
-        once may take a thousand times the room in a batch of rows.
+        If the process ends, another one decodes row by row: values that are stored once may take a
+        thousand times the room in a batch of rows.
 
         Args:
-            group: its number.
-            request: the request, given how many rows to leave out, and whether to be careful.
+            group: number of the group.
+            request: makes the request, given how many rows to leave out, and whether to be careful.
             skip: see `read_images`.
         """
         first = self._firsts[group]
@@ -313,7 +316,7 @@ class ParquetFile:
     def _ask_all(
         self, request: ReadRows | ReadImages, skip: Callable[[], int], number: int
     ) -> Iterator[Any]:
-        """Yields the answers to a request for rows from a number on."""
+        """Yields the answers to a request for the rows from `number` on."""
         answer = self._ask(request)
         while answer is not None:
             if isinstance(answer, Failure):
@@ -367,13 +370,13 @@ class ParquetFile:
             )
 
     def _error(self, row: int | None, problem: str, cure: str = _WRITE_AGAIN) -> DataError:
-        """The error for the file, or for one of its rows, from 0."""
+        """Builds the error for the file, or for one of its rows, counted from 0."""
         place = self._file.path if row is None else f"{self._file.path}, row {row + 1}"
         return DataError(f"{problem}; {cure}", option="table", value=place)
 
 
 def _count_text_bytes(cells: dict[str, list[Any]]) -> int:
-    """The length of all texts and bytes in cells, with those in lists and objects."""
+    """Adds up the lengths of all texts and bytes in cells, and in lists and objects in them."""
     num_bytes = 0
     waiting: list[Any] = [*cells.values()]
     while waiting:
@@ -388,7 +391,7 @@ def _count_text_bytes(cells: dict[str, list[Any]]) -> int:
 
 
 def _parse_stream(stream: bytes) -> Any:
-    """The one `pyarrow.RecordBatch` of a stream that the guarded process has made."""
+    """Returns the one `pyarrow.RecordBatch` of a stream that the guarded process has made."""
     from pyarrow import BufferReader, ipc
 
     with ipc.open_stream(BufferReader(stream)) as reader:

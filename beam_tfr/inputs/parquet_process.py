@@ -1,17 +1,16 @@
-"""The guarded process that decodes a Parquet file, and what it is asked.
+"""Decodes a Parquet file in a guarded process, which answers requests.
 
-Nothing in the file bounds what decoding it takes: a page of 30 bytes may hold 2^31 values, another
-may be compressed a thousandfold, one value may be that of every row, and pyarrow's access to
-damaged metadata may crash. So all of it happens here, in memory and time that the kernel limits.
-This process opens nothing: it asks for bytes of the file, and answers in batches.
+Nothing in the file bounds the cost of decoding it: a page of 30 bytes may hold 2^31 values, another
+may be compressed a thousandfold, every row may have the same value, and pyarrow may crash when it
+reads damaged metadata. So all of it happens here, in memory and time that the kernel limits. This
+process opens nothing: it asks for bytes of the file, and answers in batches.
 
     ParquetFile ── OpenFile, ReadRows, ReadImages or NextBatch ──▶ serve
     ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
     ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
 
-Messages go through a connection, and bytes through a `Tray`. What comes from `serve` is MessagePack
-of these types and no pickle, which could run anything: the process may be taken over by what it
-decodes.
+Messages go through a connection, and bytes through a `Tray`. `serve` sends these types as
+MessagePack, never as pickle, which could run anything: what the process decodes may take it over.
 """
 
 import contextlib
@@ -25,21 +24,21 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 MOST_MEMORY = 1 << 30  # 1 GiB, beside what the process takes at its start
-_MEMORY_OF_STORED = 3  # more for a group of rows, times its bytes in the file
+_MEMORY_OF_STORED = 3  # times the bytes of a group of rows in the file, in addition
 _MOST_MORE_MEMORY = 4 << 30  # 4 GiB: a page has no more than 2 GiB
-MOST_CPU_S = 60  # for a batch, of which the largest page takes a few
+MOST_CPU_S = 60  # for a batch; the largest page takes a few
 OUT_OF_MEMORY = 90  # exit status
 BATCH_ROWS = 1024
 MOST_ROW_BYTES = 128 << 20  # of the cells of a row, as Python has them
 _BATCH_BYTES = 4 << 20  # 4 MiB of rows
 _READ_BYTES = 8 << 20  # 8 MiB of a column
-_KEPT_BYTES = 16 << 20  # of a tray
+_KEPT_BYTES = 16 << 20  # 16 MiB in a tray
 _SHARED_BYTES = 32 << 20  # 32 MiB of a dictionary, compressed: pyarrow copies it for every batch
 _MOST_SCHEMA_BYTES = 32 << 20
 _DEEPEST = 64  # lists and structs within each other
-_MOST_MESSAGE_BYTES = 64 << 20  # 64 MiB, of a schema or numbers
+_MOST_MESSAGE_BYTES = 64 << 20  # 64 MiB for a schema or numbers
 _MOST_ANSWER_BYTES = 2 << 30  # 2 GiB: a row, or an image of any `--max_file_bytes`
-_VALUE_BYTES = 40  # of a value in Python, beside its own bytes
+_VALUE_BYTES = 40  # for a value in Python, in addition to its own bytes
 
 
 class Tray:
@@ -48,14 +47,14 @@ class Tray:
     Through a socket, they would have to take turns for every 200 kB.
 
     Args:
-        descriptor: of the file.
+        descriptor: descriptor of the file.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def put(self, parts: Iterable[bytes]) -> None:
-        """Leaves bytes, one part after the other, in place of those that were there."""
+        """Leaves bytes, one part after the other, in place of earlier ones."""
         if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
             os.ftruncate(self._descriptor, 0)
         begin = 0
@@ -67,11 +66,11 @@ class Tray:
                 begin += size
 
     def take(self, begin: int, num_bytes: int) -> bytes:
-        """Some of the bytes that are there."""
+        """Returns some of the bytes in the tray."""
         return os.pread(self._descriptor, num_bytes, begin)
 
     def send(self, connection: Connection, answer: "Answer | None") -> None:
-        """Sends an answer, whose images or stream are left here."""
+        """Sends an answer; its images or its stream are left in the tray."""
         from msgspec import msgpack
 
         parts: Sequence[bytes | None] = ()
@@ -86,11 +85,11 @@ class Tray:
         connection.send_bytes(msgpack.encode((type(answer).__name__, answer, sizes)))
 
     def recv(self, connection: Connection) -> "Answer | None":
-        """Receives what `send` has sent, or anything.
+        """Receives an answer, though the other end may send anything.
 
         Raises:
-            OSError, EOFError: there is nothing, or too much.
-            ValueError: it is no answer.
+            OSError, EOFError: the connection is closed, or the message is too long.
+            ValueError: the message is not an answer.
         """
         import msgspec
 
@@ -110,10 +109,10 @@ class Tray:
         return answer
 
     def _take_parts(self, sizes: Sequence[int | None]) -> list[bytes | None]:
-        """The bytes that were left, in parts of these sizes.
+        """Returns the bytes in the tray, in parts of these sizes.
 
         Raises:
-            ValueError: they are too much.
+            ValueError: there are too many bytes.
         """
         if sum(size or 0 for size in sizes) > _MOST_ANSWER_BYTES:
             raise ValueError("an answer is too long")
@@ -126,7 +125,7 @@ class Tray:
 
 
 class Span(NamedTuple):
-    """Bytes of the file, which the process asks for; the answer says how many are in the tray."""
+    """Bytes of the file that the process asks for; the reply says how many are in the tray."""
 
     begin: int
     num_bytes: int
@@ -139,12 +138,12 @@ class OpenFile(NamedTuple):
 
 
 class ReadRows(NamedTuple):
-    """Reads a group of rows; the answers are `StoredRows`, and None at their end.
+    """Reads a group of rows; the answers are `StoredRows`, and None at the end.
 
     Attributes:
-        group: its number.
-        columns: those to read.
-        skip: how many of its rows to leave out.
+        group: number of the group.
+        columns: the columns to read.
+        skip: how many rows of the group to leave out.
         careful: whether each row is decoded by itself.
     """
 
@@ -155,12 +154,12 @@ class ReadRows(NamedTuple):
 
 
 class ReadImages(NamedTuple):
-    """Reads the images of a group of rows; the answers are `StoredImages`, and None at their end.
+    """Reads the images of a group of rows; the answers are `StoredImages`, and None at the end.
 
     Attributes:
         group, skip, careful: see `ReadRows`.
-        column: that of their bytes.
-        max_bytes: of a longer image, one byte more is enough.
+        column: the column of their bytes.
+        max_bytes: size limit; of a longer image, one byte more is enough.
     """
 
     group: int
@@ -174,15 +173,14 @@ class NextBatch(NamedTuple):
     """Asks for the next answer to `ReadRows` or `ReadImages`.
 
     Attributes:
-        skip: the number of the first row that is wanted; earlier ones that are not decoded yet are
-            left out.
+        skip: number of the first wanted row; earlier ones that are not decoded yet are left out.
     """
 
     skip: int = 0
 
 
 class RowGroup(NamedTuple):
-    """A group of rows, as the metadata state it; bytes are those before compression."""
+    """A group of rows as the metadata describe it, with its size before compression."""
 
     num_rows: int
     num_bytes: int
@@ -194,7 +192,7 @@ class RowGroup(NamedTuple):
 
 
 class OpenedFile(NamedTuple):
-    """What the metadata of a file say; `schema` is a serialized `pyarrow.Schema`."""
+    """The metadata of a file; `schema` is a serialized `pyarrow.Schema`."""
 
     schema: bytes
     groups: Sequence[RowGroup]
@@ -204,8 +202,8 @@ class StoredRows(NamedTuple):
     """Rows that follow each other.
 
     Attributes:
-        first: the number of the first one in its group.
-        num_rows: how many there are.
+        first: number of the first row in its group.
+        num_rows: how many rows there are.
         stream: their cells, as a stream of Arrow's IPC format with one batch.
     """
 
@@ -218,11 +216,11 @@ class StoredImages(NamedTuple):
     """The images of rows that follow each other.
 
     Attributes:
-        first: the number of the first row in its group.
-        values: images, each once; None for one that an earlier answer to the request has.
-        positions: of the image of each row among them; -1 where there is none.
-        numbers: for each of `values` a number, which images that are stored once have in common;
-            empty where nothing is known of that.
+        first: number of the first row in its group.
+        values: images, each once; None for an image that an earlier answer to the request has.
+        positions: for each row, the position of its image in `values`; -1 for none.
+        numbers: for each of `values`, a number that images share if they are stored once; empty if
+            nothing is known of that.
     """
 
     first: int
@@ -236,7 +234,7 @@ class StoredImages(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why there is no other answer."""
+    """The reason why there is no other answer."""
 
     problem: str
 
@@ -254,9 +252,9 @@ _ANSWERS: dict[str, Any] = {
 
 def serve(descriptor: int, tray_descriptor: int) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
-    # The memory of a file goes back to the system with it.
+    # The system gets the memory of a file back when the file is closed.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    from pyarrow import parquet  # noqa: F401  # its memory is not that of a file
+    from pyarrow import parquet  # noqa: F401  # so its memory does not count for a file
 
     connection = Connection(descriptor)
     tray = Tray(tray_descriptor)
@@ -323,7 +321,7 @@ class _AskedFile(io.RawIOBase):
 
 
 class _Server:
-    """What a guarded process knows: the file that is open, and the batches that follow.
+    """The state of a guarded process: the open file, and the batches to come.
 
     Args:
         connection, tray: for the answers.
@@ -338,12 +336,12 @@ class _Server:
         self._source: Any = None
         self._file: Any = None
         self._batches: Iterator[Any] = iter(())
-        self._skip = 0  # number of the first row that is wanted
+        self._skip = 0  # number of the first wanted row
 
     def limit_memory(self, stored_bytes: int) -> None:
-        """Limits what decoding takes, given the bytes of a group of rows in the file.
+        """Limits the memory for decoding, given the size of a group of rows in the file.
 
-        A page may be all of a group. It is in memory as it is stored and as it is decompressed, and
+        A page may be all of a group. It is in memory both as it is stored and decompressed, and
         pyarrow takes as much again for the values in it.
         """
         more = min(_MEMORY_OF_STORED * stored_bytes, _MOST_MORE_MEMORY)
@@ -351,7 +349,7 @@ class _Server:
             _limit(resource.RLIMIT_DATA, self._used_bytes + MOST_MEMORY + more)
 
     def _allow_group(self, group: int) -> None:
-        """Allows the memory for a group of rows."""
+        """Allows the memory that a group of rows takes."""
         about = self._file.metadata.row_group(group)
         stored = sum(
             about.column(number).total_compressed_size for number in range(about.num_columns)
@@ -416,9 +414,9 @@ class _Server:
     def _iterate(
         self, file: Any, rows: int, group: int, columns: Sequence[str]
     ) -> Iterator[tuple[int, Any]]:
-        """Yields batches of a group of rows from the first that is wanted on.
+        """Yields the batches of a group from the first wanted row on.
 
-        With the number of the first row of each.
+        Each comes after the number of its first row.
         """
         first = 0
         batches = file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
@@ -429,7 +427,7 @@ class _Server:
             first += len(batch)
 
     def _rows_at_once(self, group: int, *, careful: bool) -> int:
-        """How many rows to decode at a time."""
+        """Returns how many rows to decode at a time."""
         if careful:
             return 1
         about = self._file.metadata.row_group(group)
@@ -437,7 +435,7 @@ class _Server:
         return max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
 
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
-        """Yields images, those that are stored once as such for as long as it goes."""
+        """Yields images; those that are stored once are shared for as long as possible."""
         group = request.group
         careful = request.careful
         dictionary_bytes = self._dictionary_bytes(group, request.column)
@@ -457,7 +455,7 @@ class _Server:
                 yield StoredImages(first + begin, images, positions)
 
     def _dictionary_bytes(self, group: int, column: str) -> int:
-        """The stated size of the dictionary of a column, as it is stored; 0 if it has none."""
+        """Returns the stated size of a column's dictionary in the file; 0 if it has none."""
         about = self._file.metadata.row_group(group)
         for number in range(about.num_columns):
             chunk = about.column(number)
@@ -470,11 +468,11 @@ class _Server:
     def _read_shared_images(self, request: ReadImages) -> Generator[StoredImages, None, int]:
         """Yields the images that are in the dictionary of a column.
 
-        Ends before the first that is not: pyarrow would add it to the dictionary, and give more and
-        more of them with each batch.
+        Ends before the first image that is not: pyarrow would add it to the dictionary, and return
+        more and more images with each batch.
 
         Returns:
-            Where that is: a number of rows.
+            How many rows come before that image.
         """
         file = self._open_with(metadata=self._file.metadata, read_dictionary=[request.column])
         rows = 0
@@ -491,7 +489,7 @@ class _Server:
 
 
 def _nests_deeply(schema: Any) -> bool:
-    """Whether lists and structs are within each other more often than messages can show."""
+    """Whether lists and structs are nested more deeply than messages can show."""
     waiting = [(field.type, 1) for field in schema]
     while waiting:
         kind, depth = waiting.pop()
@@ -502,9 +500,9 @@ def _nests_deeply(schema: Any) -> bool:
 
 
 def _join_rows(batches: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yields batches of a row each together, up to `_BATCH_BYTES`; others as they are.
+    """Yields batches of one row joined, up to `_BATCH_BYTES`, and other batches as they are.
 
-    Each with the number of its first row, as they come.
+    Yields each after the number of its first row.
     """
     import pyarrow as pa
 
@@ -527,7 +525,7 @@ def _join_rows(batches: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
 def _divide(
     rows: Any, count_bytes: Callable[[Any], int], begin: int = 0
 ) -> Iterator[tuple[int, Any]]:
-    """Yields rows in parts of `_BATCH_BYTES`, or of one row, with where each begins."""
+    """Yields rows in parts of `_BATCH_BYTES`, or of one row, each after its position."""
     if len(rows) <= 1 or count_bytes(rows) <= _BATCH_BYTES:
         yield begin, rows
         return
@@ -541,12 +539,12 @@ def _size_of(array: Any) -> int:
 
 
 def _count_bytes(rows: Any) -> int:
-    """About how many bytes rows take in Python."""
+    """Estimates how many bytes rows take in Python."""
     return sum(map(_count_array, rows.columns))
 
 
 def _count_array(array: Any) -> int:
-    """About how many bytes the values of an array take in Python, with those in lists."""
+    """Estimates how many bytes the values of an array take in Python, with values in lists."""
     from pyarrow import types
 
     array = _decode_dictionary(array)
@@ -562,7 +560,7 @@ def _count_array(array: Any) -> int:
 
 
 def _to_stream(rows: Any) -> bytes:
-    """A stream of Arrow's IPC format with some rows, and no dictionary: it may be that of many."""
+    """Returns rows as a stream of Arrow's IPC format, without dictionaries, which may be large."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -575,14 +573,14 @@ def _to_stream(rows: Any) -> bytes:
 
 
 def _decode_dictionary(array: Any) -> Any:
-    """The values of an array that may have them in a dictionary."""
+    """Returns the values of an array, which may have them in a dictionary."""
     from pyarrow import types
 
     return array.dictionary_decode() if types.is_dictionary(array.type) else array
 
 
 def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
-    """The array of bytes in a batch of one column, which may have structs with them."""
+    """Returns the array of bytes in a batch of one column of bytes, or of structs with bytes."""
     from pyarrow import types
 
     (array,) = batch.columns
@@ -592,7 +590,7 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
 
 
 def _cut(image: bytes | None, max_bytes: int) -> bytes:
-    """An image, or of a longer one a byte more than is allowed; empty if there is none."""
+    """Returns an image, cut after one byte more than the limit; empty if there is none."""
     return (image or b"")[: max_bytes + 1]
 
 
@@ -602,10 +600,10 @@ def _share_images(
     """Yields the images of a dictionary array, each value once.
 
     Args:
-        first: the number of its first row.
+        first: number of the first row of the array.
         images: the array.
         max_bytes: see `ReadImages`.
-        sent: the numbers of values that were yielded before; those that are yielded are added.
+        sent: numbers of the values that were yielded before; numbers of others are added.
     """
     from pyarrow import compute
 
@@ -613,7 +611,7 @@ def _share_images(
 
     def count_bytes(part: Any) -> int:
         new = [number for number in _list_numbers(part) if number not in sent]
-        if len(new) < 2:  # to divide the rows makes no answer smaller
+        if len(new) < 2:  # dividing the rows would make no answer smaller
             return 0
         return int(compute.sum(sizes.take(new)).as_py() or 0)
 
@@ -630,6 +628,6 @@ def _share_images(
 
 
 def _list_numbers(images: Any) -> list[int]:
-    """The numbers of the values that a dictionary array uses, each once."""
+    """Lists the numbers of the values that a dictionary array uses, each once."""
     numbers: list[int] = images.indices.unique().drop_null().to_pylist()
     return numbers

@@ -1,9 +1,9 @@
-"""Patterns: what they match, which folder they share, and where they come from.
+"""Compiles patterns, finds the folder that they share, and reads lists of them.
 
 `*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of
-them, `{a,b}` either; options have no `{000..131}` any more (`schema.number_ranges`). Names that
+these, and `{a,b}` either. `{000..131}` is expanded before (`schema.number_ranges`). Names that
 begin with a dot match like any other. A path that ends in / is a folder: it matches every file
-below it whose name is that of an image (`schema.extensions`). One that ends in .zip or .tar matches
+below it that is named like an image (`schema.extensions`). A path that ends in .zip or .tar matches
 archives, each of which stands for the folder of the same name without the extension.
 
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
@@ -22,13 +22,13 @@ from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
-OPTIONS_OF_IMAGES = ("input", "sources")  # whose patterns may be folders and archives
+OPTIONS_OF_IMAGES = ("input", "sources")  # their patterns may be folders and archives
 NOTHING = re.compile("(?!)")
 EVERYTHING = re.compile(".*", re.DOTALL)
-MAX_LIST_BYTES = 256 << 20  # 256 MiB, of a file with a name, a path or a pattern in each line
-MAX_LINES = 5_000_000  # of such a file
+MAX_LIST_BYTES = 256 << 20  # 256 MiB for a file with a name, a path or a pattern in each line
+MAX_LINES = 5_000_000  # in such a file
 WILDCARD = re.compile(r"[*?\[{]")
-# What the pattern of archives ends in.
+# The end of a pattern of archives.
 ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")
 # A ] that comes first in [...] is a member.
 _TOKEN = re.compile(r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL)
@@ -39,18 +39,18 @@ _REGEXES = {
     "?": "[^/]",
 }
 _ANY_LENGTH = ("*", "**", "**/")
-_MOST_WILDCARDS = 500  # characters that begin one
-_MOST_COMBINATIONS = 1000  # of what is in braces, if wildcards are in or before them
-# Pairs of patterns that may match the same files: so many, and more for each pattern.
+_MOST_WILDCARDS = 500  # characters that begin a wildcard
+_MOST_COMBINATIONS = 1000  # of alternatives in braces, if wildcards are in or before braces
+# Pairs of patterns that may match the same files: in all, and more for each pattern.
 _MOST_PAIRS = 2_000_000
 _MOST_PAIRS_EACH = 16
-_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # in [...]: a character or a range
 
 
 def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Gives each folder among patterns the / at its end, and escapes names of files that exist.
+    """Adds the final / to each folder among patterns, and escapes names of files that exist.
 
-    On gs://, without a request, a folder is a path without wildcards whose last name has no
+    On gs://, where no request is sent, a folder is a path without wildcards whose last name has no
     extension.
     """
     return tuple(map(_mark_folder, patterns))
@@ -66,19 +66,19 @@ def _mark_folder(pattern: str) -> str:
 
 
 def is_wild(pattern: str) -> bool:
-    """True if a pattern may match several files."""
+    """Whether a pattern may match several files."""
     return pattern.endswith("/") or WILDCARD.search(pattern) is not None
 
 
 def escape_pattern(path: str) -> str:
-    """The pattern that matches only this path."""
+    """Returns the pattern that matches only this path."""
     return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
 
 def escape_if_file(pattern: str) -> str:
-    """Escapes a pattern that is the path of a file on a disk; returns another as it is.
+    """Escapes a pattern that is the path of a file on a disk; returns other patterns as they are.
 
-    The name of a file may have brackets, braces and so on.
+    The name of a file may contain brackets, braces and so on.
     """
     is_file = not storage.is_gcs(pattern) and os.path.isfile(pattern)
     return escape_pattern(pattern) if is_file else pattern
@@ -111,9 +111,7 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
 
 
 def common_root(patterns: Sequence[str]) -> str:
-    """The longest folder that all patterns share before their first wildcard.
-
-    It ends with a slash.
+    """Returns the longest folder that all patterns share, with a final slash.
 
     Raises:
         UsageError: some are local and some on gs://.
@@ -122,20 +120,17 @@ def common_root(patterns: Sequence[str]) -> str:
 
 
 def _folder_of(pattern: str) -> str:
-    """The folder of a pattern, before its first wildcard.
-
-    That of an archive is the archive.
-    """
+    """Returns the folder of a pattern before its first wildcard; an archive is its own folder."""
     if ARCHIVE.search(pattern) and not is_wild(pattern):
         return ARCHIVE.sub("", pattern)
     return split_pattern(pattern)[0]
 
 
 def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = "patterns") -> str:
-    """The longest folder that all share, with a trailing slash.
+    """Returns the longest folder that all folders share, with a trailing slash.
 
     Args:
-        folders: without a trailing slash.
+        folders: folders without a trailing slash.
         option, noun: what an error says they are.
 
     Raises:
@@ -149,7 +144,7 @@ def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = 
 
 @functools.cache
 def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
-    """The regular expression that matches whole paths as the pattern does.
+    """Returns the regular expression that matches whole paths as the pattern does.
 
     Raises:
         UsageError: a [ or { is not closed.
@@ -165,12 +160,12 @@ def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
 
 
 class _Part(NamedTuple):
-    """A part of a pattern: a token, or what is in braces, with the braces.
+    """A part of a pattern: a token, or a pair of braces with all between them.
 
     Attributes:
-        text: the token; "{" for what is in braces.
-        regex: its regular expression.
-        members: the parts of each member of what is in braces.
+        text: the token; "{" for braces.
+        regex: the regular expression of the part.
+        members: the parts of each alternative in braces.
     """
 
     text: str
@@ -179,7 +174,7 @@ class _Part(NamedTuple):
 
 
 def _translate(pattern: str) -> str:
-    """The regular expression of a pattern.
+    """Translates a pattern into a regular expression.
 
     Raises:
         ValueError: a [ or { is not closed, or the pattern may take too long.
@@ -201,9 +196,9 @@ def _translate(pattern: str) -> str:
 
 
 def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
-    """Whether a wildcard may be tried again, because there are braces around or behind it.
+    """Whether a wildcard may be tried again, because braces are around it or follow it.
 
-    Each such wildcard multiplies the time that a name takes.
+    Each such wildcard multiplies the time to match a name.
     """
     for number, part in enumerate(parts):
         if any(other.text in _ANY_LENGTH for member in part.members for other in member):
@@ -217,7 +212,7 @@ def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
 
 
 def _count_combinations(parts: Sequence[_Part]) -> int:
-    """How many patterns without braces match the same together."""
+    """Counts the patterns without braces that together match the same."""
     combinations = 1
     for part in parts:
         if part.members:
@@ -226,7 +221,7 @@ def _count_combinations(parts: Sequence[_Part]) -> int:
 
 
 def _combine(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Yields patterns without braces that match the same together."""
+    """Yields patterns without braces that together match the same."""
     choices = list[list[list[_Part]]]()
     for part in parts:
         if part.members:
@@ -238,7 +233,7 @@ def _combine(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 
 def _read_parts(tokens: Iterator[re.Match[str]], *, in_braces: bool) -> list[_Part]:
-    """The parts of a pattern, or of what is in braces, of which the last is "," or "}"."""
+    """Reads the parts of a pattern, or of an alternative in braces, which ends in "," or "}"."""
     parts = list[_Part]()
     for token in tokens:
         match token[0]:
@@ -257,7 +252,7 @@ def _read_parts(tokens: Iterator[re.Match[str]], *, in_braces: bool) -> list[_Pa
 
 
 def _read_braces(tokens: Iterator[re.Match[str]]) -> _Part:
-    """What is in braces, behind the first of them."""
+    """Reads what is in braces, after the opening one."""
     members = list[tuple[_Part, ...]]()
     end = ","
     while end == ",":
@@ -269,14 +264,14 @@ def _read_braces(tokens: Iterator[re.Match[str]]) -> _Part:
 
 
 def _join_parts(parts: Sequence[_Part]) -> str:
-    """The regular expression of a pattern, given its parts.
+    """Joins the parts of a pattern to a regular expression.
 
-    A wildcard with another one behind it matches as little as it can, and is never tried again, as
-    what is between them has one length: of characters in a name, of names in a path. So the time is
-    linear in the number of wildcards.
+    A wildcard that is followed by the same one matches as little as it can, and is never tried
+    again, as what is between the two has a fixed length: in characters of a name, or in names of a
+    path. So the time is linear in the number of wildcards.
     """
     regex = ""
-    closing = list[int]()  # where the groups end that are open
+    closing = list[int]()  # where the open groups end
     for number, part in enumerate(parts):
         while closing and closing[-1] == number:
             regex += ")"
@@ -291,7 +286,7 @@ def _join_parts(parts: Sequence[_Part]) -> str:
 
 
 def _find_following(parts: Sequence[_Part], number: int) -> int | None:
-    """The number of the next part that is the same wildcard, in the same name if it is `*`."""
+    """Returns the number of the next part with the same wildcard, for `*` within the same name."""
     wildcard = parts[number].text
     for following in range(number + 1, len(parts)):
         text = parts[following].text
@@ -303,7 +298,7 @@ def _find_following(parts: Sequence[_Part], number: int) -> int | None:
 
 
 def _translate_members(token: re.Match[str]) -> str:
-    """The regular expression of a token [...]; empty for any other."""
+    """Returns the regular expression of a token [...]; empty for any other token."""
     if not token["members"]:
         return ""
     members = _MEMBER.sub(_escape_member, token["members"])
@@ -317,7 +312,7 @@ def _escape_member(member: re.Match[str]) -> str:
 
 
 def literal_start(pattern: str) -> str:
-    """The literal prefix of every matching path."""
+    """Returns the literal prefix of every matching path."""
     if pattern.endswith("/"):
         return pattern
     return WILDCARD.split(pattern, maxsplit=1)[0]
@@ -329,8 +324,8 @@ def order_patterns(
     """Pairs each pattern with the patterns before it that may match the same files.
 
     So each file counts once. Patterns with wildcards come first; a path without wildcards belongs
-    to any of them that matches it. In the order of literal prefixes, the rivals of a pattern that
-    come before it are those whose prefixes begin its own.
+    to any of them that matches it. In the order of literal prefixes, the rivals before a pattern
+    are those whose prefixes begin its own.
 
     Raises:
         UsageError: a [ or { is not closed, or too many patterns may match the same files.
@@ -355,19 +350,17 @@ def order_patterns(
             )
         pairs.append((pattern, tuple(before)))
         if is_wild(pattern):
-            compile_pattern(pattern)  # raises an error if it is none
+            compile_pattern(pattern)  # raises an error if it is not a pattern
             rivals.setdefault(start, []).append(pattern)
     return pairs
 
 
 def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
-    """The regular expression of the paths that `exclude` skips.
-
-    `NOTHING` without patterns.
+    """Returns the regular expression of the paths that `exclude` skips; `NOTHING` without patterns.
 
     Args:
-        patterns: a pattern that begins with neither / nor gs:// is matched against keys:
-            `thumbs/**`, `**/*.gif`.
+        patterns: patterns of `exclude`; one that begins with neither / nor gs:// is matched against
+            keys: `thumbs/**`, `**/*.gif`.
         root: folder that keys are relative to, with a trailing slash.
 
     Raises:
@@ -383,16 +376,16 @@ def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
 
 
 def compile_exclusions(patterns: Sequence[str], root: str) -> list[re.Pattern[str]]:
-    """The regular expressions of the patterns of `exclude`; see `compile_exclusion`."""
+    """Returns the regular expression of each pattern of `exclude`; see `compile_exclusion`."""
     return [compile_exclusion([pattern], root) for pattern in patterns]
 
 
 def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -> list[str]:
-    """The messages about patterns of `exclude` that match no file.
+    """Returns messages about patterns of `exclude` that match no file.
 
     Args:
-        patterns: those of the option.
-        used: the numbers, from 1, of those that match a file.
+        patterns: the patterns of the option.
+        used: the numbers, from 1, of patterns that match a file.
         root: folder that keys are relative to, with a trailing slash.
     """
     messages = []
@@ -407,13 +400,13 @@ def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -
 
 
 def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
-    """The messages about patterns of `exclude` that start from the current folder.
+    """Returns messages about patterns of `exclude` that start from the current folder.
 
-    They match nothing, as they should start from the folder that all inputs share.
+    They match nothing, as patterns start from the folder that all inputs share.
 
     Args:
-        patterns: those of the option.
-        root: that folder, with a trailing slash.
+        patterns: the patterns of the option.
+        root: the folder that all inputs share, with a trailing slash.
     """
     messages = []
     for pattern in patterns:
@@ -436,9 +429,9 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
 
     Args:
         path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other
-            bytes are read as the file system's names are.
+            bytes are read like those in names of files.
         option: the option that names the file.
-        needs: what is to be in it.
+        needs: what the file should contain.
 
     Raises:
         UsageError: the file cannot be read, is too long, is not text or is empty.
@@ -454,10 +447,10 @@ def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
 
 
 def parse_lines(data: bytes, path: str, *, option: str, needs: str) -> list[str]:
-    """The lines in the content of a file; see `read_lines`.
+    """Returns the lines in the content of a file; see `read_lines`.
 
     Raises:
-        UsageError: it is not text, is empty, or has too many lines or bytes.
+        UsageError: the content is not text, is empty, or has too many lines or bytes.
     """
     if len(data) > MAX_LIST_BYTES or data.count(b"\n") > MAX_LINES:
         problem = f"has more than {MAX_LIST_BYTES >> 20} MiB, or {MAX_LINES:,} lines"

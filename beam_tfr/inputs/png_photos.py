@@ -1,4 +1,4 @@
-"""Tells PNGs of photos from those of masks, by their header and their size."""
+"""Tells PNGs of photos from PNGs of masks, by their header and their size."""
 
 import struct
 
@@ -7,16 +7,16 @@ from beam_tfr import storage
 _HEADER = struct.Struct(">8s8x2I2B")  # signature, width, height, bits, color type
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = (2, 6)  # color types: without and with transparency
-# Of a file, for each pixel: photos take 1 to 3 in PNGs, and areas of few colors less than 0.5.
+# For each pixel of a PNG: photos take 1 to 3, and areas of few colors less than 0.5.
 _LEAST_BYTES = 0.75
 
 
 def is_rgb_photo(root: str, path: str) -> bool:
-    """Whether a file is a PNG of so many colors that it is no mask; reads its header alone.
+    """Whether a file is a PNG with too many colors for a mask; reads only its header.
 
     Args:
         root: the folder that the path is below.
-        path: of the file, which may not be there.
+        path: path of the file, which may not exist.
     """
     try:
         entry = storage.find(root + path)

@@ -14,7 +14,7 @@ Argument = TypeVar("Argument")
 class Pool:
     """A pool of daemon threads.
 
-    Those of concurrent.futures would delay Ctrl-C while they wait for a dead service.
+    Threads of concurrent.futures would delay Ctrl-C while they wait for a dead service.
 
     Args:
         threads: maximum number of threads, started as needed.
@@ -29,9 +29,9 @@ class Pool:
         self.closed = threading.Event()
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Calls a function in one of the threads, unless the pool is closed before.
+        """Calls a function in one of the threads, unless the pool is closed first.
 
-        Not to be called after that.
+        Must not be called once the pool is closed.
         """
         future: Future[T] = Future()
 

@@ -1,6 +1,4 @@
-"""Divides the names in a bucket into ranges.
-
-They can be listed at the same time.
+"""Divides the names in a bucket into ranges that can be listed at the same time.
 
 A listing returns names in order, starting at any name, but not their number. So the names are
 divided by the character after their common prefix, repeatedly, until there are enough ranges.
@@ -14,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-FEW = 1000  # names, a page; a range of fewer is not divided
+FEW = 1000  # names, a page of a listing; a range with fewer is not divided
 _LAST_BEFORE_SURROGATES = 0xD7FF
 _FIRST_BEHIND_SURROGATES = 0xE000
 
@@ -24,8 +22,8 @@ class NameRange(NamedTuple):
 
     Attributes:
         start, end: in the order of code points, which is that of UTF-8.
-        depth: number of characters that all its names share.
-        num_names: number of its names, if they are few; then it is not divided.
+        depth: number of characters that all names in the range share.
+        num_names: number of the names, if they are few; then the range is not divided.
     """
 
     start: str
@@ -41,10 +39,7 @@ Run = Callable[..., Iterable[list[NameRange]]]
 
 
 def after_prefix(prefix: str) -> str:
-    """The smallest text greater than all that begin with a prefix.
-
-    Empty if there is none.
-    """
+    """Returns the smallest text that follows all texts with a prefix; empty if there is none."""
     stem = prefix.rstrip(chr(sys.maxunicode))
     if not stem:
         return ""
@@ -56,9 +51,7 @@ def after_prefix(prefix: str) -> str:
 def divide(
     list_names: ListNames, start: str, end: str, parts: int, *, run: Run = map
 ) -> list[NameRange]:
-    """Divides a range of names into `parts` ranges or more.
-
-    Into fewer if it holds few names.
+    """Divides a range of names into `parts` ranges or more; into fewer if it has few names.
 
     Args:
         list_names: function that lists names.
@@ -82,7 +75,7 @@ def divide(
 def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> list[NameRange]:
     """Divides a range by the next character of its names.
 
-    If there are too many, the last part holds the rest.
+    If there are too many characters, the last part holds the rest.
     """
     depth = whole.depth + 1
     counts = _count_beginnings(list_names, whole, most)
@@ -90,7 +83,7 @@ def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> 
         return [whole._replace(depth=depth, num_names=0)]
     numbers = list(counts.values())
     if numbers == [None]:
-        # All of its names share this character too: all that they share is found at once.
+        # All names share this character too: find the whole prefix that they share at once.
         depth = _find_shared_length(list_names, whole.start, whole.end)
         return _divide_by_character(list_names, whole._replace(depth=depth), most)
     starts = list(counts)
@@ -103,9 +96,10 @@ def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> 
 
 
 def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dict[str, int | None]:
-    """Counts names by their beginnings, one character longer than those of the range.
+    """Counts names by their beginnings, one character longer than the prefix that they share.
 
-    Beginning -> number of names; None if there are too many to count.
+    Returns:
+        Beginning -> number of names; None if there are too many to count.
     """
     depth = whole.depth + 1
     start = whole.start
@@ -124,14 +118,11 @@ def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dic
 
 
 def _find_shared_length(list_names: ListNames, start: str, end: str) -> int:
-    """The length of the prefix that all names of a range share."""
+    """Returns the length of the prefix that all names of a range share."""
     first = next(iter(list_names(start, end)), "")
 
     def has_others(length: int) -> bool:
-        """Whether there are names behind those that begin like the first one.
-
-        Names begin like it if they share `length` characters.
-        """
+        """Whether any names come after those that share `length` characters with the first name."""
         after = after_prefix(first[:length])
         if not after or (end and after >= end):
             return False

@@ -1,4 +1,4 @@
-"""ReadImages, second half: reads many files in order, ahead of their consumer."""
+"""Reads many files in order, ahead of their consumer: the second half of ReadImages."""
 
 import collections
 import dataclasses
@@ -18,9 +18,9 @@ from beam_tfr.schema.items import Accompanied, ImageRef
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
-_MOST_ABOVE_MEAN = 4  # of a file whose size is not known, and which is read ahead
+_MOST_ABOVE_MEAN = 4  # for a file of unknown size that is read ahead
 
-# Of a reference; None if its file is not read.
+# The content of a reference's file; None if the file is not read.
 FileContent = bytes | Accompanied | RejectError | None
 _Read = bytes | RejectError
 
@@ -37,10 +37,10 @@ class ReadAhead:
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed or in their copies; a larger file is read
             alone. A file that was not listed counts several times the mean of those before it; if
-            it has more, its bytes are dropped, and it is read once more when it is its turn.
-        companions: for each image beside the images, what returns its file, which is read with the
-            image.
-        optional: the keys of those that an image may lack.
+            it is larger than that, its bytes are dropped, and it is read again in its turn.
+        companions: name of a companion of the images -> function that returns the file of an
+            image's companion, which is read with the image.
+        optional: names of companions that an image may lack.
         read_embedded: reads a file that has a place, see `reading.read_embedded`.
         copies: the folder of copies of images in Parquet files; empty to make none.
         root: see `read_image`.
@@ -63,9 +63,7 @@ class ReadAhead:
         self._mean_bytes = 0.0  # likewise of the sizes of files that were not listed
 
     def read(self, sources: Iterable[storage.Entry]) -> Iterator[_Read]:
-        """Yields the bytes of each source in order, or the error in its place.
-
-        The error says why the source cannot be read.
+        """Yields the bytes of each source in order, or the error that says why it cannot be read.
 
         Reading starts with the call, not with the first `next`.
 
@@ -88,7 +86,7 @@ class ReadAhead:
             self._pool = None
 
     def count_bytes(self, source: storage.Entry) -> int:
-        """How many bytes a source may take that is read ahead."""
+        """Returns how many bytes a source that is read ahead may take."""
         if is_in_parquet(source.place):
             return size_in_parquet(source, self.max_bytes, self.copies)
         if not _is_unlisted(source):
@@ -101,11 +99,11 @@ class ReadAhead:
 
         Args:
             source: the source.
-            num_bytes: how many it counts.
+            num_bytes: how many bytes it counts for.
             pool: the threads.
 
         Returns:
-            A function that returns its content.
+            A function that returns the content of the source.
         """
         if not storage.is_remote(source.path) and self._disk_s <= SLOW_DISK_S:
             return functools.partial(self._read_timed, source)
@@ -151,7 +149,7 @@ class ReadAhead:
 
 
 def _is_unlisted(source: storage.Entry) -> bool:
-    """Whether a source was not listed, so that its size is not known."""
+    """Whether a source was not listed, so that its size is unknown."""
     return not (source.size_bytes or source.generation or source.place)
 
 
@@ -160,7 +158,7 @@ def _is_too_large(content: _Read) -> bool:
 
 
 class _BegunRead(NamedTuple):
-    """A read that has begun: what returns its content, and how many bytes it may hold."""
+    """A begun read: a function that returns its content, and how many bytes it may hold."""
 
     result: Callable[[], _Read]
     num_bytes: int
@@ -168,7 +166,7 @@ class _BegunRead(NamedTuple):
 
 @dataclasses.dataclass
 class _Reads:
-    """The reads of some sources, of which the first have begun."""
+    """The reads of some sources, the first of which have begun."""
 
     ahead: ReadAhead
     pool: Pool
@@ -209,13 +207,13 @@ class _Reads:
 def read_refs(
     root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None, *, leave: Container[int] = ()
 ) -> Iterator[tuple[ImageRef, FileContent]]:
-    """Each reference with the content of its file, in order; None for known rejects.
+    """Yields each reference with the content of its file, in order; None for known rejects.
 
     Args:
         root: folder that keys are relative to, with a trailing slash.
         refs: the references to read.
         ahead: how to read the files; None for table rows, whose references contain everything.
-        leave: positions of those to leave unread, also None.
+        leave: positions of references whose files are not read; their content is None too.
     """
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
@@ -240,7 +238,7 @@ def read_refs(
 def _merge(
     refs: Iterable[ImageRef], positions: Container[int], contents: Iterator[_Read | Accompanied]
 ) -> Iterator[tuple[ImageRef, FileContent]]:
-    """Each reference with its content, if it has one of these positions, or None."""
+    """Yields each reference with its content, if its position is in `positions`; else with None."""
     for position, ref in enumerate(refs):
         yield ref, next(contents) if position in positions else None
 
@@ -255,15 +253,15 @@ def _accompany(
     root: str,
     is_optional: bool,
 ) -> _Read | Accompanied:
-    """An image with one more beside it, or the first error of all.
+    """Returns an image with one more companion, or the first error of all.
 
     Args:
-        image: the content of the image, which may have others beside it.
-        beside, file: the content of the other, and its file.
+        image: the content of the image, which may have companions already.
+        beside, file: the content of the new companion, and its file.
         image_key: the path of the image.
-        key: what readers and messages call the other.
+        key: what readers and messages call the companion.
         root: folder that keys are relative to.
-        is_optional: whether the image may lack the other.
+        is_optional: whether the image may lack the companion.
     """
     if isinstance(image, RejectError):
         return image
@@ -289,9 +287,9 @@ def _stem(path: str) -> str:
 
 
 def _relative_path(path: str, root: str) -> str:
-    """A path relative to a folder, if both are on gs:// or both on a disk.
+    """Returns a path relative to a folder, if both are on gs:// or both on a disk.
 
-    So it is the same after both are moved.
+    So it stays the same if both are moved.
     """
     if storage.is_gcs(path) != storage.is_gcs(root):
         return path

@@ -1,7 +1,4 @@
-"""ReadImages, first half: reads a listed file.
-
-Says what is wrong with a file that cannot be read.
-"""
+"""Reads a listed file, or says why it cannot be read: the first half of ReadImages."""
 
 import errno
 from collections.abc import Callable
@@ -17,13 +14,13 @@ MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 
 
 class MisnamedError(RejectError):
-    """A file is not there, but one of nearly its name is."""
+    """A file is missing, but a file with nearly the same name exists."""
 
 
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     """Reads an image in an archive or a Parquet file.
 
-    For `copies` and errors see `read_in_parquet`, `read_member`.
+    For `copies` and errors see `read_in_parquet` and `read_member`.
     """
     if is_in_parquet(image.place):
         return read_in_parquet(image, max_bytes, copies)
@@ -41,19 +38,19 @@ def read_image(
     """Reads one source file.
 
     Args:
-        file: a listed file; one of any version has the generation 0.
+        file: a listed file; generation 0 stands for any version.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at
             all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
         read_embedded: reads a file that has a place.
-        root: the folder of all files of a table. While it is there, a folder below it that is not
-            is missing for good.
+        root: the folder of all files of a table. While it exists, a missing folder below it is
+            missing for good.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or
-            `file-too-large`. What may pass: `unreadable` (no permission, a failing service or disk,
-            no disk), and `changed-while-reading` if a file that no version was listed of is
-            changing all the time.
+            `file-too-large`. These may pass: `unreadable` (no permission, a failing service or
+            disk, no disk), and `changed-while-reading` if the file was listed without a version and
+            keeps changing.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
     if file.size_bytes > max_bytes and _has_exact_size(file, path):
@@ -81,10 +78,7 @@ def read_image(
 
 
 def _has_exact_size(file: storage.Entry, path: str) -> bool:
-    """Whether the listed size is that of the image.
-
-    A file on a disk may have another by now.
-    """
+    """Whether the listed size is that of the image; a file on a disk may have grown or shrunk."""
     if file.place:
         return not is_in_parquet(file.place)
     return storage.is_gcs(path)
@@ -95,7 +89,7 @@ def _too_large(max_bytes: int) -> RejectError:
 
 
 def _reject_missing(path: str, detail: str, root: str) -> RejectError:
-    """The reject for a file that was never listed, and is not there."""
+    """Builds the reject for a file that was never listed, and does not exist."""
     if not storage.is_gone(path, root):
         return _unreachable(detail)
     folder = path.rpartition("/")[0]
@@ -113,12 +107,9 @@ def _unreachable(detail: str) -> RejectError:
 
 
 def _reject_for(error: OSError, path: str, detail: str) -> RejectError:
-    """The reject for a file that could not be read.
-
-    Its bytes are in the file of a path.
-    """
+    """Builds the reject for a file that could not be read; `path` is the file with its bytes."""
     if isinstance(error, storage.ChangedError):
-        may_pass = error.errno == errno.EBUSY  # but what was listed does not come back
+        may_pass = error.errno == errno.EBUSY  # otherwise the listed version is gone for good
         return RejectError("changed-while-reading", detail, may_pass=may_pass)
     if isinstance(error, FileNotFoundError):
         if storage.is_gone(path):

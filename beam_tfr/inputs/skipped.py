@@ -1,7 +1,4 @@
-"""Reports files that a listing skips.
-
-They are files that are no images, and images that patterns miss.
-"""
+"""Reports files that a listing skips: files that are not images, and images that patterns miss."""
 
 import collections
 import dataclasses
@@ -30,17 +27,17 @@ PACKED_LABELS_CURE = (
     "give tars of WebDataset as `table=` instead of `input=`; unpack others, and give their labels "
     "as `table=`"
 )
-_MOST_KINDS = 1_000  # that are counted by themselves, besides those of images
+_MOST_KINDS = 1_000  # counted by themselves, besides kinds of images
 _MOST_KINDS_SHOWN = 20
-MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
+MOST_PATTERNS = 16  # with more, nothing is counted, since each file is compared with each pattern
 
 
 @dataclasses.dataclass
 class CountedPaths:
-    """How many paths of a kind there are.
+    """The number of paths of a kind.
 
     Attributes:
-        number: how many.
+        number: how many paths there are.
         example: the first of them.
     """
 
@@ -54,10 +51,10 @@ class CountedPaths:
 
 
 class RepeatedFolders(CountedPaths):
-    """Links to folders that are listed by other paths, and so not again."""
+    """Links to folders that are listed by other paths, and therefore not again."""
 
     def describe(self) -> str:
-        """Says so; empty if there are none."""
+        """Reports the links; empty if there are none."""
         if not self.number:
             return ""
         return (
@@ -67,10 +64,10 @@ class RepeatedFolders(CountedPaths):
 
 
 class GuessedNames(CountedPaths):
-    """Images in zips whose names are not UTF-8, and that do not say what they are."""
+    """Images in zips whose names are not UTF-8, and do not declare their encoding."""
 
     def describe(self) -> str:
-        """Says so; empty if there are none."""
+        """Reports the names; empty if there are none."""
         if not self.number:
             return ""
         return (
@@ -81,10 +78,10 @@ class GuessedNames(CountedPaths):
 
 
 class PackedLabels(CountedPaths):
-    """Files in archives that may hold labels, by their names."""
+    """Files in archives whose names suggest that they hold labels."""
 
     def describe(self) -> str:
-        """Says so; empty if there are none."""
+        """Reports the files; empty if there are none."""
         if not self.number:
             return ""
         return (
@@ -96,8 +93,8 @@ class PackedLabels(CountedPaths):
 class SkippedFiles:
     """Counts files that match no pattern, each once; thread-safe.
 
-    A folder skips files without an image extension. `*.jpg` skips files that `*.*` would match and
-    that look like images, such as 1.JPG and 1.png; others are not counted.
+    For a folder, these are files without an image extension. For `*.jpg`, they are files that `*.*`
+    would match and that look like images, such as 1.JPG and 1.png.
 
     Args:
         patterns: all patterns of the call; folders end in /.
@@ -105,12 +102,12 @@ class SkippedFiles:
         exclusions: the patterns of `exclude`, each compiled by itself.
 
     Attributes:
-        kinds: kind of name, such as ".txt" -> files.
+        kinds: kind of name, such as ".txt" -> number of files.
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are listed by other paths.
         guessed_names: images in zips whose names have no certain encoding.
         packed_labels: files in archives that may hold labels.
-        empty: folders without images beside those of images.
+        empty: folders without images beside folders with images.
         used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
 
@@ -148,7 +145,7 @@ class SkippedFiles:
             name = path.rpartition("/")[2]
             folder = split_pattern(pattern)[0]
             if not compile_pattern(f"{folder}/").fullmatch(path):
-                return  # hidden, or no image
+                return  # hidden, or not an image
         if path in self._paths or any(regex.fullmatch(path) for regex in self._matched):
             return
         self.add_kind(name)
@@ -163,7 +160,7 @@ class SkippedFiles:
         for number, regex in [*self._unused.items()]:
             if regex.fullmatch(path):
                 self.used_exclusions.add(number)
-                self._unused.pop(number, None)  # another thread may be as far
+                self._unused.pop(number, None)  # another thread may have removed it
 
     def _note_annotations(self, path: str) -> None:
         """Notes a file that may hold annotations, if it is one of the first."""
@@ -175,7 +172,7 @@ class SkippedFiles:
                 self.annotations[extension].append(path)
 
     def _is_first(self, pattern: str, path: str) -> bool:
-        """Whether a pattern is the first that could have meant a file, which counts it."""
+        """Whether a pattern is the first that could have meant a file, and so counts it."""
         for other, reach in self._reach.items():
             if reach.fullmatch(path):
                 return other == pattern
@@ -215,7 +212,10 @@ class SkippedFiles:
         self._count_kind(kind)
 
     def _count_kind(self, kind: str) -> None:
-        """Counts a file of a kind; each hidden file may be one of its own."""
+        """Counts a file of a kind.
+
+        Beyond the limit, new kinds count as one, as each hidden file may be a kind of its own.
+        """
         with self._lock:
             if len(self.kinds) >= _MOST_KINDS and kind not in self.kinds and not _is_image(kind):
                 kind = OTHER_NAMES
@@ -223,7 +223,7 @@ class SkippedFiles:
 
 
 class UncountedFiles(SkippedFiles):
-    """Counts nothing."""
+    """A substitute for `SkippedFiles` that counts nothing."""
 
     def __init__(self) -> None:
         super().__init__((), NOTHING)
@@ -265,7 +265,7 @@ class FoundFolders(UncountedFiles):
     """Notes folders whose names match a pattern of files, and links; thread-safe.
 
     Attributes:
-        folders: their paths, in no particular order.
+        folders: paths of the folders, in no particular order.
     """
 
     def __init__(self) -> None:
@@ -283,9 +283,9 @@ UNCOUNTED = UncountedFiles()
 
 
 def _compile_reach(pattern: str) -> re.Pattern[str]:
-    """Matches what a pattern could have meant.
+    """Compiles what a pattern could have meant.
 
-    That is all below a folder, or the same names with any extension.
+    This is everything below a folder, or the same names with any extension.
     """
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
@@ -296,9 +296,9 @@ def _compile_reach(pattern: str) -> re.Pattern[str]:
 
 
 def describe_skipped(kinds: Mapping[str, int]) -> str:
-    """Says how many files of a folder are skipped.
+    """Says how many files of a folder are skipped; empty if none are.
 
-    For example "2 without an image extension (1 .md, 1 other names)".
+    For example, "2 without an image extension (1 .md, 1 other names)".
     """
     number, names = describe_kinds(kinds, images=False)
     if not number:
@@ -307,17 +307,17 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
 
 
 def count_archives(kinds: Mapping[str, int]) -> int:
-    """How many of some files are archives that can be inputs, by their kinds."""
+    """Counts archives that can be inputs, given the kinds of some files."""
     return sum(number for kind, number in kinds.items() if ARCHIVE.fullmatch(kind))
 
 
 def count_packed(kinds: Mapping[str, int]) -> int:
-    """How many of some files are archives that have to be unpacked, by their kinds."""
+    """Counts archives that must be unpacked, given the kinds of some files."""
     return sum(number for kind, number in kinds.items() if _must_be_unpacked(kind))
 
 
 def count_raw(kinds: Mapping[str, int]) -> int:
-    """How many of some files are raw photos of cameras, by their kinds."""
+    """Counts raw photos of cameras, given the kinds of some files."""
     return sum(number for kind, number in kinds.items() if RAW.fullmatch(kind))
 
 
@@ -330,7 +330,7 @@ def _is_archive(kind: str) -> bool:
 
 
 def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
-    """Yields how to read the archives and raw photos among files that are skipped."""
+    """Yields how to read the archives and raw photos among skipped files."""
     number = count_archives(kinds)
     if number:
         yield f"archives (.zip, .tar: {number:,}) are read if they are given as `input=` too"
@@ -356,7 +356,7 @@ def describe_missed(kinds: Mapping[str, int], root: str) -> str:
     """Says which images the patterns miss, and how to include them.
 
     Args:
-        kinds: kind of name -> files.
+        kinds: kind of name -> number of files.
         root: the folder that all inputs share.
     """
     number, names = describe_kinds(kinds, images=True)
@@ -366,9 +366,9 @@ def describe_missed(kinds: Mapping[str, int], root: str) -> str:
 
 
 def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
-    """The number of files that are images or are not, and their kinds.
+    """Returns the number of files that are images, or that are not, and a list of their kinds.
 
-    For example "10 .JPG, 3 .jpeg".
+    For example, "10 .JPG, 3 .jpeg".
     """
     counts = [(number, kind) for kind, number in kinds.items() if _is_image(kind) == images]
     counts.sort(key=lambda count: (-count[0], count[1]))

@@ -1,6 +1,6 @@
-"""Other spellings of a path: that of Windows, that of a URL, or one with spaces around it.
+"""Finds other spellings of a path: as on Windows, as in a URL, or without spaces around it.
 
-If a file has the path exactly as it is written, that file is taken.
+If a file has exactly the path that is written, that file is taken.
 """
 
 import functools
@@ -30,10 +30,10 @@ _ODDITIES = {
 
 
 def read_address(path: str) -> str:
-    """The path in an address of gs:// or file:; a path without a scheme stays as it is.
+    """Returns the path in an address of gs:// or file:; a path without a scheme stays as it is.
 
     Raises:
-        ValueError: it is another address.
+        ValueError: the address is of another kind.
     """
     address = path.lstrip()
     if storage.is_gcs(address):
@@ -52,7 +52,7 @@ def read_address(path: str) -> str:
 
 
 def change_slashes(path: str) -> str:
-    """A path with slashes for backslashes."""
+    """Returns a path with slashes in place of backslashes."""
     return path.replace("\\", "/")
 
 
@@ -77,9 +77,9 @@ def is_plain(path: str) -> bool:
 
 
 def list_spellings(path: str, *, remote: bool) -> list[str]:
-    r"""Other spellings of a path; none for most.
+    r"""Lists other spellings of a path; none for most paths.
 
-    ` a\b%20c.jpg` may mean `a/b c.jpg`, or any that is changed in part.
+    ` a\b%20c.jpg` may mean `a/b c.jpg`, or any path that is changed in part.
 
     Args:
         path: the path.
@@ -98,7 +98,7 @@ def list_spellings(path: str, *, remote: bool) -> list[str]:
 
 
 def choose_spelling(path: str) -> str:
-    """The path itself, or, if it has no file, the first other spelling that has one."""
+    """Returns the path itself, or, if it has no file, the first other spelling that has one."""
     spellings = list_spellings(path, remote=storage.is_gcs(path))
     if not spellings or storage.find(path):
         return path
@@ -106,7 +106,7 @@ def choose_spelling(path: str) -> str:
 
 
 def describe_oddities(path: str) -> str:
-    """What may be wrong with a path that has no file; empty if nothing looks wrong."""
+    """Says what may be wrong with a path that has no file; empty if nothing looks wrong."""
     oddities = [text for regex, text in _compile_oddities() if regex.search(path)]
     if any(change(path) != path for change in _FORMS):
         oddities.append("its letters may be written in another way (Unicode NFC, NFD)")

@@ -1,7 +1,7 @@
 """Finds lists of the images of splits, which nothing reads, beside images and tables.
 
-Such as Food-101's `meta/train.txt`, whose lines are `apple_pie/1005649`, `train_test_split.txt` of
-CUB-200-2011, whose lines are numbers, and `TrainImages.txt` of MIT Indoor67.
+Examples are Food-101's `meta/train.txt`, whose lines are like `apple_pie/1005649`, CUB-200-2011's
+`train_test_split.txt`, whose lines are numbers, and `TrainImages.txt` of MIT Indoor67.
 """
 
 import collections
@@ -22,34 +22,34 @@ _CURE = (
     f"all go to {DEFAULT_SPLIT}, unless a `table=` has a column `split`, with the split of each "
     "image; `splits=train=1` says that there is only one"
 )
-# Folders in which lists are looked for on gs://; on a disk, it is in all of the first.
+# Folders in which lists are looked for on gs://; on a disk, all of the first folders are searched.
 _REMOTE_FOLDERS = ("meta", "splits", "annotations")
-_VOC_LISTS = "ImageSets"  # whose folders hold lists
+_VOC_LISTS = "ImageSets"  # its folders hold lists
 _MOST_FOLDERS = 50  # in a folder
 _MOST_AROUND = 3  # folders of images
-_MOST_FILES = 10_000  # of a folder
-_MOST_BELOW = 1_000  # of a folder in it
-_UNREAD = ".mat"  # of MATLAB, which nothing here reads
+_MOST_FILES = 10_000  # in a folder
+_MOST_BELOW = 1_000  # in a subfolder
+_UNREAD = ".mat"  # files of MATLAB, which nothing here reads
 _TABLES = (".csv", ".tsv")
 _EXTENSIONS = (".txt", ".lst", ".list", ".json", _UNREAD, *_TABLES)
-_MOST_READ = 10  # of a folder, that are named like lists
-_MOST_PARTS = 3  # of the path of a folder that lists name
-_MOST_LISTS = 4  # that a message names
-_BEGIN_BYTES = 64 << 10  # of a list that are looked at
-_MOST_LINES = 20  # whose images are looked for
+_MOST_READ = 10  # files of a folder that are named like lists
+_MOST_PARTS = 3  # parts of the path of a folder that lists name
+_MOST_LISTS = 4  # lists that a message names
+_BEGIN_BYTES = 64 << 10  # the part of a list that is looked at
+_MOST_LINES = 20  # lines whose images are looked for
 _MOST_REMOTE_LINES = 2
 _DIVISION = re.compile("split|partition", re.IGNORECASE)
 _OTHER_NAMES = ("setid.mat",)  # of Flowers-102
-# Folders within that of a set, which are no sets of their own.
+# Folders within the folder of a set that are not sets of their own.
 _OWN_FOLDER = re.compile(
     "(?i)(?:meta(?:data)?|eval|devkit|data|(?:.*[-_ ]|images?)?"
     "(?:lists?|splits?|sets|partitions?|protocols?|labels?|annotations?))"
 )
 _TOKENS = re.compile(r"""[\s,;"']+""")
 _JSON_ITEMS = re.compile(r"[\n,\[\]{}]+")
-_ANNOTATIONS = re.compile(r'"(?:images|annotations|shapes)"\s*:')  # which are told otherwise
+_ANNOTATIONS = re.compile(r'"(?:images|annotations|shapes)"\s*:')  # reported elsewhere
 _NUMBERS = re.compile(r"[0-9]+(?:\s+-?[0-9.]+)+")  # as in files of labels
-# Behind the number of an image: its split, or whether it is in train.
+# After the number of an image: its split, or whether it is in train.
 _SPLIT_OF_LINE = re.compile(
     r"(?i)[0-9]+[\s,;]+(?:[0-3]|train(?:ing)?|val(?:idation)?|test(?:ing)?)"
 )
@@ -63,15 +63,15 @@ def describe_split_lists(
     first_names: FirstNames | None = None,
     tables: Collection[str] = (),
 ) -> str:
-    """The message about lists of the images of splits; empty if there are none.
+    """Returns the message about lists of the images of splits; empty if there are none.
 
     Args:
-        folders: of all images, and of tables; lists are looked for in these, in those of the first
-            images, in those around, and in folders in all of these.
-        images: paths of some images, whose extensions those in lists may lack.
-        cure: what takes the splits of lists.
+        folders: folders of all images, and of tables. Lists are looked for in these, in the folders
+            of the first images, in the folders around them, and in subfolders of all of these.
+        images: paths of some images; lists may name them without extensions.
+        cure: how to use the splits of the lists.
         first_names: lists folders.
-        tables: those that are read.
+        tables: tables that are read.
     """
     listing = first_names or FirstNames()
     image_folders = itertools.islice(dict.fromkeys(map(os.path.dirname, images)), _MOST_AROUND)
@@ -80,7 +80,7 @@ def describe_split_lists(
     bases = [folder for folder in all_folders if folder.removeprefix("gs:")]
     candidates = dict[str, None]()
     for base in bases:
-        # Folders beside that of the images may be other sets.
+        # Folders beside the folder of the images may be other sets.
         paths = _list_candidates(base, listing, only_own=base not in own_folders)
         candidates.update(dict.fromkeys(paths))
     extensions = ["", *{os.path.splitext(path)[1] for path in images}]
@@ -94,9 +94,9 @@ def describe_split_lists(
 
 
 def _choose_unread(candidates: Collection[str], tables: Collection[str]) -> list[str]:
-    """The files that may be lists, without tables that are read, or are of one split alone.
+    """Chooses the files that may be lists, except tables that are read, or have one split alone.
 
-    Such as train.csv, which has the labels that a test set lacks.
+    An example is train.csv, with the labels that a test set lacks.
     """
     splits_in = collections.defaultdict[str, set[str]](set)  # folder -> splits of its tables
     for path in candidates:
@@ -116,7 +116,7 @@ def _is_table(path: str) -> bool:
 
 
 def _divides(path: str) -> bool:
-    """Whether a file is named like one of all splits: list_eval_partition.csv."""
+    """Whether a file is named like one about all splits: list_eval_partition.csv."""
     return _DIVISION.search(os.path.basename(path)) is not None
 
 
@@ -124,9 +124,9 @@ def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) ->
     """Yields the paths in and below a folder that are named like lists of splits.
 
     Args:
-        folder: where they are.
+        folder: the folder to look into.
         first_names: lists folders.
-        only_own: whether only folders below are looked into that are no sets of their own.
+        only_own: whether to skip subfolders that may be sets of their own.
     """
     names = first_names.list_folders(folder, _MOST_FILES)
     inner = [folder]
@@ -146,12 +146,12 @@ def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) ->
 
 
 def _join_first(folder: str, names: Sequence[str]) -> list[str]:
-    """The paths of the first folders in one, given their names."""
+    """Returns the paths of the first folders in a folder, given their names."""
     return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
 
 
 def _is_named_so(name: str) -> bool:
-    """Whether a file is named like a list of the images of a split, or of all splits."""
+    """Whether a file is named like a list of the images of one split, or of all splits."""
     stem, extension = os.path.splitext(name)
     if extension.lower() not in _EXTENSIONS:
         return False
@@ -166,8 +166,8 @@ class _ImagePlaces(NamedTuple):
 
     Attributes:
         bases: folders that paths may start from.
-        extensions: of images, and none.
-        folders: the ends of paths of their folders, such as bear and 480p/bear.
+        extensions: extensions of images, and the empty one.
+        folders: last parts of the paths of their folders, such as bear and 480p/bear.
     """
 
     bases: Sequence[str]
@@ -182,7 +182,7 @@ class _ImagePlaces(NamedTuple):
 
 
 def _name_folders(images: Iterable[str]) -> set[str]:
-    """The ends of the paths of folders of some images, of several parts."""
+    """Returns the last parts of the paths of the folders of some images."""
     ends = set[str]()
     for folder in {*map(os.path.dirname, images)}:
         parts = folder.split("/")
@@ -203,18 +203,18 @@ def _lists_images(path: str, images: _ImagePlaces) -> bool:
 
 
 def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near: bool) -> bool:
-    """Whether images that a file names are there; half of them, if it is in a folder elsewhere.
+    """Whether images that a file names exist; at least half of them, if the file is elsewhere.
 
     Args:
-        path, lines: of the file.
-        images: where they may be.
-        is_near: whether the file lies where they are.
+        path, lines: path of the file, and its lines.
+        images: where the images may be.
+        is_near: whether the file lies where the images are.
     """
     folder = os.path.dirname(path)
     numbers = collections.Counter[bool]()
     for texts in _list_texts(path, lines):
         if not is_near and any(_is_file(f"{folder}/{text}", images.extensions) for text in texts):
-            return False  # of a set of its own
+            return False  # the file belongs to a set of its own
         is_there = any(map(images.hold, texts))
         if is_there and is_near:
             return True
@@ -223,9 +223,9 @@ def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near
 
 
 def _read_lines(path: str) -> list[str]:
-    """The first lines of a file that are not blank, or the first items of JSON.
+    """Returns the first lines of a file that are not blank, or the first items of JSON.
 
-    None of a table of annotations, or if it cannot be read.
+    Empty for a table of annotations, or if the file cannot be read.
     """
     with contextlib.suppress(OSError):
         begin = storage.read_part(path, 0, _BEGIN_BYTES).decode("utf-8-sig", "replace")
@@ -237,7 +237,7 @@ def _read_lines(path: str) -> list[str]:
 
 
 def _list_texts(path: str, lines: Sequence[str]) -> Iterator[list[str]]:
-    """Yields what may be paths of images in each of the first lines of a file."""
+    """Yields possible paths of images in each of the first lines of a file."""
     most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
     list_words = _list_cells if _is_table(path) else _list_paths
     for line in lines[:most]:
@@ -245,7 +245,7 @@ def _list_texts(path: str, lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _list_paths(line: str) -> list[str]:
-    """The paths of images that a line may hold: all of it, its first word, or its last."""
+    """Lists possible paths of images in a line: the whole line, and its first or last word."""
     if _NUMBERS.fullmatch(line):
         return []
     words = [word for word in _TOKENS.split(line) if word]
@@ -256,7 +256,7 @@ def _list_paths(line: str) -> list[str]:
 
 
 def _list_cells(row: str) -> list[str]:
-    """The paths of images that a row of a table may hold: cells with their extensions."""
+    """Lists the paths of images that a row of a table may hold: cells with image extensions."""
     return [word.lstrip("/") for word in _TOKENS.split(row) if has_image_name(word)]
 
 

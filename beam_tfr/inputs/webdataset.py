@@ -1,4 +1,4 @@
-"""Tars of WebDataset among the archives of an input, where their files of classes are not read."""
+"""Recognizes tars of WebDataset as inputs, where their files of classes are not read."""
 
 import contextlib
 import io
@@ -16,20 +16,20 @@ from beam_tfr.schema.extensions import has_image_name
 _CLASS = ".cls"
 _OTHERS = (".json", ".txt")
 _SHARD = re.compile(r"(?i)[/_.-][0-9]+\.tar$")
-_MOST_MEMBERS = 100  # of a tar, which show what is in it
-_MOST_NAMES = 1_000  # of a pattern on gs://, of which one request lists them
+_MOST_MEMBERS = 100  # read to see what a tar holds
+_MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 
 
 def check_webdataset(patterns: Sequence[str]) -> None:
-    """Checks that a tar of an input does not hold the class of each image, or more, in a file.
+    """Checks that no tar of an input holds the class of each image, or more, in a file of its own.
 
-    The default layout would take the name of the tar, which is the number of a shard.
+    The default layout would take the name of the tar, which is the number of a shard, as the class.
 
     Args:
-        patterns: of images and archives.
+        patterns: patterns of images and archives.
 
     Raises:
-        UsageError: it does.
+        UsageError: a tar holds such files.
     """
     tars = [pattern for pattern in patterns if ARCHIVE.search(pattern)]
     file = _find_tar(tars)
@@ -47,8 +47,8 @@ def check_webdataset(patterns: Sequence[str]) -> None:
 
 
 def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
-    """A tar that patterns match; None if none is listed."""
-    with contextlib.suppress(UsageError):  # which the listing raises again
+    """Returns a tar that patterns match; None if none is listed."""
+    with contextlib.suppress(UsageError):  # the listing raises it again
         for batch in list_parts(order_parts(patterns, ()), limit=_MOST_NAMES):
             parts = [part for part in batch if isinstance(part, PatternPart) and part.archive]
             files = [storage.Entry(*part.archive) for part in parts]
@@ -59,13 +59,13 @@ def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
 
 
 def _find_label(file: storage.Entry) -> str:
-    """The name of a file that says more of an image in a tar; empty without one.
+    """Returns the name of a file about an image in a tar; empty if there is none.
 
-    Files of classes do; and JSON and captions, if the name of the tar is the number of a shard.
+    Files of classes count, and JSON and captions if the name of the tar is the number of a shard.
     """
     endings = (_CLASS, *_OTHERS) if _SHARD.search(file.path) else (_CLASS,)
     names = set[str]()
-    with contextlib.suppress(OSError, *archives.ERRORS):  # which the listing raises again
+    with contextlib.suppress(OSError, *archives.ERRORS):  # the listing raises it again
         names.update(_read_names(file))
     stems = {_stem_of(name) for name in names if has_image_name(name)}
     labels = [name for name in names if name.lower().endswith(endings) and _stem_of(name) in stems]
@@ -80,6 +80,6 @@ def _read_names(file: storage.Entry) -> Iterator[str]:
 
 
 def _stem_of(name: str) -> str:
-    """The path of a file up to the first dot of its name."""
+    """Returns the path of a file up to the first dot of its name."""
     folder, slash, base = name.rpartition("/")
     return folder + slash + base.partition(".")[0]

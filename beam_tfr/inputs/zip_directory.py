@@ -1,6 +1,6 @@
-"""The directory of a zip, row by row.
+"""Reads the directory of a zip, row by row.
 
-`zipfile` holds half a kilobyte for each file until the last one is looked at. Format: sections
+`zipfile` holds half a kilobyte for each file until it has read the last one. Format: sections
 4.3.12 to 4.3.16 and 4.5.3 of PKWARE's APPNOTE.TXT.
 """
 
@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 from zipfile import BadZipFile, ZipInfo
 
-MOST_BYTES = 1 << 30  # 1 GiB, of a directory: that of ten million images
+MOST_BYTES = 1 << 30  # 1 GiB, the directory of ten million images
 UTF8 = 0x800  # flag of a file: its name is UTF-8
 _ROW = struct.Struct("<4sxB2x2H4x3L4H2x2L")
 _ROW_SIGNATURE = b"PK\1\2"
-_END = struct.Struct("<4s4H2LH")  # behind the directory, with a comment behind it
+_END = struct.Struct("<4s4H2LH")  # after the directory, and before a comment
 _END_SIGNATURE = b"PK\5\6"
 _MOST_COMMENT_BYTES = 0xFFFF
-# Before it, of a zip with numbers of 64 bits: the same again, and where that is.
+# In a zip with numbers of 64 bits, before `_END`: the same again, and where that is.
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 _END_64_SIGNATURE = b"PK\6\6"
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _LOCATOR_64_SIGNATURE = b"PK\6\7"
-_FIELD = struct.Struct("<HH")  # of a row: its kind, and the bytes that follow
+_FIELD = struct.Struct("<HH")  # in a row: its kind, and the number of bytes that follow
 _NUMBERS_64 = 1  # kind of the field with numbers that need 64 bits
 _NUMBER_64 = struct.Struct("<Q")
 _IN_FIELD = 0xFFFF_FFFF  # stands for a number that is in the field
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
     Attributes:
         begin: its first byte.
         num_bytes: its length.
-        stated_begin: its first byte, as the zip states it: less if other bytes are before the zip.
+        stated_begin: its first byte, as the zip states it: less if other bytes come before the zip.
     """
 
     begin: int
@@ -49,10 +49,10 @@ class ZipDirectory:
         opened: the zip.
 
     Attributes:
-        begin: its first byte.
+        begin: first byte of the directory.
 
     Raises:
-        BadZipFile: it has none.
+        BadZipFile: the file has no directory.
     """
 
     def __init__(self, opened: IO[bytes]) -> None:
@@ -70,7 +70,7 @@ class ZipDirectory:
         """Reads the directory, and yields the file of each row.
 
         Raises:
-            BadZipFile, ValueError: it is damaged.
+            BadZipFile, ValueError: the directory is damaged.
         """
         self._opened.seek(self.begin)
         left = self._num_bytes
@@ -86,7 +86,7 @@ class ZipDirectory:
             yield info
 
     def _read_row(self, row: bytes) -> tuple[ZipInfo, int]:
-        """The file of a row, given the bytes before its name, and the length of the whole row."""
+        """Returns the file of a row and the length of the row, given the bytes before its name."""
         (
             signature,
             system,
@@ -141,11 +141,11 @@ def _find_directory(opened: IO[bytes]) -> _Place:
 
 
 def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
-    """Where the directory of a zip with numbers of 64 bits is; None if it has none.
+    """Returns the place of the directory of a zip with numbers of 64 bits; None if it has none.
 
     Args:
         opened: the zip.
-        end: where the record stands that ends the directory of any zip.
+        end: where the record begins that ends the directory of any zip.
     """
     begin = end - _LOCATOR_64.size - _END_64.size
     if begin < 0:
@@ -171,10 +171,10 @@ def _read_at(opened: IO[bytes], begin: int, num_bytes: int) -> bytes:
 
 
 def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the fields beside the name of a file, each its kind and its content.
+    """Yields the extra fields of a file, each as its kind and its content.
 
     Raises:
-        BadZipFile: one is longer than what is left for it.
+        BadZipFile: a field is longer than the rest of the bytes.
     """
     begin = 0
     while begin + _FIELD.size <= len(extra):
@@ -190,7 +190,7 @@ def _take_numbers_64(info: ZipInfo, field: bytes) -> None:
     """Takes the numbers of a file that need 64 bits from the field that has them.
 
     Raises:
-        BadZipFile: it lacks one.
+        BadZipFile: the field lacks a number.
     """
     for name in ("file_size", "compress_size", "header_offset"):
         if getattr(info, name) != _IN_FIELD:

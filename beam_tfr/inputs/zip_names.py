@@ -1,4 +1,4 @@
-"""Names of files in a zip, of which many declare no encoding."""
+"""Reads the names of files in a zip, many of which declare no encoding."""
 
 import os
 import re
@@ -15,10 +15,10 @@ _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
 
 
 def name_in_zip(info: ZipInfo, *, are_utf8: bool) -> str:
-    """The name that a file has when it is unpacked.
+    """Returns the name that a file has when it is unpacked.
 
     A name that was packed on Unix keeps its bytes, even if no encoding is declared. Some programs
-    of Windows write backslashes for the slashes between folders.
+    for Windows write backslashes instead of slashes between folders.
 
     Args:
         info: the file.
@@ -64,7 +64,7 @@ def _is_declared(info: ZipInfo) -> bool:
 
 
 def _read_unicode_path(info: ZipInfo) -> str:
-    """The UTF-8 that some programs add to a name in another encoding; empty without one.
+    """Returns the UTF-8 name that some programs add to a name in another encoding; empty if none.
 
     Format: section 4.6.9 of PKWARE's APPNOTE.TXT.
     """
