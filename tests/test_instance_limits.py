@@ -36,8 +36,11 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.reader import decode, load
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.feature_names import HEIGHT, MASK, OBJECT_MASK, WIDTH
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables import roles
 from beam_tfr.tables.image_names import ImageFinder
-from beam_tfr.tables.roles import TableRow
+from beam_tfr.tables.names import NameColumn
+from beam_tfr.tables.roles import LabelRole, TableRow
 from beam_tfr.torch import ImageDataset
 from tests.instances import paint, runs_of, write_instances
 from tests.reader_fixtures import edit_records
@@ -177,6 +180,24 @@ def test_the_values_of_all_boxes_are_bounded() -> None:
     with pytest.raises(ValueError, match=r"more than 1,000,000 values"):
         row.add_box_values({"b": ("float", [1.0] * 2), "c": ("int64", [1, 2])})
     assert row.values.keys() == {"a"}
+
+
+def test_the_names_of_all_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each box repeats the name of its class: a COCO file of 789 kB took all memory."""
+    names = NameColumn()
+    role = LabelRole(
+        column="class", separator="", is_list=True, of_boxes=True, names=names, classes=None
+    )
+    ref = ImageRef("a.jpg", 1, 0, "train")
+    row = TableRow("t.jsonl", "t.jsonl", 1, {"class": ["ab"] * 4}, "", ImageFinder())
+    monkeypatch.setattr(roles, "MOST_LABEL_LETTERS", 8)
+    assert role.apply(ref, row).labels == ("ab",) * 4
+    row.cells["class"].append("a")
+    with pytest.raises(ValueError, match="more than 8 letters in total"):
+        role.apply(ref, row)
+    row.cells["class"] = ["a" * 1001]
+    with pytest.raises(ValueError, match="cannot be a class"):
+        role.apply(ref, row)
 
 
 def test_masks_that_take_too_much_are_one_reject(

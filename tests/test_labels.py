@@ -216,7 +216,10 @@ def test_names_that_can_be_classes(label: str) -> None:
 def test_invalid_class_names_are_rejected_with_a_reason(label: str) -> None:
     found = ref(f"{label}/1.jpg", "{label}/*")
     assert (found.labels, found.split, found.reason) == ((), "none", "layout-mismatch")
-    rule = "it must be one line of UTF-8 text, without control characters or spaces at either end"
+    rule = (
+        "it must be one line of UTF-8 text, without control characters or spaces at either end, of "
+        "at most 1,000 letters"
+    )
     assert found.detail == f"{label!r} cannot be a class: {rule}"
     assert found.detail.isprintable()
     assert ImageRef.decode(found.encode()) == found

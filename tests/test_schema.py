@@ -283,6 +283,7 @@ NO_NAMES = [
     "\ud800",
     "\ufeffa",
     "a\x00",
+    "a" * 1001,
     None,
     3,
 ]

@@ -461,7 +461,10 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     rows[7] |= {"path": "https://example.org/1.jpg"}
     rows[8] |= {"path": "nowhere.jpg"}
     rows[9] |= {"path": "class\x00.jpg"}
-    rule = "it must be one line of UTF-8 text, without control characters or spaces at either end"
+    rule = (
+        "it must be one line of UTF-8 text, without control characters or spaces at either end, of "
+        "at most 1,000 letters"
+    )
     missing = "has no value; give a default, such as int64=-1, or make it a list: int64[]"
     for name in ("t.csv", "t.jsonl"):
         (photos / name).write_bytes(KINDS[name](rows))

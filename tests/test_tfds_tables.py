@@ -128,6 +128,16 @@ SPLIT = {
         ),
         (
             "dataset_info.json",
+            {"splits": [SPLIT | {"filepathTemplate": "{SPLIT}" * 9, "name": "n" * 20_000}]},
+            "no name of TFRecord files in its folder",
+        ),
+        (
+            "dataset_info.json",
+            {"splits": [SPLIT | {"shardLengths": [1] * 100_001}]},
+            "100,001 shards, at most 100,000 are read",
+        ),
+        (
+            "dataset_info.json",
             {"splits": [SPLIT | {"name": "val"}]},
             "d-val-00000-of-00001.tfrecord",
         ),

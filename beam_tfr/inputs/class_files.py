@@ -87,7 +87,7 @@ def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
     for number, line in enumerate(lines, 1):
         name = line.strip()
         if not is_class_name(name):
-            raise ValueError(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
+            raise ValueError(f"line {number}, {name!r:.1000}, cannot be a class: {LABEL_RULE}")
         if name in numbers:
             raise ValueError(
                 f"class {name!r} is on line {numbers[name]} and again on line {number}; remove one"

@@ -16,11 +16,14 @@ from beam_tfr import storage
 from beam_tfr.inputs.patterns import ARCHIVE
 from beam_tfr.layouts.parsing import SPLIT_RULE, Layout, is_split_name
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
-from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
+from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, NO_SPLIT, is_class_name
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.items import ImageRef
 
-LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
+LABEL_RULE = (
+    "it must be one line of UTF-8 text, without control characters or spaces at either end, of at "
+    f"most {MOST_CLASS_LETTERS:,} letters"
+)
 _BACKSLASH = "has a backslash, which separates folders on Windows only"
 _is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
 
@@ -131,7 +134,7 @@ class Labeler:
             return _PathValues(split)
         label = values["label"]
         if not _is_class_name(label):
-            return _unusable(f"{label!r} cannot be a class: {LABEL_RULE}")
+            return _unusable(f"{label!r:.1000} cannot be a class: {LABEL_RULE}")
         if self.classes is not None and label not in self.classes:
             return _PathValues(split, (label,), "unknown-class", _describe_unknown(label))
         return _PathValues(split, (label,))

@@ -41,6 +41,7 @@ WORK_FOLDER = (
 FIRST_FOLDER = "first"  # in it, the dataset before its copies are settled: see `launch.settling`
 SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 
+MOST_CLASS_LETTERS = 1_000  # of the name of a class
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
 NO_SPLIT = "none"  # of images without a split: rejects only, no records
 TRAIN = "train"
@@ -167,10 +168,12 @@ def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
 def is_class_name(text: object) -> bool:
     """True if a text can be a line of labels.txt.
 
-    It has no control characters, line ends, lone surrogates, or spaces at its ends.
+    It has no control characters, line ends, lone surrogates, or spaces at its ends, and at most
+    `MOST_CLASS_LETTERS`: each image and each box repeats it.
     """
     return (
         isinstance(text, str)
+        and len(text) <= MOST_CLASS_LETTERS
         and text.splitlines() == [text]
         and text == text.strip()
         and not text.startswith("\ufeff")  # a byte order mark, which readers of text files drop

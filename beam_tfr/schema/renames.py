@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from beam_tfr.schema.dataset import is_class_name
+from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, is_class_name
 
 
 def parse_rename(text: str) -> tuple[str, str]:
@@ -17,7 +17,10 @@ def parse_rename(text: str) -> tuple[str, str]:
     if old == new:
         raise ValueError(f"gives {old} the name that it has")
     if not is_class_name(new):
-        raise ValueError(f"{new!r} cannot be a class: it has control characters or outer spaces")
+        raise ValueError(
+            f"{new!r:.1000} cannot be a class: it has control characters, outer spaces or more "
+            f"than {MOST_CLASS_LETTERS:,} letters"
+        )
     return old, new
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.features.cells import AS_TEXT, is_missing
-from beam_tfr.schema.dataset import is_class_name
+from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, is_class_name
 from beam_tfr.tables.paths import read_text
 
 # Not 00 or 007, which are texts.
@@ -89,7 +89,8 @@ def list_class_names(names: Iterable[str]) -> list[str]:
         if not is_class_name(name):
             raise ValueError(
                 f"its name number {number} of a class is {name!r:.60}, which labels.txt cannot "
-                "hold: a name is one line without control characters"
+                f"hold: a name is one line of at most {MOST_CLASS_LETTERS:,} letters, without "
+                "control characters"
             )
     return [*dict.fromkeys(stripped)]
 

@@ -35,6 +35,7 @@ from beam_tfr.tables.places import split_of_place
 _is_class_name = functools.lru_cache(is_class_name)  # rows of a class are many
 _is_split_name = functools.lru_cache(is_split_name)
 
+MOST_LABEL_LETTERS = 16 << 20  # of an image: the names of its classes, or of those of its boxes
 MOST_BOX_VALUES = 1_000_000  # of an image: sides, points and all else that is said of its boxes
 
 
@@ -294,6 +295,8 @@ class LabelRole(Role):
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         parts = row.without_bad(self._split(row.cells[self.column]))
         labels = tuple(map(self._read_class, parts))
+        if sum(map(len, labels)) > MOST_LABEL_LETTERS:
+            raise ValueError(f"its classes have more than {MOST_LABEL_LETTERS:,} letters in total")
         if self.of_boxes:
             row.counts[self.column] = len(labels)
         else:

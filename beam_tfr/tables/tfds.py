@@ -16,7 +16,9 @@ from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.class_files import read_classes
 from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.layouts.name_pattern import MOST_CHARACTERS
 from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.base import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
@@ -186,18 +188,34 @@ def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
     Raises:
         ValueError: the files are no TFRecords, or not in the folder of the dataset.
     """
+    num_shards = sum(len(split.shard_lengths) for split in info.splits)
+    if num_shards > MOST_SHARDS:
+        raise ValueError(f"{num_shards:,} shards, at most {MOST_SHARDS:,} are read")
     for split in info.splits:
-        template = split.filepath_template or _TEMPLATE
-        template = template.replace("{DATASET}", info.name)
-        template = template.replace("{SPLIT}", split.name)
-        template = template.replace("{FILEFORMAT}", info.file_format)
-        if "/" in template or info.file_format != "tfrecord":
-            raise ValueError(f"{template} is no name of TFRecord files in its folder")
+        template = _fill_template(info, split)
         num_shards = len(split.shard_lengths)
         for number, num_records in enumerate(split.shard_lengths):
             if num_records:
                 name = template.replace("{SHARD_X_OF_Y}", f"{number:05d}-of-{num_shards:05d}")
                 yield name, _Shard(split.name, num_records)
+
+
+def _fill_template(info: _Info, split: _Split) -> str:
+    """The name of the files of a split, but for the number of each.
+
+    Raises:
+        ValueError: they are no TFRecords, or not in the folder of the dataset.
+    """
+    template = split.filepath_template or _TEMPLATE
+    parts = {"{DATASET}": info.name, "{SPLIT}": split.name, "{FILEFORMAT}": info.file_format}
+    longest = max(map(len, (template, *parts.values())))
+    if longest <= MOST_CHARACTERS:
+        for field, text in parts.items():
+            template = template.replace(field, text)
+    is_name = max(longest, len(template)) <= MOST_CHARACTERS and "/" not in template
+    if not is_name or info.file_format != "tfrecord":
+        raise ValueError(f"{template[:100]} is no name of TFRecord files in its folder")
+    return template
 
 
 @dataclasses.dataclass(frozen=True)
