@@ -57,7 +57,7 @@ def test_a_renamed_class_keeps_its_id_and_nothing_is_decoded(
     assert result.class_names == ("zebra", "dog", "owl")
     assert (result.changed["renamed"], result.changed["relabelled"]) == (6, 0)
     assert (result.renamed, result.new_ids) == ({"cat": "zebra"}, "")
-    assert "cat -> zebra; their ids are the same" in "\n".join(result.lines())
+    assert "cat -> zebra" in "\n".join(result.lines())
     assert beam_tfr.verify(output, progress=False).ok
     assert files_of(output) == fresh(
         tmp_path / "f", input=photos, image_size=8, rename=["cat=zebra"]
@@ -121,7 +121,7 @@ def test_rows_are_renamed_by_table(tmp_path: pathlib.Path) -> None:
         ("cat= x", "cannot be a class"),
         (["cat=a", "cat=b"], "two names"),
         ("cow=b", "has no class cow; it has: cat, dog, owl"),
-        ("cat=dog", "has a class dog already"),
+        ("cat=dog", "has a class dog"),
         ("cow=dog", "has no class cow"),
         (["cat=puma", "puma=cat"], "has no class puma"),
         (["cat=dog", "dog=dingo", "dingo=x"], "has no class dingo"),
