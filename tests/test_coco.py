@@ -29,6 +29,7 @@ from beam_tfr.tables.annotations import coco as coco_rows
 from beam_tfr.tables.annotations import read_annotations
 from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
 from beam_tfr.tables.base import FileClasses, Note
+from tests.cpu_limit import bounded_cpu
 from tests.fake_gcs import FakeGcs
 from tests.voc_files import write_picture
 
@@ -233,6 +234,16 @@ def test_different_entries_of_one_id_reject_only_their_images() -> None:
     content["annotations"][1]["category_id"] = 2
     *_, row = rows(content)
     assert "'dog'; 'hen'" in row["class"][0].problem
+
+
+@pytest.mark.parametrize("entry", [{"file_name": "1.png"}, {"name": "cat"}])
+def test_entries_of_one_id_take_linear_time(entry: dict[str, str]) -> None:
+    content = coco("1.png")
+    field = "images" if "file_name" in entry else "categories"
+    (name,) = entry
+    content[field] += [{"id": 7, name: f"{number}.png"} for number in range(50_000)]
+    with bounded_cpu():
+        assert len(rows(content)) in (1, 50_001)
 
 
 def test_a_box_that_is_there_twice_is_told(tmp_path: Path) -> None:

@@ -218,8 +218,14 @@ def _say_repeated_names(path: str, names: CategoryNames, say: Callable[[Note], o
             ids[name].append(number)
     repeated = [name for name, members in ids.items() if len(members) > 1]
     if repeated:
-        texts = join_texts([f"{name!r:.60} has the ids {ids[name]}" for name in repeated])
+        texts = join_texts(
+            [f"{name!r:.60} has the ids {_list_ids(ids[name])}" for name in repeated]
+        )
         say(f"{path}: categories have one name, so they are one class: {texts}")
+
+
+def _list_ids(ids: Sequence[int]) -> str:
+    return f"[{join_texts([*map(str, ids)], separator=', ')}]"
 
 
 def _say_repeated_images(
@@ -280,12 +286,20 @@ def _say_corners(
 
 def _group_by_id(members: Iterable[_HasId]) -> dict[Any, list[_HasId]]:
     """The different members of each id."""
-    groups: dict[Any, list[_HasId]] = {}
+    groups = collections.defaultdict[Any, list[_HasId]](list)
     for member in members:
-        group = groups.setdefault(member.id, [])
-        if member not in group:
-            group.append(member)
-    return groups
+        groups[member.id].append(member)
+    return {number: _drop_repeats(group) for number, group in groups.items()}
+
+
+def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
+    """The members, each once."""
+    if len(members) == 1:
+        return members
+    different: dict[bytes, _HasId] = {}
+    for member in members:
+        different[msgspec.json.encode(member)] = member
+    return list(different.values())
 
 
 def _group_by_image(
