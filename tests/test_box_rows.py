@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables import joining
 from beam_tfr.tables.box_names import find_box_columns
 from beam_tfr.tables.finding import find_content
-from beam_tfr.tables.joining import BoxJoin, group_rows
+from beam_tfr.tables.joining import BoxJoin, NumberedRow, group_rows
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.verification import verify
@@ -523,6 +525,32 @@ def test_rows_without_a_key_are_alone() -> None:
 def test_joining_keeps_values_that_agree() -> None:
     join = BoxJoin(key="f", box="box", sides=SIDES, per_box=frozenset({"class"}))
     assert join.read_columns(["f", "box", "class", "age"]) == ["f", *SIDES, "class", "age"]
+
+
+def test_other_columns_are_not_copied_for_each_object() -> None:
+    sides = {side: [1] * 5_000 for side in SIDES}
+    others = [f"c{number}" for number in range(1_000)]
+    row = NumberedRow(1, {"f": "a.jpg", **sides, **dict.fromkeys(others, 1)})
+    join = BoxJoin(key="f", box="box", sides=SIDES)
+    tracemalloc.start()
+    try:
+        cells = join.join_cells([row], ["f", "box", *others])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(cells["box"]) == 5_000
+    assert peak < 10 << 20  # 200 MB with copies
+
+
+def test_values_of_boxes_in_all_columns_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "MOST_BOX_VALUES", 7)
+    row = NumberedRow(
+        1, {"f": "a.jpg", **{side: [1] * 3 for side in SIDES}, "a": 1, "b": 2, "c": 3}
+    )
+    join = BoxJoin(key="f", box="box", sides=SIDES, per_box=frozenset("abc"))
+    cells = join.join_cells([row], ["a", "b", "c"])
+    assert (cells["a"], cells["b"]) == ([1] * 3, [2] * 3)
+    assert "more than" in cells["c"].problem
 
 
 _MEASURE = """

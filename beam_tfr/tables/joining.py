@@ -27,7 +27,7 @@ from beam_tfr.tables.base import (
     name_row,
     table_error,
 )
-from beam_tfr.tables.roles import split_labels
+from beam_tfr.tables.roles import MOST_BOX_VALUES, TOO_MANY_BOX_VALUES, split_labels
 
 _NUM_SIDES = 4
 _MOST_JOINED_BYTES = 16 << 20  # 16 MiB, of the rows of an image
@@ -40,11 +40,22 @@ class NumberedRow(NamedTuple):
         number: from 1.
         cells: column -> cell.
         object_number: from 1, if it is one of the objects in a row; else 0.
+        num_objects: how many there are in the row.
     """
 
     number: int
     cells: Mapping[str, Any]
     object_number: int = 0
+    num_objects: int = 0
+
+    def value_of(self, name: str) -> Any:
+        """The cell of a column; of an object its member of a list there."""
+        cell = self.cells[name]
+        if not self.object_number or not isinstance(cell, list):
+            return cell
+        if len(cell) != self.num_objects:
+            return BadCell(describe_values(len(cell), self.num_objects))
+        return cell[self.object_number - 1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,6 +149,7 @@ class BoxJoin(RowJoin):
 
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
         with_boxes = [row for row in self._divide_rows(rows) if self.has_box(row)]
+        room = MOST_BOX_VALUES
         cells = dict[str, Any]()
         for name in columns:
             if name == self.box:
@@ -146,8 +158,11 @@ class BoxJoin(RowJoin):
                 cells[name] = rows[0].cells[name]
             elif name == self.label:
                 cells[name] = [self._require_value(row, name) for row in with_boxes]
+            elif name in self.per_box and len(with_boxes) > room:
+                cells[name] = BadCell(TOO_MANY_BOX_VALUES)
             elif name in self.per_box:
-                cells[name] = [row.cells[name] for row in with_boxes]
+                room -= len(with_boxes)
+                cells[name] = [row.value_of(name) for row in with_boxes]
             else:
                 cure = "only a type with [box] has a value for each box"
                 cells[name] = _agree(rows, self.sources.get(name, name), cure)
@@ -169,10 +184,10 @@ class BoxJoin(RowJoin):
         left_out = [
             row
             for row in self._divide_rows(first.numbered_rows())
-            if not self.has_box(row) and not _is_empty(row.cells[self.label])
+            if not self.has_box(row) and not _is_empty(row.value_of(self.label))
         ]
         if left_out:
-            label = left_out[0].cells[self.label]
+            label = left_out[0].value_of(self.label)
             members = "objects in" if left_out[0].object_number else "of"
             yield (
                 f"{len(left_out)} {members} the first {len(first.rows)} rows have no box: their "
@@ -189,17 +204,14 @@ class BoxJoin(RowJoin):
             if not lists:
                 yield row
                 continue
-            number = max(map(len, lists))
-            columns = {*self.sides, self.label, *self.per_box} & row.cells.keys()
-            members = {name: _divide_cell(row.cells[name], number) for name in columns}
-            for index in range(number):
-                own = {name: cells[index] for name, cells in members.items()}
-                yield NumberedRow(row.number, {**row.cells, **own}, index + 1)
+            num_objects = max(map(len, lists))
+            for number in range(1, num_objects + 1):
+                yield NumberedRow(row.number, row.cells, number, num_objects)
 
     def has_box(self, row: NumberedRow) -> bool:
         """Whether a row has any side of a box."""
         if self.sides:
-            return not all(_is_empty(row.cells[side]) for side in self.sides)
+            return not all(_is_empty(row.value_of(side)) for side in self.sides)
         return not _is_empty(row.cells[self.box])
 
     def _require_value(self, row: NumberedRow, name: str) -> Any:
@@ -207,17 +219,17 @@ class BoxJoin(RowJoin):
 
         If its box seems to be missing, it says how to leave that out.
         """
-        cell = row.cells[name]
+        cell = row.value_of(name)
         if not _is_empty(cell):
             return cell
-        sides = [row.cells[side] for side in self.sides or (self.box,)]
+        sides = [row.value_of(side) for side in self.sides or (self.box,)]
         cure = next(filter(None, map(cure_missing, sides)), "")
         place = f"object {row.object_number} of " if row.object_number else ""
         return BadCell(f"has no value in {place}{name_number(row.number)}, which has a box{cure}")
 
     def _boxes_of(self, row: NumberedRow) -> list[Any]:
         if self.sides:
-            sides = [row.cells[side] for side in self.sides]
+            sides = [row.value_of(side) for side in self.sides]
             if row.object_number:
                 return [ObjectBox(sides, row.object_number)]
             return [_make_box(sides, row.number)]
@@ -370,15 +382,6 @@ def holds_one_box(cell: Any) -> bool:
         return False
     has_lists = any(isinstance(member, list) for member in members)
     return not has_lists and len(members) in (0, _NUM_SIDES)
-
-
-def _divide_cell(cell: Any, number: int) -> list[Any]:
-    """The values of objects in a cell, which has a list of them, or one for all."""
-    if not isinstance(cell, list):
-        return [cell] * number
-    if len(cell) == number:
-        return cell
-    return [BadCell(describe_values(len(cell), number))] * number
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:

@@ -37,6 +37,10 @@ _is_split_name = functools.lru_cache(is_split_name)
 
 MOST_LABEL_LETTERS = 16 << 20  # of an image: the names of its classes, or of those of its boxes
 MOST_BOX_VALUES = 1_000_000  # of an image: sides, points and all else that is said of its boxes
+TOO_MANY_BOX_VALUES = (
+    f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, with their points and all "
+    "other columns"
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -93,10 +97,7 @@ class TableRow:
         """
         self.room -= sum(len(members) for _, members in values.values())
         if self.room < 0:
-            raise ValueError(
-                f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, with their "
-                "points and all other columns"
-            )
+            raise ValueError(TOO_MANY_BOX_VALUES)
         self.values.update(values)
 
     def find_file(self, cell: Any) -> storage.Entry:
