@@ -139,6 +139,15 @@ def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) 
         assert all(message.format(tmp_path / "in") in note for note in about)
 
 
+def test_a_legend_of_masks_is_told_as_one(tmp_path: Path) -> None:
+    """Roboflow's `_classes.csv` beside masks."""
+    path = tmp_path / "_classes.csv"
+    path.write_text("Pixel Value, Class\n0, background\n1, road\n")
+    (text,) = describe_tables({".csv": [str(path)]})
+    assert "names the values of masks" in text
+    assert "`table=`" not in text
+
+
 def test_names_with_spaces_are_found_in_json(tmp_path: Path) -> None:
     """As in a project of VIA for `Dent 1.jpg`."""
     path = tmp_path / "via.json"

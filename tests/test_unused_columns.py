@@ -567,3 +567,11 @@ def test_a_table_without_a_header_is_offered_with_its_options(tmp_path: Path) ->
     content = find_content(ConvertOptions(table=(str(path),), output="/o"))
     (line,) = [line for line in open_tables(content).warnings if "names images" in line]
     assert "`uri_column=path` `label_column=class` reads them" in line
+
+
+def test_a_legend_of_masks_is_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "_classes.csv"
+    path.write_text("Pixel Value, Class\n0, background\n1, road\n")
+    with pytest.raises(UsageError, match="names the values of masks"):
+        find_content(ConvertOptions(table=(str(path),), output="/o"))
+    assert find_content(ConvertOptions(table=(str(path),), output="/o", encoding="row"))

@@ -45,6 +45,8 @@ _YOLO = re.compile(rb"(?m)^names\s*:")
 _SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
 _YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
+# The first line of Roboflow's _classes.csv, beside masks.
+MASK_VALUES = re.compile(rb"(?i)\s*\"?pixel value\"?\s*[,;\t]")
 # A word in the first line of a table with classes.
 _CLASS_COLUMN = re.compile(
     rb"(?i)(?<![a-z])(?:labels?|class(?:es)?|category|target|breed|diagnosis|species)(?![a-z])"
@@ -95,6 +97,8 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
     """Says which table the first file with annotations belongs to; empty if no file has any."""
     for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
+        if extension in TEXTS and MASK_VALUES.match(begin):
+            return f"{path} names the values of masks: `description=` may keep it with the dataset"
         if _holds_annotations(extension, begin):
             return _name_table(extension, path)
         text = describe_text(begin) if extension == ".txt" else ""

@@ -14,11 +14,12 @@ from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, O
 from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
+from beam_tfr.tables.box_names import letters_of
 from beam_tfr.tables.formats import FORMATS, describe_columns, format_of, read_class_names
 from beam_tfr.tables.our_exports import read_export_classes
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.samples import EXTENSIONS
-from beam_tfr.tables.text_rows import JsonLines
+from beam_tfr.tables.text_rows import Delimited, JsonLines
 
 SPLIT = "image/split"  # the column of a dataset with the split
 # Columns of TFRecords and tars with images, with their classes, and with those of their boxes; the
@@ -32,6 +33,7 @@ _LIKELY = re.compile(
 _LABELS = (TEXT, LABEL, "class", "cls", "label")
 _OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
 _CLASS = "class"
+_MASK_VALUES = ["pixelvalue", "class"]  # columns of Roboflow's _classes.csv, as `letters_of` spells
 _EXPORTED = {"key", "split", "boxes"}  # of an export with boxes: see `exports`
 
 
@@ -108,7 +110,7 @@ def imply_columns(
         options = _lower_names(options, columns)
     if options.uri_column == KNOWN:
         return _imply_images(options, files, columns)
-    if options.may_become_images and isinstance(format_of(files[0]), JsonLines):
+    if options.may_become_images:
         _check_columns_of_rows(files[0], columns)
     has_choice = options.feature_columns is not None
     options, warnings = imply_boxes(options, files[0], columns)
@@ -172,7 +174,15 @@ def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
     Raises:
         UsageError: they are; says what to do.
     """
-    export = describe_labelbox(columns, in_lines=True)
+    table_format = format_of(path)
+    export = ""
+    if isinstance(table_format, JsonLines):
+        export = describe_labelbox(columns, in_lines=True)
+    if isinstance(table_format, Delimited) and [*map(letters_of, columns)] == _MASK_VALUES:
+        export = (
+            "names the values of masks, and no images: `description=` may keep it with the "
+            "dataset, `encoding=row` makes records of its rows"
+        )
     if export:
         raise table_error(path, export)
 
