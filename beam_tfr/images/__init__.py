@@ -1,4 +1,4 @@
-"""ResizeImages: a pure function from the bytes of a file to a converted image.
+"""Converts images: pure functions from the bytes of a file to an encoded image.
 
     bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
         ──geometry──▶ resized ──orientation──▶ upright ──color──▶ sRGB or gray ──encode──▶ Image

@@ -1,7 +1,4 @@
-"""What the picture in a stored image looks like, in numbers.
-
-The numbers are brightness, contrast, and a perceptual hash.
-"""
+"""Describes the picture of a stored image in numbers: brightness, contrast, a perceptual hash."""
 
 import functools
 import math
@@ -31,12 +28,12 @@ class ChannelSums(NamedTuple):
 
 
 def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Appearance:
-    """Describes a picture, whose `sum_channels` are known.
+    """Describes a picture whose channels `sum_channels` has summed.
 
     Args:
-        pixels: uint8 [height, width, channels], without a margin: all small pictures in the middle
-            of a large one would look the same.
-        channel_sums: of these.
+        pixels: uint8 [height, width, channels], without a margin: with margins, all small pictures
+            in the middle of a large one would look the same.
+        channel_sums: the sums of these pixels.
     """
     mean = sum(channel_sums.sums) / pixels.size
     mean_square = sum(channel_sums.squares) / pixels.size
@@ -62,16 +59,17 @@ def _to_integers(values: NDArray[np.float64]) -> tuple[int, ...]:
 
 
 def perceptual_hash(pixels: Pixels) -> bytes:
-    """A hash of 256 bits that similar images nearly share: 32 bytes.
+    """Computes a hash of 256 bits, as 32 bytes, which is nearly the same for similar images.
 
     The bits are the signs of the coefficients (1 to 16) x (1 to 16) of the cosine transform of the
     gray image (see Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions",
-    2010), by rows from the lowest vertical frequency. The mirrored image has the odd horizontal
-    frequencies, bits 0, 2, 4, … of each row, inverted. All arithmetic is exact, so each processor
-    gets the same bits.
+    2010), row by row from the lowest vertical frequency. In the hash of a mirrored image, the bits
+    of the odd horizontal frequencies (bits 0, 2, 4, … of each row) are inverted. All arithmetic is
+    exact, so every processor computes the same bits.
 
-    Images with fewer than 16 pixels in a direction do not have so many frequencies: some bits would
-    repeat others, and different images share them. Their hash is zeros, as of a flat image.
+    Images with fewer than 16 pixels in a direction do not have that many frequencies: some bits
+    would repeat others, and different images would share them. Their hash is all zeros, like that
+    of a flat image.
 
     Args:
         pixels: uint8 [height, width, 1 or 3].
@@ -95,9 +93,9 @@ def perceptual_hash(pixels: Pixels) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _waves(size: int) -> NDArray[np.float32]:
-    """The cosines of the lowest frequencies over `size` samples: float32 [16, size].
+    """Computes cosines of the lowest frequencies over `size` samples: float32 [16, size].
 
-    They are whole numbers from -64 to 64.
+    The values are whole numbers from -64 to 64.
     """
     frequencies = np.arange(1, _WAVES + 1)
     phases = (2 * np.arange(size) + 1) * (math.pi / (2 * size))

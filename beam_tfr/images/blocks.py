@@ -1,7 +1,4 @@
-"""Blocks of rows, in which large images are processed, and the memory that they share.
-
-So they are never held twice.
-"""
+"""Processes large images in blocks of rows that share memory, so that no image is held twice."""
 
 import math
 from typing import Any
@@ -13,19 +10,16 @@ BLOCK = 1 << 20  # samples processed at once
 
 
 def row_blocks(height: int, row_samples: int) -> list[slice]:
-    """Slices of rows that cover an image.
-
-    Each has at most `BLOCK` samples, or one row.
-    """
+    """Lists slices of rows that cover an image, each of one row or of at most `BLOCK` samples."""
     rows = max(1, BLOCK // max(1, row_samples))
     return [slice(top, min(top + rows, height)) for top in range(0, height, rows)]
 
 
 def reuse_memory(shape: tuple[int, int, int], samples: NDArray[Any]) -> NDArray[np.uint8]:
-    """Memory for uint8 of a shape: the beginning of that of some samples, if possible.
+    """Returns uint8 memory of a shape: the beginning of the samples' own memory, if possible.
 
-    Rows that are written there in order overwrite no row of the samples that comes later, where a
-    row of the result has no more bytes than one of the samples.
+    Rows written there in order never overwrite a later row of the samples, as long as a row of the
+    result has no more bytes than a row of the samples.
     """
     if not samples.flags.carray or samples.nbytes < math.prod(shape):
         return np.empty(shape, np.uint8)

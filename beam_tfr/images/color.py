@@ -1,9 +1,9 @@
 """Converts CMYK, profiles and transparency to sRGB or gray.
 
-LittleCMS applies profiles (ICC.1:2022), relative colorimetric with black point compensation (ISO
-18619), as Photoshop does by default: colors in sRGB's gamut are kept, others are clipped, white
-becomes white and the deepest black becomes black. Results are within a CIEDE2000 of 1 of the exact
-colors, for CMYK profiles within 2.
+LittleCMS applies profiles (ICC.1:2022) with relative colorimetric intent and black point
+compensation (ISO 18619), as Photoshop does by default: colors in sRGB's gamut are kept, others are
+clipped, white becomes white and the deepest black becomes black. Results differ from the exact
+colors by a CIEDE2000 of at most 1, or 2 for CMYK profiles.
 """
 
 import collections
@@ -45,12 +45,12 @@ _GRAY_FLAGS = _FLAGS | ImageCms.Flags.NOOPTIMIZE
 
 
 class _Effect(NamedTuple):
-    """What a profile does to pixels.
+    """The effect of a profile on pixels.
 
     Attributes:
-        transform: from its pixels to sRGB.
+        transform: converts pixels with this profile to sRGB.
         changes: number of channels that it applies to -> whether the change is visible.
-        grays: uint8 [1, 256, 1 or 3]: the 256 grays, converted; of 1 channel if all stay gray. None
+        grays: uint8 [1, 256, 1 or 3]: the 256 grays, converted; one channel if all stay gray. None
             for CMYK.
     """
 
@@ -75,11 +75,11 @@ def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
 
     Args:
         pixels: gray or sRGB [h, w, 1 or 3].
-        alpha: [h, w], 0 shows the background.
+        alpha: [h, w]; 0 shows the background.
         background: sRGB color.
 
     Returns:
-        [h, w, 1 or 3]: gray stays gray if the background is gray.
+        Pixels [h, w, 1 or 3]: gray ones stay gray if the background is gray.
     """
     is_gray = pixels.shape[2] == 1 and len(set(background)) == 1
     if is_gray:
@@ -101,16 +101,16 @@ def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
 def composite_to_srgb(
     pixels: Pixels, alpha: Pixels, profile: bytes, background: Color, *, convert: bool
 ) -> tuple[Pixels, tuple[str, ...]]:
-    """Converts colors to sRGB, as the background is, and lays them over it.
+    """Converts colors to sRGB, the color space of the background, and lays them over it.
 
-    The result takes the memory of `pixels`, unless it has another number of channels.
+    The result uses the memory of `pixels`, unless its number of channels differs.
 
     Args:
         pixels, profile, convert: as in `to_srgb`.
         alpha, background: as in `composite`.
 
     Returns:
-        What `to_srgb` returns.
+        The same values as `to_srgb`.
     """
     result = pixels
     notes: tuple[str, ...] = ()
@@ -129,14 +129,14 @@ def to_srgb(
     """Converts gray, RGB or CMYK [h, w, 1, 3 or 4] to gray or sRGB [h, w, 1 or 3].
 
     CMYK without a profile becomes round((255 - ink) * (255 - black) / 255), as in CSS Color 5 and
-    libjpeg-turbo. The sum that PDF defines, 255 - ink - black, loses dark details.
+    libjpeg-turbo. PDF's formula, 255 - ink - black, loses dark details.
 
     Args:
-        pixels: of one image.
-        profile: ICC, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or for
-            other channels; a profile for RGB also applies to gray, as RGB of equal values.
-        convert: False takes the pixels to be sRGB already.
-        may_overwrite: whether the result may take the memory of the pixels.
+        pixels: the pixels of one image.
+        profile: ICC profile, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or
+            made for other channels; a profile for RGB also applies to gray, as RGB of equal values.
+        convert: False if the pixels are to be treated as sRGB already.
+        may_overwrite: whether the result may use the memory of the pixels.
 
     Returns:
         The pixels, and the members of `schema.dataset.ADJUSTMENTS` that apply.
@@ -163,7 +163,7 @@ def _mix_inks(strip: Pixels) -> PillowImage.Image:
 
 
 def _look_up(pixels: Pixels, grays: Pixels, *, may_overwrite: bool) -> Pixels:
-    """Replaces each gray of [h, w, 1] by that of `_Effect.grays`."""
+    """Replaces each gray of [h, w, 1] with its color in `_Effect.grays`."""
     channels = grays.shape[2]
     color = "gray" if channels == 1 else "rgb"
 
@@ -174,11 +174,10 @@ def _look_up(pixels: Pixels, grays: Pixels, *, may_overwrite: bool) -> Pixels:
 
 
 def to_channels(pixels: Pixels, color: str) -> Pixels:
-    """Converts gray or sRGB [h, w, 1 or 3] as --color says.
+    """Converts gray or sRGB [h, w, 1 or 3] to the channels that --color asks for.
 
-    That is "rgb" to [h, w, 3], "gray" to [h, w, 1], and "keep" unchanged. Gray is
-    0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded: Pillow's
-    "L".
+    "rgb" gives [h, w, 3], "gray" gives [h, w, 1], and "keep" changes nothing. Gray is 0.299 R +
+    0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded, like Pillow's "L".
     """
     if color == "rgb" and pixels.shape[2] == 1:
         gray = pixels[..., 0]
@@ -190,9 +189,9 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 
 
 def is_srgb(profile: bytes) -> bool:
-    """True if a profile changes nothing visible.
+    """Whether a profile changes nothing visible.
 
-    It is empty, a version of sRGB, or gray with the curve of sRGB.
+    Such a profile is empty, a version of sRGB, or gray with the curve of sRGB.
     """
     if not profile:
         return True
@@ -201,7 +200,7 @@ def is_srgb(profile: bytes) -> bool:
 
 
 def convert_background(background: Color, channels: int) -> tuple[int, ...]:
-    """Converts a color of sRGB to 1 or 3 channels."""
+    """Converts an sRGB color to 1 or 3 channels."""
     if channels == 3:
         return background
     pixel = np.array([[background]], np.uint8)
@@ -210,9 +209,9 @@ def convert_background(background: Color, channels: int) -> tuple[int, ...]:
 
 
 def _find_effect(profile: bytes) -> _Effect | None:
-    """The effect of a profile, None if it cannot be used.
+    """Finds the effect of a profile, or None if the profile cannot be used.
 
-    It is cached for the latest profiles of the process.
+    The process caches the effects of the profiles it used last.
     """
     if len(profile) > MAX_PROFILE_BYTES:
         return None
@@ -227,7 +226,7 @@ def _find_effect(profile: bytes) -> _Effect | None:
 
 
 def _measure_effect(profile: bytes) -> _Effect | None:
-    """Converts some colors, to see what a profile does; None if it cannot be used."""
+    """Converts some colors to see what a profile does; returns None if it cannot be used."""
     try:
         transform = _make_transform(_safe_profile(profile))
     except (OSError, ValueError):  # what LittleCMS refuses
@@ -248,7 +247,7 @@ def _measure_effect(profile: bytes) -> _Effect | None:
 
 
 def _make_transform(profile: bytes) -> ImageCms.ImageCmsTransform:
-    """The transform from the pixels of a profile to sRGB.
+    """Makes the transform from the colors of a profile to sRGB.
 
     Raises:
         OSError, ValueError: the profile is broken, or of a kind that images do not have.
@@ -263,20 +262,20 @@ def _make_transform(profile: bytes) -> ImageCms.ImageCmsTransform:
 
 
 def _differ(pixels: Pixels, others: Pixels) -> bool:
-    """True if pixels differ visibly."""
+    """Whether pixels differ visibly."""
     differences = np.abs(pixels.astype(int) - others)
     return int(differences.max()) > TOLERANCE
 
 
 def _safe_profile(profile: bytes) -> bytes:
-    """Bounds the work that a profile can cause LittleCMS, by its size.
+    """Bounds the work that a profile can cause LittleCMS by the size of the profile.
 
-    The optional tables of floats (D2B0 to D2B3) are hidden: one of 80 kB can hold ten thousand
-    steps for every color, which take 19 s.
+    Hides the optional tables of floats (D2B0 to D2B3): one of 80 kB can hold ten thousand steps for
+    every color, which take 19 s.
 
     Raises:
-        ValueError: a table claims more colors than the profile has bytes; up to 1 GB would be
-            allocated for them.
+        ValueError: a table claims more colors than the profile has bytes. LittleCMS would allocate
+            up to 1 GB for them.
     """
     safe = bytearray(profile)
     tags = min(int.from_bytes(profile[128:132], "big"), _MAX_TAGS)
@@ -290,7 +289,7 @@ def _safe_profile(profile: bytes) -> bytes:
 
 
 def _claimed_bytes(profile: bytes, start: int) -> int:
-    """The bytes of colors that a table at an offset claims.
+    """Computes how many bytes of colors the table at an offset claims to have.
 
     See ICC.1:2022, 10.10 to 10.13.
     """
@@ -311,13 +310,13 @@ def _claimed_bytes(profile: bytes, start: int) -> int:
 
 
 def _claimed_colors(header: bytes) -> int:
-    """The numbers in the table of a lutType."""
+    """Computes how many numbers the table of a lutType claims to have."""
     inputs, outputs, points = header[:3]
     return int(points**inputs) * outputs
 
 
 def _claimed_by_curves(profile: bytes, start: int, inputs: int, outputs: int) -> int:
-    """The bytes in the table of a lutAToBType or lutBToAType."""
+    """Computes how many bytes the table of a lutAToBType or lutBToAType claims to have."""
     sides = profile[start : start + inputs]
     bytes_each = profile[start + 16 : start + 17]
     return math.prod(sides) * outputs * sum(bytes_each)
@@ -351,13 +350,13 @@ def _by_strips(
 
     Args:
         pixels: [h, w, c].
-        channels: of the result.
-        change: from [n, c] of each argument to an image of n pixels.
-        others: further arguments, likewise.
-        may_overwrite: whether the result may take the memory of the pixels.
+        channels: number of channels of the result.
+        change: makes an image of n pixels from [n, c] of each argument.
+        others: further arguments, cut into the same strips.
+        may_overwrite: whether the result may use the memory of the pixels.
 
     Returns:
-        [h, w, channels].
+        Pixels [h, w, channels].
     """
     flats = [argument.reshape(-1, argument.shape[2]) for argument in (pixels, *others)]
     shape = (*pixels.shape[:2], channels)

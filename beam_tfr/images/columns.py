@@ -1,7 +1,4 @@
-"""Places columns of a table's row where their pixels are in the record.
-
-Such columns are boxes, for example.
-"""
+"""Moves columns of a table's row, such as boxes, to where their pixels are in the record."""
 
 import dataclasses
 from typing import NamedTuple
@@ -20,8 +17,8 @@ class PlacedColumns(NamedTuple):
 
     Attributes:
         image: the image, with the adjustments of its boxes.
-        ref: its reference, with the labels of the boxes that are left, and without columns.
-        values: the features of the columns.
+        ref: its reference, with the labels of the remaining boxes, and without columns.
+        values: the features that the columns become.
     """
 
     image: Image
@@ -37,14 +34,14 @@ def place_columns(
     policy: BoxPolicy,
     max_decode_bytes: int,
 ) -> PlacedColumns:
-    """Brings the columns of a row, which are about the upright source, to its record.
+    """Maps the columns of a row from the upright source, which they describe, to its record.
 
     Args:
         image: the converted image.
         ref: its reference, with the columns of the row.
-        features: those of the dataset.
+        features: the features of the dataset.
         policy: what becomes of bad boxes, and of images without any.
-        max_decode_bytes: for the masks of boxes while they are made.
+        max_decode_bytes: memory for the masks of boxes while they are made.
 
     Raises:
         RejectError: see `FeaturesDict.place`.

@@ -56,7 +56,7 @@ _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
-    """Versions of the libraries that can change a byte of an image.
+    """Lists the versions of the libraries that can change the bytes of an image.
 
     `ABSENT` of absent ones.
     """
@@ -128,7 +128,7 @@ def convert_image(
 
 
 def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> ImageOptions:
-    """The options with changes, which must be for images."""
+    """Returns the options with some changes, and checks that they are for images."""
     if options is None:
         options = ImageOptions(**changes)
     elif changes:
@@ -144,7 +144,7 @@ def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> I
 def _open_limited(
     image_format: formats.ImageFormat, data: bytes, limited: contextlib.ContextDecorator
 ) -> Source:
-    """Opens a file with hard limits, which hold for decoding it too."""
+    """Opens a file under hard limits, which also apply to decoding it."""
     source = limited(image_format.open)(data)
     source.decode = limited(source.decode)
     return source
@@ -154,10 +154,10 @@ class _Action(enum.Enum):
     """What an image is decoded for.
 
     Attributes:
-        ENCODE: its pixels are encoded.
-        KEEP: its bytes are stored, if they show the right pixels, whose sums are wanted.
-        CHECK: its bytes are stored, likewise, without sums: the decoder only looks for damage, and
-            decodes as few pixels as a perceptual hash needs.
+        ENCODE: encode its pixels.
+        KEEP: store the bytes of the file, if they show the right pixels, and sum those pixels.
+        CHECK: the same without sums: the decoder only looks for damage, and decodes as few pixels
+            as a perceptual hash needs.
     """
 
     ENCODE = enum.auto()
@@ -175,7 +175,7 @@ class _Request(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """What a record holds: an encoded image in a format, and its size."""
+    """The content of a record: an encoded image, its format and its size."""
 
     encoded: bytes
     format: str
@@ -192,7 +192,7 @@ class _Described(NamedTuple):
 
 
 def _describe(pixels: Pixels, picture: Pixels) -> _Described:
-    """Describes the pixels of a record; `picture` is the part of them that is no margin."""
+    """Describes the pixels of a record; `picture` is the part of them without margins."""
     channel_sums = sum_channels(pixels)
     picture_sums = channel_sums
     if picture.shape != pixels.shape:
@@ -205,7 +205,7 @@ class _Conversion:
     """An image whose header is within the limits.
 
     Attributes:
-        request: what was asked for.
+        request: the arguments of the call.
         source: the opened file.
         layout: where its pixels go.
     """
@@ -219,7 +219,7 @@ class _Conversion:
         return self.request.options
 
     def keep_or_encode(self) -> Image:
-        """Stores the bytes of the file if that was asked for and gives the same pixels."""
+        """Stores the bytes of the file if the options ask for it and they show the same pixels."""
         action = self._choose_action()
         if action is _Action.ENCODE:
             return self.encode()
@@ -238,13 +238,13 @@ class _Conversion:
 
     @property
     def _encoding(self) -> str:
-        """How pixels are encoded."""
+        """The encoding of the pixels."""
         if self.options.encoding != "keep":
             return self.options.encoding
         return "png" if formats.FORMATS[self.source.format].lossless else "jpeg"
 
     def _choose_action(self) -> _Action:
-        """What is tried first."""
+        """Chooses what to try first."""
         unchanged = geometry.keep_size(self.source.height, self.source.width)
         if self.options.encoding != "keep" or self.layout.stored != unchanged:
             return _Action.ENCODE
@@ -264,9 +264,10 @@ class _Conversion:
             yield decoded
 
     def _choose_min_size(self, action: _Action) -> Size:
-        """The size that the decoder may scale down to.
+        """Chooses the smallest size that the decoder may scale down to.
 
-        That is twice the size at which the source is stored, and to check it what a hash needs.
+        That is twice the size of the stored image; to only check the file, it is the size that a
+        hash needs.
         """
         shorter_side = min(self.source.height, self.source.width)
         is_scaled = shorter_side >= 2 * COMPARED_SIDE
@@ -278,9 +279,9 @@ class _Conversion:
         return height, width
 
     def _resizing_bytes(self) -> int:
-        """The most memory that resizing, its result and the encoder take.
+        """Computes the most memory that resizing, its result and the encoder take.
 
-        Filters take four bytes a pixel.
+        Filters take four bytes per pixel.
         """
         canvas = self.layout.shown.canvas
         decoded_pixels = self.source.height * self.source.width
@@ -327,10 +328,10 @@ class _Conversion:
         return self._to_image(stored, described, notes)
 
     def _render(self, decoded: Decoded) -> tuple[Pixels, tuple[str, ...]]:
-        """Resizes, turns and converts colors, and takes the pixels of what was decoded.
+        """Resizes, turns and converts the colors of a decoded image, whose pixels it takes over.
 
         Returns:
-            The pixels of the record but for its margin, and the members of
+            The pixels of the record without its margin, and the members of
             `schema.dataset.ADJUSTMENTS` that apply to its colors.
         """
         options = self.options
@@ -361,7 +362,7 @@ class _Conversion:
     def _note_placement(self) -> Iterator[str]:
         """Yields the adjustments of size and orientation that apply.
 
-        They are members of `schema.dataset.ADJUSTMENTS`.
+        These are members of `schema.dataset.ADJUSTMENTS`.
         """
         stored = self.layout.stored
         down = stored.rows / stored.height
@@ -377,7 +378,7 @@ class _Conversion:
             yield "cropped"
 
     def _note_source(self, decoded: Decoded) -> set[str]:
-        """The members of `schema.dataset.ADJUSTMENTS` that apply to the file."""
+        """Lists the members of `schema.dataset.ADJUSTMENTS` that apply to the file."""
         notes = set(decoded.adjusted)
         if self.options.icc == "ignore":
             notes.discard("profile-ignored")
@@ -388,7 +389,7 @@ class _Conversion:
         return notes
 
     def _to_image(self, stored: _Stored, described: _Described, notes: set[str]) -> Image:
-        """Describes what is stored."""
+        """Describes the stored image."""
         source = self.source
         placed = self.layout.geometry
         source_width, source_height = source_size(placed, upright=placed.turned)
@@ -414,7 +415,7 @@ class _Conversion:
         )
 
     def _count_statistics(self, channel_sums: ChannelSums) -> ChannelSums:
-        """The sums of a record: in a dataset in color, gray counts for all three channels."""
+        """Sums the pixels of a record; in datasets in color, gray counts for all three channels."""
         if not self.request.statistics:
             return ChannelSums((), ())
         if self.options.color == "gray" or len(channel_sums.sums) == 3:
@@ -423,7 +424,7 @@ class _Conversion:
 
 
 def _note_depth(decoded: Decoded) -> tuple[str, ...]:
-    """The members of `schema.dataset.ADJUSTMENTS` that apply to samples scaled to 8 bits."""
+    """Lists the members of `schema.dataset.ADJUSTMENTS` that apply to samples scaled to 8 bits."""
     if decoded.bits <= 8:
         return ()
     if int(decoded.pixels.max(initial=0)) <= LEAST_USED:

@@ -38,8 +38,8 @@ def check_size(height: int, width: int, encoding: str) -> None:
     """Checks that an encoding can hold an image.
 
     Raises:
-        RejectError: `extreme-aspect`: a side is longer than it can; `too-many-pixels`: its encoder
-            would take too much.
+        RejectError: `extreme-aspect`: a side is longer than the encoding can hold;
+            `too-many-pixels`: its encoder would take too much memory and time.
     """
     max_side = MAX_SIDES.get(encoding, sys.maxsize)
     if max(height, width) > max_side:

@@ -1,7 +1,4 @@
-"""Geometry: which part of a source is used, and where it is in the result.
-
-A placement has the part, its new size, and its place.
-"""
+"""Computes which part of a source is used, how it is resized, and where it is in the result."""
 
 from typing import NamedTuple
 
@@ -18,8 +15,8 @@ class Placement(NamedTuple):
 
     Attributes:
         top, left: pixels cut off at each of two opposite sides of the source.
-        rows, columns: of the source that are used.
-        height, width: that these become.
+        rows, columns: size of the part of the source that is used.
+        height, width: size that this part gets.
         canvas: (height, width) of the result, with the picture in its middle; larger only with
             --resize pad.
     """
@@ -63,10 +60,10 @@ def compute_layout(height: int, width: int, orientation: int, options: ImageOpti
     """Computes how a source becomes a record.
 
     Args:
-        height, width: of the source as stored.
+        height, width: size of the source as stored.
         orientation: of the source; the record shows it upright unless the options ignore
             orientations.
-        options: `image_size`, `resize`, `upscale` and `ignore_orientation` count.
+        options: only `image_size`, `resize`, `upscale` and `ignore_orientation` matter.
     """
     is_turned = not options.ignore_orientation
     swaps_sides = is_turned and orientation >= 5
@@ -83,7 +80,7 @@ def compute_layout(height: int, width: int, orientation: int, options: ImageOpti
 
 
 def compute_cut_ppm(placement: Placement, height: int, width: int) -> int:
-    """Millionths of the area of a source that are cut off."""
+    """Computes how many millionths of the area of a source are cut off."""
     return 1_000_000 - 1_000_000 * placement.rows * placement.columns // (height * width)
 
 
@@ -93,7 +90,7 @@ def compute_placement(
     """Computes the placement for a source.
 
     Args:
-        height, width: of the upright source.
+        height, width: size of the upright source.
         image_size, resize, upscale: as in `ImageOptions`.
     """
     match resize:
@@ -114,12 +111,12 @@ def compute_placement(
 
 
 def keep_size(height: int, width: int) -> Placement:
-    """The placement of a source that is stored as it is."""
+    """Returns the placement of a source that keeps its size."""
     return Placement(0, 0, height, width, height, width, (height, width))
 
 
 def _crop(height: int, width: int, image_size: Size) -> Placement:
-    """Cuts off what is longer than the shape of the result."""
+    """Cuts off the excess of the direction that is longer than in the shape of the result."""
     rows, columns = image_size
     used_rows = _keep_center(min(height, width * rows / columns), height)
     used_columns = _keep_center(min(width, height * columns / rows), width)
@@ -129,7 +126,7 @@ def _crop(height: int, width: int, image_size: Size) -> Placement:
 
 
 def _pad_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Size:
-    """The size that fits into the result, in its middle."""
+    """Computes the size that fits into the result, in its middle."""
     rows, columns = image_size
     scale = min(rows / height, columns / width)
     if scale >= 1 and not upscale:
@@ -140,7 +137,7 @@ def _pad_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Si
 
 
 def _fit_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Size:
-    """The size that fits into the largest one."""
+    """Computes the size that fits into the largest allowed one."""
     rows, columns = image_size
     scale = min(rows / height, columns / width)
     if not upscale:
@@ -151,7 +148,7 @@ def _fit_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Si
 
 
 def _shortest_size(height: int, width: int, short_side: int) -> Size:
-    """The size whose shorter side is given."""
+    """Computes the size with the given shorter side."""
     shorter = min(height, width)
     new_height = max(1, round(height * short_side / shorter))
     new_width = max(1, round(width * short_side / shorter))
@@ -159,16 +156,16 @@ def _shortest_size(height: int, width: int, short_side: int) -> Size:
 
 
 def _keep_center(side: float, whole: int) -> int:
-    """The integer nearest to `side` that differs from `whole` by an even number.
+    """Returns the integer nearest to `side` that differs from `whole` by an even number.
 
-    So both have the same center.
+    Both sides then have the same center.
     """
     difference = 2 * round((whole - side) / 2)
     return max(whole - difference, 2 - whole % 2)
 
 
 def count_pixels_between(placement: Placement, height: int, width: int) -> int:
-    """The pixels of a source whose height is resized, and whose width is not yet."""
+    """Counts the pixels of a source whose height is resized already, and whose width is not yet."""
     size = (placement.height, placement.width)
     rows = (placement.top, placement.rows)
     columns = (placement.left, placement.columns)
@@ -183,10 +180,10 @@ def resize(
     See `resample.resize_window`.
 
     Args:
-        pixels: of a source, as stored.
-        placement: of that source.
-        eighths: as in `Decoded`. Where a side is no multiple of the factor, the last row or column
-            covers less of the source than the others, and the part may start within a pixel.
+        pixels: pixels of a source, as stored.
+        placement: the placement of that source.
+        eighths: as in `Decoded`. Where a side is not a multiple of the factor, the last row or
+            column covers less of the source than the others, and the part may start within a pixel.
         may_overwrite: as in `resize_window`.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
@@ -209,5 +206,5 @@ def pad(pixels: Pixels, canvas: Size, background: tuple[int, ...]) -> Pixels:
 
 
 def _margins(canvas: Size, height: int, width: int) -> tuple[int, int]:
-    """Pixels above and to the left of a picture in the middle of a canvas."""
+    """Computes the pixels above and to the left of a picture in the middle of a canvas."""
     return (canvas[0] - height) // 2, (canvas[1] - width) // 2

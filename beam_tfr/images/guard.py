@@ -1,10 +1,8 @@
-"""Converts images in a guarded process.
-
-It may crash, or be ended when it exceeds a hard limit.
+"""Converts images in a guarded process, which may crash or be killed when it exceeds a hard limit.
 
 Formats whose headers do not bound what their decoders take are always decoded here, under
-`hard_limits`. Each thread has its own process, started with its first image and ended with the
-thread. They exchange:
+`hard_limits`. Each thread has its own process, which starts with the thread's first image and ends
+with the thread. They exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (options, name, statistics, bytes) ──▶ serve      for each image
@@ -13,8 +11,8 @@ thread. They exchange:
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
     guard ◀── encoded ── serve                                 after an Image, which lacks them
 
-What comes back is MessagePack of these types and no pickle, which could run anything: a decoder may
-be taken over by what it decodes.
+A guarded process answers in MessagePack with these types. It never answers with a pickle, which
+could run anything: a decoder may be taken over by the file that it decodes.
 """
 
 import contextlib
@@ -59,12 +57,12 @@ def convert_guarded(
 ) -> Image:
     """Converts an image in a guarded process.
 
-    If it dies, a second one tries again: the first one may have been killed for any reason, as when
-    memory ran out for a moment.
+    If the process dies, a second one tries again: the first may have been killed for any reason,
+    for example because memory ran out for a moment.
 
     Raises:
-        RejectError: `decode-timeout`, `too-much-memory`, `crashed-decoder`, or what `convert_image`
-            raises.
+        RejectError: `decode-timeout`, `too-much-memory`, `crashed-decoder`, or whatever
+            `convert_image` raises.
         RunError: the process does not start, or `convert_image` raises another error.
     """
     try:
@@ -80,7 +78,7 @@ class _EndedError(RejectError):
 
 
 def _process_of_thread() -> "_Process":
-    """The guarded process of this thread, started if there is none."""
+    """Returns the guarded process of this thread, after starting it if there is none."""
     process: _Process | None = getattr(_thread, "process", None)
     if process is None or not process.is_usable():
         process = _Process()
@@ -92,7 +90,7 @@ class _Process(GuardedProcess):
     """A guarded process, for one thread.
 
     Raises:
-        RunError: it does not start.
+        RunError: the process does not start.
     """
 
     def __init__(self) -> None:
@@ -102,7 +100,7 @@ class _Process(GuardedProcess):
             super().__init__(_CHILD, descriptors=(messages, target), opened=[self._messages])
 
     def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
-        """See `convert_guarded`. After a crash the process is gone."""
+        """Converts an image as `convert_guarded` does. After a crash, the process is gone."""
         try:
             self.connection.send((options, name, statistics))
             self.connection.send_bytes(data)
@@ -134,11 +132,11 @@ class _Process(GuardedProcess):
             self.close()
 
     def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
-        """The reject of the image whose decoder ended the process.
+        """Makes the reject for the image whose decoder ended the process.
 
         Args:
             options: options of the conversion.
-            message: what the decoder printed before.
+            message: what the decoder printed before the process ended.
         """
         status = self.process.returncode
         if status == -signal.SIGXCPU:
@@ -184,7 +182,7 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
 
 
 def _to_utf8(text: str) -> str:
-    """A text without what UTF-8 cannot hold, such as the bytes of odd names of files."""
+    """Removes what UTF-8 cannot hold from a text, such as the bytes of odd file names."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -195,11 +193,11 @@ def _send_answer(parent: Connection, kind: str, answer: _Answer) -> None:
 
 
 def _receive_answer(child: Connection) -> _Answer:
-    """An answer of a guarded process, which may be anything.
+    """Receives an answer of a guarded process, which may be anything.
 
     Raises:
-        OSError, EOFError: there is none, or it is too long.
-        ValueError: it is none of the `_ANSWERS`.
+        OSError, EOFError: there is no answer, or it is too long.
+        ValueError: the answer is not one of `_ANSWERS`.
     """
     import msgspec
 

@@ -1,7 +1,4 @@
-"""Hard limits of a guarded process on memory and CPU time.
-
-Also reads what libraries print in it.
-"""
+"""Limits the memory and CPU time of a guarded process, and reads what libraries print in it."""
 
 import contextlib
 import ctypes
@@ -32,8 +29,8 @@ class HardLimits(NamedTuple):
     """The limits of this process, a guarded one.
 
     Attributes:
-        messages: descriptor of what libraries print.
-        used_bytes: memory of this process before the first image; limits come on top of it.
+        messages: descriptor for reading what libraries print.
+        used_bytes: memory of this process before the first image; limits are added to it.
     """
 
     messages: int
@@ -41,16 +38,16 @@ class HardLimits(NamedTuple):
 
     @contextlib.contextmanager
     def enforce(self, format_name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
-        """Limits what a decoder takes.
+        """Limits the memory and CPU time that a decoder takes.
 
-        The kernel ends a process that takes longer, and gives no more memory. Decoders that get no
-        memory report almost any error. This process then ends with `OUT_OF_MEMORY`, so that a new
-        one tries again, whose memory no other image has used.
+        The kernel ends this process if it takes longer, and gives it no more memory. Decoders that
+        get no memory report almost any error. This process then ends with `OUT_OF_MEMORY`, so that
+        a new process tries again with memory that no other image has used.
 
         Args:
-            format_name: for messages.
-            file_bytes: size of the file, of which decoders make copies.
-            decode_bytes: --max_decode_bytes, of which a tenth more is allowed, and 32 MiB at least.
+            format_name: name of the format, for messages.
+            file_bytes: size of the file; decoders make copies of it.
+            decode_bytes: --max_decode_bytes; a tenth more is allowed, and at least 32 MiB more.
 
         Raises:
             RejectError: `damaged-image`: a library printed an error but reported none, as libtiff
@@ -84,12 +81,12 @@ _of_this_process: HardLimits | None = None
 
 
 def of_this_process() -> HardLimits | None:
-    """The limits of this process; None if it is not a guarded one."""
+    """Returns the limits of this process; None if it is not a guarded one."""
     return _of_this_process
 
 
 def prepare_process(messages: int, target: int) -> None:
-    """Makes this process a guarded one, which captures messages in a pipe.
+    """Turns this process into a guarded one, which captures messages in a pipe.
 
     Args:
         messages, target: descriptors of the two ends of the pipe.
@@ -108,10 +105,7 @@ def prepare_process(messages: int, target: int) -> None:
 
 
 def read_first_error(messages: int) -> str:
-    """The first error that was printed, without those about tags only.
-
-    Empty without one.
-    """
+    """Reads the first printed error that is not only about tags; empty if there is none."""
     try:
         printed = os.read(messages, _MOST_PRINTED)
     except BlockingIOError:
@@ -123,12 +117,12 @@ def read_first_error(messages: int) -> str:
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    """True if a decoder got no memory, whatever it reported."""
+    """Whether a decoder got no memory, whatever it reported."""
     return _errno()[0] == errno.ENOMEM or isinstance(error.__cause__ or error, MemoryError)
 
 
 def _limit(kind: int, value: int) -> None:
-    """Sets a limit of this process, unless a lower one holds already."""
+    """Sets a limit of this process, unless a lower one is already set."""
     soft, hard = _limits[kind]
     if soft != resource.RLIM_INFINITY:
         value = min(value, soft)
@@ -137,10 +131,7 @@ def _limit(kind: int, value: int) -> None:
 
 @functools.cache
 def _errno() -> Any:
-    """Where the C library keeps the error number of this thread.
-
-    No other thread decodes here.
-    """
+    """Finds where the C library keeps the error number of this thread; no other thread decodes."""
     try:
         location = ctypes.CDLL(None).__errno_location
     except AttributeError:  # not Linux

@@ -1,7 +1,4 @@
-"""--encoding keep: which files are stored unchanged.
-
-These are the files that TensorFlow decodes correctly.
-"""
+"""Selects files that --encoding keep stores unchanged: those that TensorFlow decodes correctly."""
 
 import contextlib
 import re
@@ -46,22 +43,19 @@ _CHANNELS = {"rgb": (1, 3), "keep": (1, 3), "gray": (1,)}
 
 
 def is_kept(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> bool:
-    """True if training code that decodes the bytes of a file gets the right pixels.
+    """Whether training code that decodes the bytes of a file gets the right pixels.
 
     Args:
         data: the file.
         source: the same file.
         decoded: its pixels, at any scale.
-        options: those of the image.
+        options: options of the image.
     """
     return is_plain(source, decoded, options) and is_readable(data, source)
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
-    """True if its pixels need no change.
-
-    A decoder that ignores orientation, profiles and transparency gets the right ones.
-    """
+    """Whether decoders that ignore orientation, profiles and transparency get the right pixels."""
     if source.format not in READABLE or source.frames > 1:
         return False
     if source.orientation > 1 and not options.ignore_orientation:
@@ -74,7 +68,7 @@ def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
 
 
 def is_readable(data: bytes, source: Source) -> bool:
-    """True if TensorFlow decodes a file to the same pixels as here.
+    """Whether TensorFlow decodes a file to the same pixels as this package does.
 
     Args:
         data: a file that decoded without damage.
@@ -88,17 +82,14 @@ def is_readable(data: bytes, source: Source) -> bool:
 
 
 def _is_readable_jpeg(data: bytes) -> bool:
-    """Whether a JPEG has the end marker, and no marker unknown to libjpeg.
-
-    TensorFlow needs the end marker.
-    """
+    """Whether a JPEG has the end marker that TensorFlow needs, and no marker unknown to libjpeg."""
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
 def _is_readable_png(data: bytes) -> bool:
-    """True if libpng knows all its chunks, and their checksums are right.
+    """Whether libpng knows all chunks of a file, and their checksums are right.
 
-    Decoding has checked the header, the pixels, and the palette of pixels that need one.
+    Decoding has already checked the header, the pixels, and the palette of pixels that need one.
     """
     parts = list(chunks.png_chunks(data))
     kinds = b"".join(part.kind for part in parts)
@@ -109,16 +100,13 @@ def _is_readable_png(data: bytes) -> bool:
 
 
 def _has_right_checksum(part: chunks.Chunk) -> bool:
-    """Of a chunk of a PNG, over its kind and its content."""
+    """Whether the checksum of a PNG chunk, over its kind and its content, is right."""
     checksum = int.from_bytes(part.whole[-4:], "big")
     return zlib.crc32(part.whole[4:-4]) == checksum
 
 
 def _is_readable_webp(data: bytes) -> bool:
-    """Whether a file allows neither transparency nor animation.
-
-    TensorFlow refuses both.
-    """
+    """Whether a file allows neither transparency nor animation, which TensorFlow refuses."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
         match chunk.kind:

@@ -1,7 +1,4 @@
-"""Checks limits against the header before decoding.
-
-Also budgets memory for decoding.
-"""
+"""Checks limits against the header before decoding, and budgets memory for decoding."""
 
 import contextlib
 import itertools
@@ -56,7 +53,7 @@ def check_header(source: Source, options: ImageOptions) -> None:
 
 
 def check_memory(source: Source, needed: int, options: ImageOptions) -> None:
-    """Checks the bytes that decoding takes.
+    """Checks the memory that decoding takes.
 
     Raises:
         RejectError: `too-much-memory`.
@@ -73,7 +70,7 @@ def check_result(canvas: Size, options: ImageOptions) -> None:
     """Checks the height and width of a result.
 
     Raises:
-        RejectError: `too-many-pixels`: it does not fit into memory.
+        RejectError: `too-many-pixels`: the result does not fit into memory.
     """
     height, width = canvas
     if height * width > _most_pixels(options):
@@ -88,8 +85,8 @@ def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> 
 
     Args:
         canvas: height and width of the result.
-        pixels_between: of the image whose height is resized, and whose width is not yet.
-        options: those of the image.
+        pixels_between: number of pixels when the height is resized, and the width is not yet.
+        options: options of the image.
 
     Raises:
         RejectError: `too-many-pixels`, `extreme-aspect`: the pixels, or the filter of a side, do
@@ -110,7 +107,7 @@ def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> 
 
 
 def _most_pixels(options: ImageOptions) -> int:
-    """The pixels that an image may have while it is resized, and after."""
+    """Returns how many pixels an image may have while it is resized, and after."""
     return max(options.max_pixels, math.prod(options.image_size))
 
 
@@ -120,10 +117,10 @@ PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
 class _SharedBudget:
-    """A budget of this process and all that are forked from it.
+    """A budget of this process and all processes forked from it.
 
-    Its shares are bytes in a pipe, as those of make's job server: whoever decodes takes some out,
-    and puts them back. A process that dies keeps its shares, so its run must end.
+    Its shares are bytes in a pipe, as in make's job server: a process that decodes takes some out,
+    and puts them back afterwards. A process that dies keeps its shares, so its run must end.
     """
 
     SHARES = 1000  # a pipe holds more
@@ -152,11 +149,10 @@ class _SharedBudget:
 
 
 class MemoryBudget:
-    """Limits the memory that all threads of this process take for decoding at once.
+    """The limit on the memory that all threads of this process take for decoding at once.
 
-    Those of the processes that are forked from it too, if it is shared.
-
-    Threads start in the order in which they asked, so that a large image is not overtaken forever.
+    If the budget is shared, it also covers all processes forked from this one. Threads start in the
+    order in which they asked, so that a large image is not overtaken forever.
     """
 
     def __init__(self) -> None:
@@ -167,14 +163,11 @@ class MemoryBudget:
         self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
-        """Asks for the bytes of each image elsewhere.
-
-        A guarded process asks its parent.
-        """
+        """Asks someone else for the bytes of each image: a guarded process asks its parent."""
         self._reserve = reserve
 
     def share(self) -> None:
-        """Shares it with the processes that are forked from now on."""
+        """Shares the budget with all processes forked from now on."""
         self._shared = _SharedBudget()
 
     @contextlib.contextmanager
@@ -182,9 +175,9 @@ class MemoryBudget:
         """Waits until an image fits, and reserves its bytes within the context.
 
         Args:
-            needed: bytes for the image; one of more than `limit` waits until nothing else is
+            needed: bytes for the image; if they exceed `limit`, waits until nothing else is
                 decoded.
-            limit: for all images in total.
+            limit: bytes for all images in total.
         """
         if self._reserve is not None:
             self._reserve(needed, limit)
@@ -206,9 +199,9 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def _fits(self, ticket: object, limit: int) -> bool:
-        """True if an image may be decoded now.
+        """Whether an image may be decoded now.
 
-        It is the first, or fits in beside all that asked before it.
+        It may if it is the first, or fits beside all that asked before it.
         """
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)

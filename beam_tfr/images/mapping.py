@@ -1,11 +1,11 @@
-"""Maps points and boxes of a source to its record, as its pixels are.
+"""Maps points and boxes of a source to the pixels of its record.
 
 Coordinates are continuous: x to the right and y down from the corner of the picture, so the first
-pixel covers 0 to 1 and its center is at 0.5. Those of a source refer to the upright image, as
-viewers show it, or with `upright=False` to the pixels as stored, as tools see it that ignore EXIF.
-A record is mapped as a decoder that ignores EXIF shows it, such as TensorFlow's. A source with an
-orientation is kept unchanged only with --ignore_orientation; its record then shows the stored
-pixels.
+pixel covers 0 to 1 and its center is at 0.5. Coordinates of a source refer to the upright image, as
+viewers show it, or with `upright=False` to the pixels as stored, as tools that ignore EXIF see it.
+Coordinates of a record refer to it as a decoder that ignores EXIF, such as TensorFlow's, shows it.
+A source with an orientation is kept unchanged only with --ignore_orientation; its record then shows
+the stored pixels.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ _INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make
 
 @np.errstate(over="ignore", invalid="ignore")  # of absurd numbers, which are outside of everything
 def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -> Floats:
-    """Maps points of a source to its record.
+    """Maps points of a source, [n, 2] (x, y) in pixels, to its record.
 
-    They are [n, 2] (x, y) in pixels. Points outside of what the record shows stay outside.
+    Points outside of the part that the record shows stay outside.
 
     Raises:
         ZeroDivisionError: the image was not made by `convert_image`.
@@ -57,12 +57,12 @@ def map_boxes(
 ) -> tuple[Floats, Floats]:
     """Maps boxes of a source to its record, and clips them to the part shown.
 
-    They are [n, 4] finite (xmin, ymin, xmax, ymax) in pixels.
+    Boxes are [n, 4] finite (xmin, ymin, xmax, ymax) in pixels.
 
     Returns:
-        The boxes in pixels of the record, inside `geometry.content`; and for each the share of its
-        area that is visible, 0 to 1. What the source itself lacks of a box is not visible either. A
-        box without area has none.
+        The boxes in pixels of the record, inside `geometry.content`, and for each box the share of
+        its area that is visible, 0 to 1. Parts outside of the source count as not visible. The
+        share of a box without area is 0.
     """
     corners = map_points(boxes, geometry, upright=upright).reshape(-1, 2, 2)
     low = corners.min(axis=1)
@@ -78,7 +78,7 @@ def map_boxes(
 
 
 def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
-    """The (width, height) of a source, upright or as stored."""
+    """Returns the (width, height) of a source, upright or as stored."""
     if upright and _swaps_sides(geometry):
         return geometry.height, geometry.width
     return geometry.width, geometry.height
@@ -97,7 +97,7 @@ def _turn_upright(points: Floats, geometry: Geometry) -> Floats:
 
 
 def _turn_back(points: Floats, geometry: Geometry) -> Floats:
-    """Turns points of the upright source to the stored one."""
+    """Turns points of the upright source back to the stored one."""
     _mirror(points, geometry)
     return np.fliplr(points) if _swaps_sides(geometry) else points
 
@@ -113,11 +113,11 @@ def _mirror(points: Floats, geometry: Geometry) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RecordPixels:
-    """Where the pixels of a source are in its record: a `features.base.PixelMap`.
+    """The mapping from the pixels of a source to its record: a `features.base.PixelMap`.
 
     Attributes:
         image: the converted image.
-        max_decode_bytes: for all that is decoded at once.
+        max_decode_bytes: memory for everything that is decoded at once.
     """
 
     image: Image
@@ -205,15 +205,15 @@ class RecordPixels:
 def _select(
     pixels: NDArray[_Sample], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[_Sample]:
-    """The pixels in some rows and columns, both in order.
+    """Selects the pixels in some rows and columns, both in order.
 
-    They are a view where the rows or columns are all between the first and the last.
+    Returns a view if both are consecutive.
     """
     return pixels[_as_slice(rows)][:, _as_slice(columns)]
 
 
 def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """The slice of an array that has these numbers, if there is one."""
+    """Returns the slice of an array that has these numbers, if there is one."""
     if not numbers.size:
         return slice(0, 0)
     begin = int(numbers[0])
@@ -223,6 +223,6 @@ def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 def _nearest(start: int, end: int, size: int) -> NDArray[np.int64]:
-    """The pixels from `start` to `end` that the centers of `size` pixels lie in."""
+    """Finds the pixels from `start` to `end` in which the centers of `size` pixels lie."""
     centers = 2 * np.arange(size) + 1  # twice
     return start + centers * (end - start) // (2 * size)

@@ -17,12 +17,12 @@ MIRRORED_RIGHT = (2, 3, 6, 7)
 
 
 def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
-    """Finds the orientation of an image, 1 to 8; 1 (upright) without a valid value.
+    """Finds the orientation of an image, 1 to 8; 1 (upright) if it has no valid value.
 
     Args:
         exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before
             them; or nothing.
-        xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts where EXIF has no valid one.
+        xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts if EXIF has no valid value.
     """
     orientation = _find_in_exif(exif)
     if orientation is not None:
@@ -32,9 +32,9 @@ def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
 
 
 def _find_in_exif(exif: bytes) -> int | None:
-    """The orientation in an EXIF block; None if it has no valid one.
+    """Finds the orientation in an EXIF block; None if the block has no valid one.
 
-    Only the first directory is read, so that no block takes long.
+    Reads only the first directory, so that no block takes long.
     """
     with contextlib.suppress(RejectError):  # a broken block, or none, says nothing
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))

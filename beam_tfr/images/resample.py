@@ -1,13 +1,13 @@
-"""Resampling with a Lanczos filter, with the same pixels on every processor.
+"""Resamples with a Lanczos filter, to the same pixels on every processor.
 
     pixels ──means of boxes, for large factors──▶ ──Lanczos, a = 3──▶ resized
 
-The filter is that of Pillow's LANCZOS: where a side shrinks, it is as much wider (Turkowski,
-"Filters for common resampling tasks", 1990). `benchmarks/resize.py` compares the two.
+The filter is that of Pillow's LANCZOS: where a side shrinks, the filter is wider by the same factor
+(Turkowski, "Filters for common resampling tasks", 1990). `benchmarks/resize.py` compares the two.
 
 The resizer takes one or four channels, and filters the height before the width. Large images are
 therefore filtered in strips, of columns for the height and of rows for the width, with the same
-pixels: of what is not in four channels, only a strip is copied at a time.
+pixels. If an image does not have four channels, only one strip of it is copied at a time.
 """
 
 import math
@@ -51,13 +51,13 @@ def resize_window(
     """Resizes a window of uint8 [h, w, c] to [*size, c], as Pillow's LANCZOS does.
 
     Args:
-        pixels: of 1, 3 or 4 channels, with any strides. Three channels are resized without a copy
-            if they are a view of four.
+        pixels: pixels of 1, 3 or 4 channels, with any strides. Three channels are resized without a
+            copy if they are a view of four.
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None
             for all.
         may_overwrite: whether a large image may be resized in the memory of its pixels. Otherwise
-            they are never written to, but a view is returned if nothing changes.
+            the pixels are never written to, but a view is returned if nothing changes.
     """
     channels = pixels.shape[2]
     pixels = _with_fourth_channel(pixels)
@@ -89,7 +89,7 @@ def resize_window(
 
 
 def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
-    """The pixels of an image whose height is that of the result, and whose width is not yet.
+    """Counts the pixels of an image that has the height of the result and the width of the source.
 
     Args:
         size, rows, columns: as in `resize_window`.
@@ -104,7 +104,7 @@ def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
 
 
 def _resize(source: Pixels, result: Pixels, box: Box) -> None:
-    """Resizes a box of a source to all of a result."""
+    """Resizes a box of a source to the whole of a result."""
     # Of the extra `convert`.
     from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 
@@ -116,9 +116,9 @@ def _resize(source: Pixels, result: Pixels, box: Box) -> None:
 
 
 def _with_fourth_channel(pixels: Pixels) -> Pixels:
-    """The four channels (RGBX) of which pixels are the first three, as decoded.
+    """Returns the four channels (RGBX) of which the pixels are the first three, as decoded.
 
-    Pixels that are no such view are returned as they are.
+    Pixels that are not such a view are returned unchanged.
     """
     base = pixels.base
     if not isinstance(base, np.ndarray) or base.shape[2:] != (4,) or not base.flags.c_contiguous:
@@ -135,7 +135,7 @@ def _recode(pixels: Pixels, channels: int, code: int) -> Pixels:
 
 
 def _to_pillow(pixels: Pixels) -> PillowImage.Image:
-    """A Pillow image in the memory of contiguous pixels; a copy would hold the GIL."""
+    """Makes a Pillow image in the memory of contiguous pixels; a copy would hold the GIL."""
     mode = "L" if pixels.shape[2] == 1 else "CMYK"  # no channel of CMYK is taken for transparency
     return PillowImage.frombuffer(mode, pixels.shape[1::-1], pixels, "raw", mode, 0, 1)
 
@@ -144,9 +144,9 @@ class _Side(NamedTuple):
     """How height or width is resized.
 
     Attributes:
-        new_side: pixels that it becomes.
-        start, length: of the window, in pixels.
-        reach: the pixels that the window touches, and those beside it that the filter reaches.
+        new_side: pixels of the result.
+        start, length: the window, in pixels.
+        reach: the pixels that the window touches, and the pixels beside it that the filter reaches.
         box: number of pixels that become one mean, before the filter.
     """
 
@@ -158,7 +158,7 @@ class _Side(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """True if the window consists of the pixels of the result."""
+        """Whether the window consists of the pixels of the result."""
         return self.length == self.new_side and self.start % 1 == 0
 
     @property
@@ -167,7 +167,7 @@ class _Side(NamedTuple):
         return slice(int(self.start), int(self.start) + self.new_side)
 
     def in_means(self) -> "_Side":
-        """How the means of `reach` are resized."""
+        """Returns how the means of `reach` are resized."""
         means = -(-(self.reach.stop - self.reach.start) // self.box)
         start = (self.start - self.reach.start) / self.box
         length = min(self.length / self.box, means - start)  # rounding must not lead outside
@@ -189,7 +189,7 @@ def _plan_side(new_side: int, window: Span, side: int) -> _Side:
 
 
 def _pack(window: Pixels, pixels: Pixels) -> Pixels:
-    """A window of pixels, without gaps, in their memory if possible."""
+    """Copies a window of pixels without gaps, into their own memory if possible."""
     if window.flags.c_contiguous:
         return window
     packed = reuse_memory(window.shape, pixels)
@@ -231,7 +231,7 @@ def _resize_by_strips(
 def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) -> None:
     """Filters some columns, strip by strip.
 
-    The result may be the first rows of these columns.
+    The result may overwrite the first rows of these columns.
     """
     height = pixels.shape[0]
     for part in _split_strips(columns, pixels, height + side.new_side):
@@ -245,14 +245,14 @@ def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) 
 def _resize_width(pixels: Pixels, side: _Side, width: int, result: Pixels) -> None:
     """Filters all rows, strip by strip.
 
-    The result may begin where the pixels begin, or before if its rows are no longer: no row is
+    The result may begin where the pixels begin, or before if its rows are not longer: no row is
     overwritten before it is read.
 
     Args:
-        pixels: those that the filter reaches.
+        pixels: the pixels that the filter reaches.
         side: how the width is resized.
-        width: of all pixels.
-        result: of the new width.
+        width: width of all pixels.
+        result: pixels of the new width.
     """
     parts = _split_strips(slice(0, len(pixels)), pixels, width + side.new_side)
     if result.strides[0] > pixels.strides[0]:
@@ -268,9 +268,9 @@ class _Strip(NamedTuple):
     """How a strip of an image is filtered.
 
     Attributes:
-        size: height and width of the strip, all that the filter is computed for.
-        reach: the part of it that the filter reaches.
-        new_size: height and width of its result.
+        size: height and width of the strip; the filter is computed for all of it.
+        reach: the part of the strip that the filter reaches.
+        new_size: height and width of the result.
     """
 
     size: Size
@@ -288,7 +288,7 @@ class _Strip(NamedTuple):
 
 
 def _filtered_channels(pixels: Pixels) -> int:
-    """The channels in which the resizer takes pixels."""
+    """Returns the number of channels in which the resizer takes pixels."""
     return 1 if pixels.shape[2] == 1 else 4
 
 
@@ -301,7 +301,7 @@ def _split_strips(span: slice, pixels: Pixels, line_pixels: int) -> list[slice]:
 
 
 def _copy_pixels(source: Pixels, target: Pixels) -> None:
-    """Copies pixels; a fourth channel is added or left out, as the target has it or not."""
+    """Copies pixels; adds or drops a fourth channel if the target has one or not."""
     if source.shape[2] == target.shape[2]:
         target[:] = source
     elif source.shape[2] == 3:
@@ -311,9 +311,9 @@ def _copy_pixels(source: Pixels, target: Pixels) -> None:
 
 
 def _means(pixels: Pixels, down: int, right: int) -> Pixels:
-    """Means of boxes of down x right pixels.
+    """Computes means of boxes of down x right pixels.
 
-    The last boxes overlap others where a side is no multiple.
+    The last boxes overlap others if a side is not a multiple of theirs.
     """
     is_linear = max(down, right) == 2  # the same mean, in less time
     interpolation = cv2.INTER_LINEAR if is_linear else cv2.INTER_AREA
@@ -329,7 +329,7 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
 
 
 def _split_side(side: int, box: int) -> list[tuple[slice, slice]]:
-    """Slices of the pixels of a side, and of the boxes that they fill."""
+    """Lists slices of the pixels of a side, and of the boxes that they fill."""
     number = side // box
     parts = [(slice(0, number * box), slice(0, number))]
     if side % box:

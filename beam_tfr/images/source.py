@@ -1,7 +1,4 @@
-"""The values that pass between the steps of one image.
-
-It also has the errors that decoders raise.
-"""
+"""Defines the values that pass between the steps for one image, and the errors of decoders."""
 
 import contextlib
 import dataclasses
@@ -30,8 +27,8 @@ class Decoded:
             transparency.
         alpha: uint8 [h, w], 0 is transparent; None where everything is opaque.
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8),
-            likewise w.
-        profile: embedded ICC profile; empty without one.
+            and w likewise.
+        profile: embedded ICC profile; empty if there is none.
         bits: bits per sample in the file; more than 8 were scaled to 8.
         adjusted: further members of `schema.dataset.ADJUSTMENTS` that apply.
     """
@@ -44,7 +41,7 @@ class Decoded:
     adjusted: tuple[str, ...] = ()
 
     def take_pixels(self) -> tuple[Pixels, Pixels | None]:
-        """The pixels and the alpha, which are then the caller's alone, to overwrite and to free."""
+        """Hands over the pixels and the alpha: only the caller may then overwrite and free them."""
         taken = (self.pixels, self.alpha)
         self.pixels = _NO_PIXELS
         self.alpha = None
@@ -59,12 +56,12 @@ class Source:
         format: a key of `formats.FORMATS`.
         height, width: in pixels, as stored; the orientation may swap them.
         orientation: orientation from EXIF, 1 to 8; 1 is upright.
-        frames: number of pictures, counted to 2.
-        scans: number of scans of a progressive JPEG, also in a TIFF; 1 for everything else.
+        frames: number of pictures, counted only up to 2.
+        scans: number of scans of a progressive JPEG, also inside a TIFF; 1 for everything else.
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width)
-            that it may scale down to, None for no scaling. Raises RejectError `damaged-image`.
-        memory: the most that `decode` takes for the same argument, until the pixels are resized, in
-            bytes.
+            that it may scale down to; None for no scaling. Raises RejectError `damaged-image`.
+        memory: bytes that `decode` takes at most for the same argument, until the pixels are
+            resized.
     """
 
     format: str
@@ -79,9 +76,7 @@ class Source:
 
 @contextlib.contextmanager
 def reject_damage(format_name: str) -> Iterator[None]:
-    """Turns all errors of decoders into rejects.
-
-    Damage makes them raise almost any kind.
+    """Turns all errors of decoders into rejects, since damage causes almost any kind of error.
 
     Raises:
         RejectError: `damaged-image`.
@@ -95,7 +90,7 @@ def reject_damage(format_name: str) -> Iterator[None]:
 
 
 def describe_error(error: Exception) -> str:
-    """The message of a decoder's error, on one line, without memory addresses."""
+    """Returns the message of a decoder's error, on one line, without memory addresses."""
     line = str(error).partition("\n")[0]
     message = _MEMORY_ADDRESS.sub("", line)[:200]
     return message or type(error).__name__

@@ -1,4 +1,4 @@
-"""Chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3)."""
+"""Walks through the chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3)."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,10 +13,10 @@ class Chunk(NamedTuple):
     """One chunk.
 
     Attributes:
-        kind: four characters; of a PNG, the first is lower case where decoders may ignore the
+        kind: four characters; in a PNG, the first is lower case where decoders may ignore the
             chunk.
-        whole: all its bytes: length, kind, content, and checksum or padding.
-        content: only that.
+        whole: all bytes of the chunk: length, kind, content, and checksum or padding.
+        content: the content alone.
     """
 
     kind: bytes

@@ -1,4 +1,4 @@
-"""GIF blocks (GIF89a, sections 17 to 27)."""
+"""Walks through the blocks of a GIF (GIF89a, sections 17 to 27)."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Block(NamedTuple):
 
     Attributes:
         kind: `HEADER` with the global color table, `IMAGE`, or "!" and the label of an extension.
-        whole: all its bytes.
+        whole: all bytes of the block.
     """
 
     kind: bytes
@@ -66,7 +66,7 @@ def blocks(data: bytes) -> Iterator[Block]:
 
 
 def _find_first_piece(data: bytes, begin: int) -> int:
-    """Where the pieces of a block begin."""
+    """Finds where the pieces of a block begin."""
     introducer = data[begin : begin + 1]
     if introducer == IMAGE:
         return begin + 10 + table_bytes(data[begin + 9]) + 1  # the size of a code
@@ -86,5 +86,5 @@ def _find_piece_ends(data: bytes, start: int) -> Iterator[int]:
 
 
 def table_bytes(flags: int) -> int:
-    """The size of the color table according to these flags; 0 without one."""
+    """Computes the size of the color table that flags describe; 0 if there is none."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0

@@ -1,4 +1,4 @@
-"""JPEG segments (ITU-T T.81, annex B), found as libjpeg finds them."""
+"""Walks through JPEG segments (ITU-T T.81, annex B), finding them as libjpeg does."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""TIFF directories, which EXIF blocks are made of too.
-
-See TIFF 6.0, section 2, and BigTIFF.
-"""
+"""Reads TIFF directories, which EXIF blocks consist of too (TIFF 6.0, section 2, and BigTIFF)."""
 
 import struct
 from collections.abc import Iterator
@@ -15,15 +12,15 @@ MAX_VALUES = 1 << 17  # of an entry
 
 
 class _Layout(NamedTuple):
-    """How a file stores its numbers.
+    """How a file stores its numbers; all types are those of `struct`.
 
     Attributes:
         byteorder: "little" or "big".
-        order: the same, of struct.
-        number: type of the number of entries, of struct.
-        entry: types of an entry without its values, or their offset.
+        order: the same, for `struct`.
+        number: type of the number of entries.
+        entry: types of the fields of an entry, without its values or their offset.
         word: type of an offset.
-        first: slice of the file that says where the first directory is.
+        first: slice of the file that holds the offset of the first directory.
     """
 
     byteorder: Literal["little", "big"]
@@ -67,11 +64,11 @@ class TiffEntry(NamedTuple):
     """One entry of a directory.
 
     Attributes:
-        tag: its number, which gives it its meaning.
+        tag: number that defines what the entry means.
         kind: type of its values.
-        values: how many it has.
-        start: where in the file the values are.
-        size: size of all values, in bytes; the file may end before.
+        values: number of its values.
+        start: where in the file the values begin.
+        size: size of all values in bytes; the file may end before them.
     """
 
     tag: int
@@ -85,10 +82,10 @@ class Directory:
     """One image file directory; iterating over it yields its entries.
 
     Attributes:
-        following: where the next directory is; 0 without one.
+        following: where the next directory is; 0 if there is none.
 
     Raises:
-        RejectError: `damaged-image`: the file ends within it.
+        RejectError: `damaged-image`: the file ends within the directory.
     """
 
     def __init__(self, data: bytes, layout: _Layout, start: int) -> None:
@@ -114,9 +111,9 @@ class Directory:
             yield TiffEntry(tag, kind, count, start, size)
 
     def read_integers(self, entry: TiffEntry) -> tuple[int, ...]:
-        """The values of an entry, if they are unsigned integers.
+        """Reads the values of an entry, if they are unsigned integers.
 
-        Empty if they are not, or are too many, or not all in the file.
+        Returns no values if they have another type, are too many, or are not all in the file.
         """
         if entry.kind not in _INTEGERS or entry.values > MAX_VALUES:
             return ()
@@ -125,7 +122,7 @@ class Directory:
         return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.start)
 
     def with_integer(self, entry: TiffEntry, value: int) -> bytes:
-        """The file with another value, the first of an entry that `read_integers` reads."""
+        """Returns the file with another first value of an entry that `read_integers` can read."""
         packed = struct.pack(self._layout.order + _INTEGERS[entry.kind], value)
         end = entry.start + len(packed)
         return self._data[: entry.start] + packed + self._data[end:]
@@ -138,12 +135,13 @@ class Directory:
 
 
 def directories(data: bytes) -> Iterator[Directory]:
-    """Yields the directories of a TIFF or an EXIF block, until one is not in the file.
+    """Yields the directories of a TIFF or an EXIF block, up to one that is not in the file.
 
-    They are at most `MAX_DIRECTORIES`.
+    Yields at most `MAX_DIRECTORIES`.
 
     Raises:
-        RejectError: `damaged-image`: no TIFF header, no directory, or they point in a circle.
+        RejectError: `damaged-image`: there is no TIFF header or no directory, or directories
+            point in a circle.
     """
     layout = _SIGNATURES.get(data[:4])
     if layout is None:

@@ -1,7 +1,4 @@
-"""The table of formats of images.
-
-It says how a file is recognized by its first bytes, and what opens it.
-"""
+"""Recognizes the formats of images by their first bytes, and opens them."""
 
 import posixpath
 import re
@@ -20,11 +17,11 @@ class ImageFormat(NamedTuple):
     Attributes:
         matches: whether bytes begin like a file of this format.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
-        lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes
-            a PNG.
+        lossless: whether it stores pixels exactly; with --encoding keep, images of such formats
+            that must be encoded again become PNGs.
         needs_guard: whether a file's header does not bound the memory and time that its decoder
-            takes, or the decoder prints what it should report. Such files are decoded in a guarded
-            process.
+            takes, or the decoder prints errors that it should report. Such files are decoded in a
+            guarded process.
     """
 
     matches: Callable[[bytes], object]
@@ -34,12 +31,12 @@ class ImageFormat(NamedTuple):
 
 
 def _signature(pattern: bytes) -> Callable[[bytes], object]:
-    """Matches the first bytes of a file."""
+    """Makes a function that matches the first bytes of a file."""
     return re.compile(pattern, re.DOTALL).match
 
 
 def _brand(*brands: bytes) -> Callable[[bytes], object]:
-    """Matches a file of the ISO base media format that has one of these brands."""
+    """Makes a function that matches files of the ISO base media format with one of these brands."""
 
     def matches(data: bytes) -> bool:
         return not _read_brands(data).isdisjoint(brands)
@@ -48,7 +45,7 @@ def _brand(*brands: bytes) -> Callable[[bytes], object]:
 
 
 def _read_brands(data: bytes) -> set[bytes]:
-    """The major and the compatible brands of a file (ISO/IEC 14496-12, ftyp)."""
+    """Reads the major and the compatible brands of a file (ISO/IEC 14496-12, ftyp)."""
     if data[4:8] != b"ftyp":
         return set()
     end = min(int.from_bytes(data[:4], "big"), 1024)
@@ -58,7 +55,7 @@ def _read_brands(data: bytes) -> set[bytes]:
 
 
 def _refuse(name: str) -> Callable[[bytes], Source]:
-    """The function that opens a format which is not supported, but has a name."""
+    """Makes the opening function of a format that has a name but is not supported."""
 
     def open_none(_: bytes) -> Source:
         raise RejectError(
@@ -103,10 +100,10 @@ _OTHER_FILES = {
 
 
 def identify(data: bytes) -> str:
-    """Finds the key in `FORMATS` of a file, by its content.
+    """Finds the key of a file's format in `FORMATS` by the content of the file.
 
     Raises:
-        RejectError: `not-an-image`; the detail says how it begins.
+        RejectError: `not-an-image`; the detail says how the file begins.
     """
     for name, image_format in FORMATS.items():
         if image_format.matches(data):
@@ -118,9 +115,6 @@ def identify(data: bytes) -> str:
 
 
 def has_wrong_extension(name: str, format_name: str) -> bool:
-    """True if a file name has the extension of another format.
-
-    Unknown ones are never wrong.
-    """
+    """Whether a file name has the extension of another format; unknown ones are never wrong."""
     extension = posixpath.splitext(name)[1][1:].lower()
     return FORMAT_OF.get(extension, format_name) != format_name

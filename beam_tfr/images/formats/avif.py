@@ -1,4 +1,4 @@
-"""AVIF, as far as the installed Pillow reads it."""
+"""Opens AVIF, as far as the installed Pillow reads it."""
 
 import re
 
@@ -18,7 +18,8 @@ def open_avif(data: bytes) -> Source:
     """Opens an AVIF.
 
     Raises:
-        RejectError: `damaged-image`; `unsupported-image`: this build of Pillow does not read it.
+        RejectError: `damaged-image`; `unsupported-image`: the installed build of Pillow does not
+            read AVIF.
     """
     if not features.check("avif"):
         raise RejectError("unsupported-image", "AVIF: this build of Pillow does not read it")
@@ -32,7 +33,7 @@ def open_avif(data: bytes) -> Source:
 
 
 def _read_bits(data: bytes) -> int:
-    """The bits of a sample, according to the first codec configuration."""
+    """Reads the bits per sample from the first codec configuration."""
     configuration = _CONFIGURATION.search(data[:65536])
     if configuration is None:
         return 8

@@ -1,4 +1,4 @@
-"""BMP, which Pillow decodes, or OpenCV if it is run-length coded.
+"""Opens BMP: Pillow decodes it, or OpenCV if it is run-length coded.
 
 Pillow unpacks run-length codes without a bound.
 """
@@ -40,7 +40,7 @@ def open_bmp(data: bytes) -> Source:
 
 
 def _read_profile(data: bytes) -> bytes:
-    """The embedded ICC profile, empty without one."""
+    """Reads the embedded ICC profile; empty if there is none."""
     if data[14:18] != _V5_HEADER or data[70:74] != _EMBEDDED:
         return b""
     offset, size = struct.unpack_from("<II", data, 126)

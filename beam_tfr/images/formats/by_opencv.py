@@ -1,7 +1,4 @@
-"""Pixels that OpenCV decodes.
-
-They are those of PNG, PNM, WebP, run-length BMP, and TIFF of more than 8 bits.
-"""
+"""Decodes pixels with OpenCV: PNG, PNM, WebP, run-length BMP, and TIFF of more than 8 bits."""
 
 import contextlib
 import os
@@ -28,10 +25,7 @@ cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 @contextlib.contextmanager
 def print_warnings() -> Iterator[None]:
-    """Prints the warnings of libraries.
-
-    In a guarded process, they are turned into rejects.
-    """
+    """Lets libraries print their warnings, which a guarded process turns into rejects."""
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_WARNING)
     try:
         yield
@@ -46,8 +40,8 @@ def decode_samples(
 
     Args:
         parts: a whole file, in one or more parts.
-        format_name: for messages.
-        height, width: those in its header.
+        format_name: name of the format, for messages.
+        height, width: size that its header states.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image`: a side is longer than `MAX_SIDE`.
@@ -75,7 +69,7 @@ def decode_samples(
 
 
 def _read_memory_file(parts: Sequence[bytes | memoryview]) -> NDArray[Any] | None:
-    """Decodes a file without a second copy of its pixels, from a file in memory."""
+    """Decodes a file through a file in memory, which saves a second copy of its pixels."""
     with open(os.memfd_create("image"), "wb") as file:
         file.writelines(parts)
         file.flush()
@@ -85,9 +79,9 @@ def _read_memory_file(parts: Sequence[bytes | memoryview]) -> NDArray[Any] | Non
 def to_decoded(
     samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None
 ) -> Decoded:
-    """Converts colors and transparency of what `decode_samples` returns.
+    """Converts the colors and the transparency of samples from `decode_samples`.
 
-    The result has 8 bits, and takes the memory of the samples.
+    The result has 8 bits, and uses the memory of the samples.
 
     Args:
         samples: from `decode_samples`.

@@ -1,4 +1,4 @@
-"""What Pillow decodes: AVIF, BMP, GIF, TIFF of up to 8 bits, and animated WebP."""
+"""Decodes with Pillow: AVIF, BMP, GIF, TIFF of up to 8 bits, and animated WebP."""
 
 import io
 import logging
@@ -61,13 +61,13 @@ def to_source(
     profile: bytes = b"",
     decoder_bytes: int = 0,
 ) -> Source:
-    """Makes a source of what `open_image` opened.
+    """Makes a source from the result of `open_image`.
 
     Args:
         image: the opened file.
         frames, bits: as in `Source` and `Decoded`.
         profile: ICC profile that Pillow does not find.
-        decoder_bytes: that the decoder takes for a pixel, besides the image that it makes.
+        decoder_bytes: memory that the decoder takes per pixel, besides the image that it makes.
     """
     needed = loading_bytes(image) + decoder_bytes * image.height * image.width
     return Source(
@@ -111,17 +111,14 @@ def load(image: ImageFile.ImageFile, *, bits: int = 8, profile: bytes = b"") -> 
 
 
 def loading_bytes(image: ImageFile.ImageFile) -> int:
-    """The memory of a Pillow image and its `Decoded`, without that of the decoder."""
+    """Computes the memory of a Pillow image and its `Decoded`, without that of the decoder."""
     is_clear = image.has_transparency_data
     pixel_bytes = _IN_PLACE.get((image.mode, is_clear), _CONVERTED_BYTES) + ALPHA_BYTES * is_clear
     return image.height * image.width * pixel_bytes
 
 
 def convert_samples(image: PillowImage.Image, mode: str) -> Pixels:
-    """The samples [h, w, channels] of a loaded image in another mode.
-
-    They are made block by block.
-    """
+    """Converts a loaded image to samples [h, w, channels] in another mode, block by block."""
     samples = np.empty((image.height, image.width, len(mode)), np.uint8)
     for rows in row_blocks(image.height, 4 * image.width):
         block = image.crop((0, rows.start, image.width, rows.stop)).convert(mode)
@@ -130,7 +127,7 @@ def convert_samples(image: PillowImage.Image, mode: str) -> Pixels:
 
 
 def _load_in_place(image: ImageFile.ImageFile) -> Pixels:
-    """Loads an image in memory of NumPy: [h, w, 1 or 4]."""
+    """Loads an image into memory of NumPy: [h, w, 1 or 4]."""
     mode = image.mode
     channels = _IN_PLACE[mode, image.has_transparency_data]
     samples = np.empty((image.height, image.width, channels), np.uint8)
@@ -143,6 +140,6 @@ def _load_in_place(image: ImageFile.ImageFile) -> Pixels:
 
 
 def _mode_of_8_bits(image: ImageFile.ImageFile) -> str:
-    """The mode of 8 bits that holds the colors of a loaded image."""
+    """Returns the 8-bit mode that holds the colors of a loaded image."""
     other = "RGBA" if image.has_transparency_data else "RGB"
     return _CONVERTED.get(image.mode, other)

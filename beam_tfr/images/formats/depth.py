@@ -1,7 +1,4 @@
-"""Scales samples of any depth to 8 bits, block by block.
-
-So a large image is never held twice.
-"""
+"""Scales samples of any depth to 8 bits, block by block, so that no large image is held twice."""
 
 from typing import Any
 
@@ -17,9 +14,7 @@ ALPHA_BYTES = 1
 
 
 def to_8_bit(samples: NDArray[Any], white: float) -> Pixels:
-    """Scales 0 to `white` to 0 to 255, rounded.
-
-    Values outside are clipped, NaN becomes 0.
+    """Scales 0 to `white` to 0 to 255, rounded; values outside are clipped, and NaN becomes 0.
 
     Args:
         samples: integers or floats of any shape.
@@ -38,10 +33,10 @@ def to_8_bit(samples: NDArray[Any], white: float) -> Pixels:
 
 
 def find_white(samples: NDArray[Any]) -> float:
-    """The value of white.
+    """Finds the value of white.
 
-    For integers it is the largest of their depth; for floats the first of 1, 255 and 65535 that is
-    not below the largest finite sample.
+    For integers, that is the largest value of their type; for floats, the smallest of 1, 255 and
+    65535 that no finite sample exceeds.
     """
     if samples.dtype.kind != "f":
         return float(np.iinfo(samples.dtype).max)
@@ -60,8 +55,9 @@ def split_samples(
 
     Args:
         samples: integers or floats [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors,
-            three colors and alpha. Colors may take their memory, from its beginning on.
-        white: the value of white; None for that of `find_white`.
+            three colors and alpha. The colors may overwrite them, from the beginning of their
+            memory.
+        white: the value of white; None for the result of `find_white`.
 
     Returns:
         Colors uint8 [h, w, 1 or 3]; alpha uint8 [h, w], None where everything is opaque.
@@ -85,7 +81,7 @@ def split_samples(
 
 
 def is_opaque(alpha: Pixels) -> bool:
-    """True if no pixel of an alpha channel lets the background through."""
+    """Whether no pixel of an alpha channel lets the background through."""
     return bool(alpha.min(initial=255) == 255)
 
 
@@ -94,5 +90,5 @@ def _is_8_bit(samples: NDArray[Any], white: float) -> bool:
 
 
 def _largest_finite(samples: NDArray[Any]) -> float:
-    """The largest finite sample; 0 if none is larger."""
+    """Finds the largest finite sample; 0 if no sample is larger."""
     return float(samples.max(where=np.isfinite(samples), initial=0))

@@ -1,6 +1,6 @@
-"""GIF (89a), of which Pillow decodes the first frame.
+"""Opens GIF (89a): Pillow decodes the first frame.
 
-The frame is cut out, so Pillow sees neither comments nor other frames.
+The frame is cut out of the file, so Pillow sees neither comments nor other frames.
 """
 
 import contextlib
@@ -41,9 +41,9 @@ class _Frame(NamedTuple):
     """The first frame.
 
     Attributes:
-        picture: its block.
-        control: content of the control extension before it; empty without one.
-        profile: ICC profile; empty without one.
+        picture: the block of its picture.
+        control: content of the control extension before it; empty if there is none.
+        profile: ICC profile; empty if there is none.
     """
 
     picture: bytes
@@ -51,13 +51,13 @@ class _Frame(NamedTuple):
     profile: bytes
 
     def box_in(self, height: int, width: int) -> _Box:
-        """What it fills of a canvas of this size."""
+        """Returns the part that the frame fills of a canvas of this size."""
         left, top, columns, rows = struct.unpack_from("<4H", self.picture, 1)
         return _Box(left, top, min(left + columns, width), min(top + rows, height))
 
     @property
     def clear_index(self) -> int:
-        """The color of transparent pixels; `_NO_COLOR` without any."""
+        """The color of transparent pixels; `_NO_COLOR` if there are none."""
         if len(self.control) > 3 and self.control[0] & _HAS_CLEAR:
             return self.control[3]
         return _NO_COLOR
@@ -122,7 +122,7 @@ def _read_frame(blocks: Iterator[gif.Block]) -> _Frame:
 
 
 def _has_picture(blocks: Iterator[gif.Block]) -> bool:
-    """True if a picture is among blocks; the file may be cut after the first one."""
+    """Whether blocks contain a picture; the file may be cut after the first one."""
     with contextlib.suppress(RejectError):
         return any(block.kind == gif.IMAGE for block in blocks)
     return False
@@ -131,12 +131,12 @@ def _has_picture(blocks: Iterator[gif.Block]) -> bool:
 def _load_whole(data: bytes, box: _Box) -> Any:
     """Loads an image and checks that all pixels of a box are in the file.
 
-    Pillow does not report missing ones. The memory is filled before. Where a last pixel is as
-    before, another filling shows whether it was written.
+    Pillow does not report missing pixels, so the memory is filled beforehand. If a last pixel still
+    has the value of the filling, another filling shows whether it was written.
 
     Args:
         data: a whole file.
-        box: what the file must fill.
+        box: the part of the canvas that the file must fill.
 
     Raises:
         RejectError: `damaged-image`.

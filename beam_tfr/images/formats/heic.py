@@ -1,6 +1,6 @@
-"""HEIC (ISO/IEC 23008-12).
+"""Opens HEIC (ISO/IEC 23008-12).
 
-Its decoder comes with `pip install 'beam_tfr[formats]'`, and is imported on first use.
+The decoder comes with `pip install 'beam_tfr[formats]'`, and is imported on first use.
 """
 
 import importlib
@@ -20,11 +20,11 @@ _DEEP_DECODER_BYTES = 16  # of more than 8 bits a sample
 def open_heic(data: bytes) -> Source:
     """Opens a HEIC.
 
-    The decoder applies the boxes that turn the picture (irot, imir). EXIF only repeats them, so it
-    is ignored.
+    The decoder applies the boxes that turn the picture (irot, imir). EXIF only repeats them, so its
+    orientation is ignored.
 
     Raises:
-        RejectError: `damaged-image`; `unsupported-image` without the extra.
+        RejectError: `damaged-image`; `unsupported-image`: the extra is not installed.
     """
     pillow_heif = _import_decoder()
     with reject_damage("HEIC"):

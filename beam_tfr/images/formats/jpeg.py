@@ -1,8 +1,8 @@
-"""JPEG: decoded by simplejpeg (libjpeg-turbo); a warning about damage is a reject.
+"""Opens JPEG: simplejpeg (libjpeg-turbo) decodes it; a warning about damage is a reject.
 
-libjpeg decodes a damaged image with a warning, but warns of harmless oddities too (jerror.h).
-simplejpeg reports only the last warning, which may hide others. So a harmless oddity is fixed in a
-copy of the bytes, which must then decode without any warning.
+libjpeg decodes damaged images with a warning, but it also warns of harmless oddities (jerror.h).
+simplejpeg reports only the last warning, which may hide others. Harmless oddities are therefore
+fixed in a copy of the bytes, which must then decode without any warning.
 """
 
 import re
@@ -42,7 +42,7 @@ _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
 class _Attempt(NamedTuple):
-    """What the decoder gave: pixels, or the message of its error or warning."""
+    """The result of the decoder: pixels, or the message of its error or warning."""
 
     pixels: Pixels | None
     message: str = ""
@@ -67,13 +67,13 @@ def open_jpeg(data: bytes) -> Source:
 
 
 def open_damaged_jpeg(data: bytes) -> Source:
-    """Opens a JPEG that may end early, or whose end marker is missing before other bytes.
+    """Opens a JPEG that may end early, or lack its end marker before other bytes.
 
-    It may also have any number of stray bytes in its header.
+    The header may contain any number of stray bytes.
 
     Raises:
-        RejectError: `damaged-image` or `unsupported-image`; from `decode` also where fewer than
-            `DAMAGED_SHARE` of its rows are there, or not all of them and other bytes follow.
+        RejectError: `damaged-image` or `unsupported-image`. `decode` also raises it if the file has
+            fewer than `DAMAGED_SHARE` of the rows, or other bytes follow an incomplete image.
     """
     header = _read_header(data)
     completed = jpeg_damage.complete_file(data, header)
@@ -93,7 +93,7 @@ def open_damaged_jpeg(data: bytes) -> Source:
 
 
 def explain_damage(data: bytes, error: RejectError) -> RejectError:
-    """The reject of a damaged JPEG, which says so if bytes stand where its end should be."""
+    """Makes the reject of a damaged JPEG, which says if other bytes stand where its end should be."""
     try:
         others = jpeg_damage.count_other_bytes(data, _read_header(data))
     except RejectError:  # there is no scan
@@ -134,7 +134,7 @@ def _to_source(
 
 
 def _memory(header: Header, min_size: Size | None) -> int:
-    """The bytes that decoding takes, scaled down to no less than a size."""
+    """Computes the bytes that decoding takes, scaled down to no less than a size."""
     rows, columns = min_size or (header.height, header.width)
     eighths = max(-(-8 * rows // header.height), -(-8 * columns // header.width))
     if eighths > _MOST_EIGHTHS:
@@ -179,7 +179,7 @@ def _decode(data: bytes, header: Header, min_size: Size | None) -> tuple[Pixels,
 
 
 def _to_reject(message: str, header: Header) -> RejectError:
-    """The reject for a message of the decoder."""
+    """Makes the reject for a message of the decoder."""
     if _UNKNOWN_SAMPLING in message:
         factors = ", ".join(f"{across}x{down}" for across, down in header.sampling)
         return RejectError(
@@ -197,8 +197,8 @@ def _decode_cut(
     """Decodes a JPEG that ends early; libjpeg fills the rest.
 
     Raises:
-        RejectError: `damaged-image`: fewer than `DAMAGED_SHARE` of its rows are there, or not all
-            of them and other bytes follow; or it is damaged elsewhere.
+        RejectError: `damaged-image`: the file has fewer than `DAMAGED_SHARE` of the rows, other
+            bytes follow an incomplete image, or the image is damaged elsewhere.
     """
     plain = jpeg_header.without_oddities(completed.data, header)
     plain_header = jpeg_header.read_header(plain)
@@ -219,7 +219,7 @@ def _decode_cut(
 
 
 def _check_rows(rows: int, header: Header, other_bytes: int) -> None:
-    """Checks that enough rows of a JPEG without an end are there."""
+    """Checks that a JPEG without an end has enough rows."""
     share = f"{rows} of {header.height} rows are there"
     if rows < DAMAGED_SHARE * header.height:
         raise RejectError("damaged-image", f"JPEG: {share}, fewer than {DAMAGED_SHARE:.0%}")
@@ -230,7 +230,7 @@ def _check_rows(rows: int, header: Header, other_bytes: int) -> None:
 def _try_decoder(
     data: bytes, header: Header, min_size: Size | None, *, strict: bool = True
 ) -> _Attempt:
-    """Decodes a JPEG with libjpeg-turbo; if strict, a warning is an error."""
+    """Decodes a JPEG with libjpeg-turbo; with `strict`, a warning is an error."""
     channels = len(header.components)
     colorspace = _COLORSPACES[channels]
     scaling: dict[str, Any] = {}
@@ -247,7 +247,7 @@ def _try_decoder(
 
 
 def _can_scale(header: Header) -> bool:
-    """True if the decoder can scale down, to a size that tells the factor.
+    """Whether the decoder can scale down to a size from which the factor can be told.
 
     Below 8 pixels, several factors give the same size.
     """
@@ -255,9 +255,9 @@ def _can_scale(header: Header) -> bool:
 
 
 def _scaling(header: Header, min_size: Size) -> dict[str, Any]:
-    """Arguments of the decoder that let it scale down: fast, and hardly less exact.
+    """Returns arguments that let the decoder scale down, which is fast and hardly less exact.
 
-    Its factors are eighths; a half and more is slower than no scaling.
+    The decoder's factors are eighths; factors above a half are slower than no scaling.
     """
     rows, columns = min_size
     shrinks = 2 * min(header.height / rows, header.width / columns)  # twice what is wanted

@@ -1,7 +1,7 @@
-"""Finds what is there of JPEGs that lack their end marker.
+"""Finds the parts that are left of JPEGs without an end marker.
 
-Their data may end early, and other bytes may follow it: a thumbnail, the video of a motion photo,
-or what a disk held before.
+Their data may end early, and other bytes may follow: a thumbnail, the video of a motion photo, or
+old contents of the disk.
 """
 
 import bisect
@@ -52,7 +52,7 @@ class CompleteFile(NamedTuple):
         data: the file.
         padding: how many bytes before the marker are zeros or text, as broken downloads and some
             trailers leave; a few of them may be data of the scan.
-        other_bytes: how many followed, from another marker on.
+        other_bytes: how many bytes followed the data, from another marker on.
     """
 
     data: bytes
@@ -61,13 +61,13 @@ class CompleteFile(NamedTuple):
 
 
 def remove_padding(data: bytes, padding: int) -> bytes:
-    """Leaves out so many bytes before the EOI marker at the end of a JPEG."""
+    """Removes this many bytes before the EOI marker at the end of a JPEG."""
     end = len(data) - len(_EOI) - padding
     return data[:end].rstrip(b"\xff") + _EOI
 
 
 def complete_file(data: bytes, header: Header) -> CompleteFile | None:
-    """Puts an EOI marker after the data of the last scan; None if it, or one scan more, is there.
+    """Puts an EOI marker after the data of the last scan; None if EOI or a further scan follows it.
 
     Args:
         data: the file.
@@ -88,7 +88,7 @@ def complete_file(data: bytes, header: Header) -> CompleteFile | None:
 def count_other_bytes(data: bytes, header: Header) -> int:
     """Counts the bytes that follow the data of the last scan where EOI should be.
 
-    They begin with a marker, zeros or text; other bytes look like data of the scan.
+    These bytes begin with a marker, zeros or text; any others look like data of the scan.
     """
     completed = complete_file(data, header)
     if completed is None:
@@ -110,9 +110,9 @@ class _LastScan(NamedTuple):
 
 
 def _find_last_scan(data: bytes, header: Header) -> _LastScan:
-    """Finds the scan with which a picture is complete, or the last one that is there.
+    """Finds the scan that completes a picture, or the last scan in the file.
 
-    Nothing behind a marker that cannot stand between scans is looked at: it belongs to another
+    Ignores everything after a marker that cannot stand between scans: that belongs to another
     picture, or to none.
     """
     start = header.first_scan
@@ -134,7 +134,7 @@ def _find_last_scan(data: bytes, header: Header) -> _LastScan:
 
 
 def _find_padding(scan: bytes) -> int:
-    """The place in the data of a scan where zeros or text at its end begin."""
+    """Finds where zeros or text at the end of a scan's data begin."""
     without_zeros = len(scan.rstrip(b"\0"))
     if len(scan) - without_zeros >= _LEAST_ZEROS:
         return without_zeros
@@ -148,16 +148,16 @@ def _find_padding(scan: bytes) -> int:
 def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     """Counts the rows from the top that no further data could change.
 
-    The image is decoded twice, with other data after its own.
+    Decodes the image twice, with different data after its own.
 
     Args:
         data: from `complete_file`, with an EOI marker at its end.
         header: its header.
-        colorspace: to decode to.
+        colorspace: color space to decode to.
 
     Raises:
-        RejectError: `damaged-image`: it does not decode, lacks whole scans, or one before the last
-            is damaged.
+        RejectError: `damaged-image`: the image does not decode, lacks whole scans, or has damage in
+            a scan before the last.
     """
     scans = _find_scans(data, header)
     _check_scans(data, header, scans)
@@ -180,19 +180,19 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
 def cut_behind_picture(
     data: bytes, header: Header, colorspace: str, *, padding: int
 ) -> bytes | None:
-    """Leaves out the bytes of the last scan that come after the last pixel.
+    """Removes the bytes of the last scan that come after the last pixel.
 
     Args:
-        data: a file of which all rows seem to be there, with an EOI marker at its end.
+        data: a file that seems to have all rows, with an EOI marker at its end.
         header: its header.
-        colorspace: to decode to.
+        colorspace: color space to decode to.
         padding: how many bytes before the marker are zeros or text.
 
     Returns:
-        The file; None if pixels consist of zeros or text.
+        The file; None if zeros or text were decoded as pixels.
 
     Raises:
-        RejectError: `damaged-image`: the bytes left out are like those before them, so the end of
+        RejectError: `damaged-image`: the removed bytes are like those before them, so the end of
             the picture seems to consist of other data.
     """
     start = _find_scans(data, header)[-1].end
@@ -214,10 +214,10 @@ def cut_behind_picture(
 
 
 def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
-    """The place in a file, whose last scan begins at `start`, behind the last byte of a pixel.
+    """Finds where, in a file whose last scan begins at `start`, the bytes of the last pixel end.
 
-    It is found by leaving out bytes from the end. The last codes may change no pixel. The decoder
-    tells about where it is, as it skips what is behind it.
+    Removes bytes from the end until the picture changes; the last codes may change no pixel. The
+    decoder tells roughly where the end is, as it skips the bytes after it.
     """
     end = len(data) - len(_EOI)
     checksums = _sum_rows(_decode(data, colorspace))
@@ -243,7 +243,7 @@ def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
 
 
 def _goes_on(scan: bytes, others: bytes) -> bool:
-    """Whether bytes behind the data of a picture seem to be more of the same."""
+    """Whether the bytes after the data of a picture seem to be more of the same."""
     if len(others) < _UNTOLD:
         return False
     if _STUFFED in others:
@@ -255,7 +255,7 @@ def _goes_on(scan: bytes, others: bytes) -> bool:
 
 
 def _decode(data: bytes, colorspace: str) -> Pixels:
-    """Decodes a file with whatever damage it has."""
+    """Decodes a file despite any damage."""
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace, strict=False)
     except ValueError as error:
@@ -264,7 +264,7 @@ def _decode(data: bytes, colorspace: str) -> Pixels:
 
 
 def _find_damage(data: bytes, colorspace: str) -> str:
-    """The last warning about a file; empty without any."""
+    """Finds the last warning about a file; empty if there is none."""
     try:
         simplejpeg.decode_jpeg(data, colorspace)
     except ValueError as error:
@@ -277,19 +277,13 @@ def _sum_rows(pixels: Pixels) -> list[int]:
 
 
 def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
-    """The segments that begin scans.
-
-    Segments that lack a component or a parameter are left out.
-    """
+    """Finds the segments that begin scans, except those that lack a component or a parameter."""
     segments = jpeg.scan_headers(data, header.first_scan)
     return [segment for segment in segments if segment.end - segment.start >= _LEAST_SCAN_BYTES]
 
 
 def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None:
-    """Checks that the scans hold every coefficient to its last bit.
-
-    This holds for each component.
-    """
+    """Checks that the scans hold every coefficient of every component to its last bit."""
     missing = _all_coefficients(header)
     for scan in scans:
         missing.difference_update(_find_covered(data, scan, header))
@@ -300,7 +294,7 @@ def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None
 def _check_earlier_scans(data: bytes, scans: list[jpeg.Segment], colorspace: str) -> None:
     """Checks that the scans of a progressive JPEG before the last one are whole.
 
-    Each refines all rows, so damage in them is nowhere else to be seen.
+    Each scan refines all rows, so damage in one cannot be seen anywhere else.
     """
     if len(scans) < 2:
         return
@@ -314,7 +308,7 @@ def _all_coefficients(header: Header) -> set[_Coefficient]:
 
 
 def _find_covered(data: bytes, scan: jpeg.Segment, header: Header) -> Iterator[_Coefficient]:
-    """The coefficients that are there to their last bit after a scan."""
+    """Finds the coefficients that are complete to their last bit after a scan."""
     if scan.end - scan.start < _LEAST_SCAN_BYTES:
         return iter(())
     *selectors, first, last, approximation = data[scan.start + 1 : scan.end]

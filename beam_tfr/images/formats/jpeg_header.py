@@ -1,7 +1,4 @@
-"""Reads JPEG headers, and makes copies that libjpeg does not warn about.
-
-See ITU-T T.81, annex B.
-"""
+"""Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg does not warn about."""
 
 import dataclasses
 import struct
@@ -31,17 +28,17 @@ class Header:
     """Everything before the data of the first scan.
 
     Attributes:
-        process: which SOF marker, 0xC0 to 0xCF.
-        precision: bits of a sample.
+        process: number of its SOF marker, 0xC0 to 0xCF.
+        precision: bits per sample.
         height, width: in pixels.
-        components: their ids.
+        components: ids of the components.
         sampling: factors of each component, across and down.
-        exif: the first EXIF block, from its TIFF header on; empty without one.
-        xmp: the first XMP packet; empty without one.
-        profile_parts: ICC profile segments without their name: number, count, data.
-        adobe_transform: color transform of the Adobe marker; None without one.
+        exif: the first EXIF block, from its TIFF header on; empty if there is none.
+        xmp: the first XMP packet; empty if there is none.
+        profile_parts: segments of the ICC profile without their name: number, count, data.
+        adobe_transform: color transform of the Adobe marker; None if there is none.
         jfif: whether there is a JFIF marker.
-        stray: bytes between segments that belong to none.
+        stray: number of bytes between segments that belong to no segment.
         needed: start and end of each segment that decoding needs.
         first_scan: where the first SOS marker begins.
     """
@@ -71,7 +68,7 @@ class Header:
 
     @property
     def samples(self) -> int:
-        """Samples of all components, as stored."""
+        """Number of samples of all components, as stored."""
         blocks = [across * down for across, down in self.sampling]
         largest = max([1, *blocks])
         return sum(self.height * self.width * block // largest for block in blocks)
@@ -125,10 +122,7 @@ def _read_frame(header: Header, marker: int, payload: bytes) -> None:
 
 
 def _read_metadata(header: Header, marker: int, payload: bytes) -> None:
-    """Reads an application segment.
-
-    Other segments, and those of unknown applications, are ignored.
-    """
+    """Reads an application segment; ignores other segments, and those of unknown applications."""
     match marker:
         case jpeg.APP0 if len(payload) >= 14:
             header.jfif |= payload.startswith(b"JFIF\0")
@@ -143,10 +137,11 @@ def _read_metadata(header: Header, marker: int, payload: bytes) -> None:
 
 
 def count_scans(data: bytes, header: Header) -> int:
-    """Counts the scans of the image, without thumbnails and pictures after it.
+    """Counts the scans of the image, without those of thumbnails and later pictures.
 
     Raises:
-        RejectError: `damaged-image`: no EOI marker, too many segments, or a component has no scan.
+        RejectError: `damaged-image`: there is no EOI marker, there are too many segments, or a
+            component has no scan.
     """
     components_of_first = data[header.first_scan + 4]
     if components_of_first == len(header.components) and not header.is_progressive:
@@ -169,7 +164,7 @@ def join_profile(parts: list[bytes]) -> bytes | None:
     See ICC.1, annex B.4.
 
     Returns:
-        Empty without parts; None when parts are missing, doubled or empty.
+        The profile; empty if there are no parts, None if parts are missing, repeated or empty.
     """
     if not parts:
         return b""
@@ -181,12 +176,10 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 
 
 def without_oddities(data: bytes, header: Header) -> bytes:
-    """Copies only what is needed to decode an image.
+    """Copies the parts that decoding an image needs, in a form that libjpeg does not warn about.
 
-    The copy has a form that libjpeg does not warn about.
-
-    Metadata and stray bytes are left out. An unknown color transform becomes the one that libjpeg
-    assumes; parameters of a sequential scan that mean nothing become those of the standard.
+    Leaves out metadata and stray bytes. Replaces an unknown color transform by the one that libjpeg
+    assumes, and meaningless parameters of a sequential scan by those of the standard.
     """
     parts = [_SOI]
     if header.jfif:
@@ -204,12 +197,10 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 
 
 def without_padding(data: bytes, stray: int) -> bytes | None:
-    """Copies an image without `stray` bytes before its EOI marker.
+    """Copies an image without `stray` bytes before its EOI marker; None if they are not padding.
 
-    None if they are no padding.
-
-    Cameras pad with 0x00 or 0xFF. Any other bytes are as likely the end of image data that a damage
-    made shorter.
+    Cameras pad with 0x00 or 0xFF. Any other bytes are just as likely the end of image data that
+    damage made shorter.
     """
     *_, last = jpeg.segments(data, read_header(data).first_scan)
     end = last.begin  # of EOI

@@ -1,7 +1,4 @@
-"""PNG (ISO/IEC 15948): OpenCV decodes the pixels.
-
-Everything else is read from the chunks.
-"""
+"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; all else is read from the chunks."""
 
 import contextlib
 import dataclasses
@@ -53,12 +50,12 @@ class _PngHeader(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Chunks:
-    """The chunks that are read; of each kind and keyword, the first one.
+    """The chunks that are read: the first one of each kind and keyword.
 
     Attributes:
         needed: whole chunks that decoding needs, in order.
         contents: kind -> content.
-        texts: keyword -> text, of EXIF and XMP.
+        texts: keyword -> text of EXIF or XMP.
     """
 
     needed: list[memoryview] = dataclasses.field(default_factory=list)
@@ -66,15 +63,15 @@ class _Chunks:
     texts: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
 
     def read_profile(self) -> bytes:
-        """The ICC profile; one that is too large is cut to a size that is ignored too."""
+        """Reads the ICC profile; cuts one that is too large to a size that is ignored too."""
         content = bytes(self.contents.get(b"iCCP", b"")[:_MAX_PROFILE_CHUNK])
         _, _, packed = content.partition(b"\0")  # after its name
         return _inflate(packed[1:], MAX_PROFILE_BYTES + 1)  # after the method
 
     def read_exif(self) -> bytes:
-        """The EXIF block, also of ImageMagick's text.
+        """Reads the EXIF block, from its chunk or from ImageMagick's text.
 
-        That has a line break, a name, a length and hexadecimal digits, a line each.
+        That text is a line break, a name, a length and hexadecimal digits, one line each.
         """
         exif = self.contents.get(b"eXIf")
         if exif:
@@ -131,7 +128,7 @@ def _read_header(content: bytes | memoryview) -> _PngHeader:
 
 
 def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
-    """The bytes that OpenCV and the transparency take for a pixel."""
+    """Computes the bytes per pixel that OpenCV and the transparency take."""
     is_clear = header.color_type >= _GRAY_AND_ALPHA or b"tRNS" in chunks.contents
     channels = 1 if header.color_type == _GRAY else 3 + is_clear
     sample_bytes = 1 if header.bits <= 8 else 2
@@ -159,10 +156,11 @@ def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
 def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
     """Checks that a large file has no more pixels than its header states.
 
-    libpng inflates what follows the pixels, which may be a thousand times its bytes.
+    libpng also inflates what follows the pixels, which may be a thousand times the size of the
+    file.
 
     Raises:
-        RejectError: `damaged-image`: there are more.
+        RejectError: `damaged-image`: the file has more.
     """
     stored = [chunk[8:-4] for chunk in chunks.needed if bytes(chunk[4:8]) == b"IDAT"]
     if sum(map(len, stored)) <= _FREE_STREAM_BYTES:
@@ -200,14 +198,12 @@ def _name_xcode(chunks: _Chunks) -> Iterator[None]:
 
 
 def _clear_gray(samples: NDArray[Any], clear: memoryview, bits: int) -> Pixels | None:
-    """The transparency of gray pixels, which OpenCV ignores.
-
-    None where everything is opaque.
+    """Finds the transparency of gray pixels, which OpenCV ignores; None where everything is opaque.
 
     Args:
-        samples: [h, w, 1], scaled to 8 bits where they have fewer.
+        samples: [h, w, 1], scaled to 8 bits if they have fewer.
         clear: the content of tRNS: the level that is transparent.
-        bits: of a sample in the file.
+        bits: bits per sample in the file.
     """
     scale = max(1, 255 // ((1 << bits) - 1))
     level = int.from_bytes(clear[:2], "big") * scale
@@ -216,7 +212,7 @@ def _clear_gray(samples: NDArray[Any], clear: memoryview, bits: int) -> Pixels |
 
 
 def _read_text(kind: bytes, text: bytes) -> bytes:
-    """The text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
+    """Reads the text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
     match kind:
         case b"tEXt":
             return text[:_MAX_TEXT_BYTES]
@@ -228,7 +224,7 @@ def _read_text(kind: bytes, text: bytes) -> bytes:
 
 
 def _inflate(packed: bytes, max_bytes: int) -> bytes:
-    """At most `max_bytes` bytes; empty where the stream is damaged."""
+    """Inflates at most `max_bytes` bytes; empty if the stream is damaged."""
     with contextlib.suppress(zlib.error):
         return zlib.decompressobj().decompress(packed, max_bytes)
     return b""

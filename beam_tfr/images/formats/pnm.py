@@ -1,8 +1,6 @@
-"""PBM, PGM and PPM, plain and binary, of 1 to 16 bits.
+"""Opens PBM, PGM and PPM, plain and binary, of 1 to 16 bits; OpenCV decodes the pixels.
 
 See netpbm.sourceforge.net/doc/ppm.html.
-
-OpenCV decodes the pixels.
 """
 
 import re
@@ -28,7 +26,7 @@ class _PnmHeader(NamedTuple):
     Attributes:
         kind: 1 to 6, after the P.
         width, height: in pixels.
-        white: the largest value; bitmaps have none, and are decoded to 255.
+        white: the largest value; bitmaps do not state one, and are decoded to 255.
     """
 
     kind: int
@@ -41,9 +39,9 @@ class _PnmHeader(NamedTuple):
         return 1 if self.white <= 255 else 2
 
     def for_opencv(self) -> bytes:
-        """The header with the largest value of the samples' type.
+        """Returns the header with the largest value of the samples' type.
 
-        With it, OpenCV neither scales nor clips them.
+        With this header, OpenCV neither scales nor clips the samples.
         """
         sizes = b"P%d %d %d" % self[:3]
         if self.kind in _BITMAPS:

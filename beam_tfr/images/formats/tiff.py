@@ -1,11 +1,9 @@
-"""TIFF 6.0 and BigTIFF.
+"""Opens TIFF 6.0 and BigTIFF: OpenCV decodes samples of more than 8 bits, Pillow all others.
 
-OpenCV decodes samples of more than 8 bits, Pillow all others.
-
-What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples, YCbCr
-without compression, RGB and several further bands and, of more than 8 bits, separate planes,
-palettes, CMYK, and gray with alpha.
-So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
+Whatever neither of them decodes exactly is `unsupported-image`: half floats, signed 8-bit samples,
+YCbCr without compression, RGB with several further bands and, of more than 8 bits, separate planes,
+palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow cannot
+open.
 """
 
 import dataclasses
@@ -80,10 +78,10 @@ class _Page:
     """The fields of the first directory.
 
     Attributes:
-        tags: number -> values, of those that `Directory.read_integers` reads.
+        tags: number -> values, for tags that `Directory.read_integers` can read.
         orientation: 1 to 8.
-        upright: the file, with the orientation 1.
-        profile: ICC, or empty.
+        upright: the file, with the orientation set to 1.
+        profile: ICC profile, or empty.
     """
 
     tags: dict[int, tuple[int, ...]]
@@ -92,7 +90,7 @@ class _Page:
     profile: bytes
 
     def get(self, tag: int) -> int:
-        """The first value, or the default of TIFF."""
+        """Returns the first value of a tag, or the default of TIFF."""
         default = _DEFAULTS.get(tag, 0)
         return self.tags.get(tag, (default,))[0]
 
@@ -106,7 +104,7 @@ class _Page:
 
     @property
     def samples(self) -> int:
-        """Samples of a pixel."""
+        """Number of samples per pixel."""
         return self.get(_SAMPLES)
 
     @property
@@ -115,7 +113,7 @@ class _Page:
 
     @property
     def photometric(self) -> int:
-        """What the samples mean."""
+        """The meaning of the samples, as a number of TIFF."""
         return self.get(_PHOTOMETRIC)
 
     @property
@@ -125,23 +123,23 @@ class _Page:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Where the tiles or strips are; empty without any."""
+        """Where the tiles or strips are; empty if there are none."""
         return self.tags.get(_TILES) or self.tags.get(_STRIPS, ())
 
     @property
     def is_raw_photo(self) -> bool:
-        """True if it is the thumbnail of a camera raw file."""
+        """Whether this is the thumbnail of a camera raw file."""
         is_reduced = bool(self.get(_SUBFILE) & 1)
         return _DNG_VERSION in self.tags or (is_reduced and _SUB_DIRECTORIES in self.tags)
 
     @property
     def is_deep(self) -> bool:
-        """True if Pillow has no mode for its samples: of more than 8 bits, or signed."""
+        """Whether Pillow has no mode for the samples: they have more than 8 bits, or are signed."""
         return self.bits > 8 or self.get(_FORMAT) != _UNSIGNED
 
     @property
     def has_unknown_band(self) -> bool:
-        """True if no tag says what the fourth sample of RGB is."""
+        """Whether no tag says what the fourth sample of RGB is."""
         return self.photometric == _RGB and self.samples == 4 and _EXTRA not in self.tags
 
     @property
@@ -150,12 +148,12 @@ class _Page:
 
     @property
     def is_fax(self) -> bool:
-        """True if it has the lines of a fax."""
+        """Whether the page consists of the lines of a fax."""
         return self.compression in _FAX and self.bits == 1 and self.samples == 1
 
     @property
     def is_exact_in_opencv(self) -> bool:
-        """True if OpenCV decodes such deep samples exactly."""
+        """Whether OpenCV decodes these deep samples exactly."""
         if (self.photometric, self.samples) not in _DEEP or self.get(_PLANAR) != _ONE_PLANE:
             return False
         if self.compression not in _DEEP_COMPRESSIONS:
@@ -169,7 +167,7 @@ class _Page:
 
     @property
     def is_supported(self) -> bool:
-        """True if a decoder here decodes it exactly."""
+        """Whether a decoder here decodes the page exactly."""
         if self.bits not in _BITS_OF_SAMPLES or self.compression in _NOT_UNPACKED:
             return False
         if self.photometric in _LAB:
@@ -184,12 +182,12 @@ class _Page:
 
     @property
     def sample_bytes(self) -> int:
-        """All samples, in memory."""
+        """Size of all samples in memory."""
         return int(self.height * self.width * self._pixel_bytes)
 
     @property
     def part_bytes(self) -> int:
-        """What counts of the largest strip or tile, which a decoder unpacks whole."""
+        """Bytes of the largest strip or tile above `_SMALL_PART`; a decoder unpacks it whole."""
         if _TILES in self.tags:
             pixels = self.get(_TILE_HEIGHT) * self.get(_TILE_WIDTH)
         else:
@@ -274,7 +272,7 @@ def _has_further_page(directories: Iterable[tiff.Directory]) -> bool:
 
 
 def _is_thumbnail(directory: tiff.Directory) -> bool:
-    """True if another directory holds the same picture, smaller or cropped."""
+    """Whether another directory holds the same picture, smaller or cropped."""
     try:
         first = next(iter(directory))  # tags are sorted
     except (RejectError, StopIteration):
@@ -283,9 +281,9 @@ def _is_thumbnail(directory: tiff.Directory) -> bool:
 
 
 def _count_scans(data: bytes, page: _Page) -> int:
-    """The number of scans of JPEG data, on average of its strips or tiles.
+    """Counts the scans of JPEG data, averaged over its strips or tiles and rounded up.
 
-    It is rounded up. Pages without JPEG data have 1.
+    Pages without JPEG data have 1.
     """
     if page.compression not in _JPEG:
         return 1
@@ -293,7 +291,7 @@ def _count_scans(data: bytes, page: _Page) -> int:
 
 
 def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
-    """The function that decodes a page, and the bytes that it takes."""
+    """Returns the function that decodes a page, and the bytes that it takes."""
     if page.is_deep:
         alpha_bytes = ALPHA_BYTES if page.samples == 4 else 0
         needed = page.sample_bytes + alpha_bytes * page.height * page.width + page.part_bytes
@@ -321,10 +319,8 @@ def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
 def _decode_fax(page: _Page) -> Decoded:
     """Decodes fax lines.
 
-    About their damage libtiff has only warnings, which OpenCV can print.
-
-    Where a line is damaged, libtiff continues with the next one, or leaves the rest of the memory
-    as it was.
+    libtiff only warns of damage in them, and OpenCV can print its warnings. Where a line is
+    damaged, libtiff continues with the next one, or leaves the rest of the memory as it was.
     """
     with by_opencv.print_warnings():
         samples = by_opencv.decode_samples([page.upright], "TIFF", page.height, page.width)

@@ -1,8 +1,6 @@
-"""WebP (RFC 9649): OpenCV decodes still images, Pillow animations.
+"""Opens WebP (RFC 9649): OpenCV decodes still images, Pillow animations.
 
-Pillow takes five times the memory.
-
-Everything else is read from the chunks.
+Everything else is read from the chunks. Pillow takes five times as much memory as OpenCV.
 """
 
 import dataclasses
@@ -28,7 +26,7 @@ _PLANE_BYTES = 6 + ALPHA_BYTES  # a plane of transparency and its decoder, as of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _WebpHeader:
-    """What a WebP says of its picture.
+    """The facts that a WebP states about its picture.
 
     Attributes:
         width, height: in pixels.
