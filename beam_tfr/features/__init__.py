@@ -1,11 +1,9 @@
-"""The kinds of features that records have besides the image.
+"""Defines the kinds of features that records have besides the image, one module each.
 
-Each kind is a class in a module of its own.
-
-A column of a table is declared by a text, such as `bbox[xywh]`; `registry` has the kinds of columns
-and finds the one that a text declares. `FeaturesDict` has all features of a dataset. `base` says
-what a kind has to know.
+A text such as `bbox[xywh]` declares a column of a table; `registry` knows the kinds of columns and
+finds the kind that a text declares. `FeaturesDict` has all features of a dataset. `base` defines
+what every kind has to know.
 
 The package imports neither TensorFlow nor the modules that read and write images, so that tables,
-records, readers and checks of datasets can all ask a feature for what it knows.
+records, readers and checks of datasets can all use it.
 """

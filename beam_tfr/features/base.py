@@ -1,11 +1,9 @@
-"""The base of all kinds of features.
-
-It has what a kind knows, and what holds unless a kind says otherwise.
+"""Defines the base class of all kinds of features: what a kind knows, and its defaults.
 
 A feature is a column of a table, a label, or an image beside the images. Its kind is a class, which
 knows how such a feature is declared, how a cell becomes a value, which features of a record hold
-it, how it follows the pixels of its image, what is counted of it, how readers return it, and how it
-is checked and exported. Nothing outside of this package asks which kind a feature is.
+it, how it follows the pixels of its image, what is counted in it, how readers return it, and how it
+is checked and exported. No code outside of this package asks which kind a feature has.
 
 TensorFlow and PyArrow are imported by the methods that need them.
 """
@@ -45,10 +43,11 @@ IGNORES_ORIENTATION = (
 
 
 class PixelMap(Protocol):
-    """Where the pixels of a source are in its record.
+    """The mapping from the pixels of a source to its record.
 
     Coordinates are continuous: x to the right and y down from the corner of the picture, so the
-    first pixel covers 0 to 1. Those of a source refer to the upright image, as viewers show it.
+    first pixel covers 0 to 1. Coordinates of a source refer to the upright image, as viewers show
+    it.
     """
 
     @property
@@ -61,7 +60,7 @@ class PixelMap(Protocol):
 
     @property
     def shown_size(self) -> tuple[int, int]:
-        """That of the two of which the record shows the pixels."""
+        """The `source_size` or `stored_size`, depending on which pixels the record shows."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -75,10 +74,7 @@ class PixelMap(Protocol):
         """Maps [n, 2] points (x, y) of the source to pixels of the record."""
 
     def map_boxes(self, boxes: ArrayLike) -> tuple[Floats, Floats]:
-        """Maps and clips [n, 4] boxes of the source.
-
-        Returns them, and which share is visible.
-        """
+        """Maps and clips [n, 4] boxes of the source; also returns the visible share of each."""
 
     def turn_pixels(self, pixels: NDArray[Any]) -> NDArray[Any]:
         """Turns pixels [h, w] of `source_size` to `shown_size`."""
@@ -92,14 +88,14 @@ class PixelMap(Protocol):
         """
 
     def map_part(self, part: PixelPart) -> PixelPart:
-        """Maps a part of `source_size` to the record, as `map_pixels` does what is turned."""
+        """Maps a part of `source_size` to the record, as `map_pixels` maps turned pixels."""
 
     def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
-        """Waits until so many bytes may be taken to decode, and reserves them."""
+        """Waits until this many bytes may be used for decoding, and reserves them."""
 
 
 class TensorReading(Protocol):
-    """What `beam_tfr.reader` knows of a batch of images that it decodes."""
+    """The facts that `beam_tfr.reader` knows about a batch of images that it decodes."""
 
     request: Request
 
@@ -107,21 +103,21 @@ class TensorReading(Protocol):
     def views(self) -> Any:
         """The part of each stored image that is returned, as shares: float32 [images, 4].
 
-        Left, top, right and bottom; if it is mirrored, right is less than left.
+        The sides are left, top, right and bottom; if the part is mirrored, right is less than left.
         """
 
     @property
     def units(self) -> Any:
-        """The (width, height) of each image in the unit of its boxes.
+        """The (width, height) of each image in the unit of its boxes: float32 [images, 2].
 
-        float32 [images, 2]; 1 and 1 if boxes are shares of the image.
+        Both are 1 if boxes are shares of the image.
         """
 
     def decode_pixels(self, pngs: Any) -> Any:
-        """The pixels of an image beside each image, int32 [images, height, width]."""
+        """Decodes the image beside each image to int32 [images, height, width]."""
 
     def decode_box_pixels(self, pngs: Any) -> Any:
-        """The pixels of an image for each box, uint8 [images, boxes, height, width]."""
+        """Decodes an image for each box to uint8 [images, boxes, height, width]."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,10 +125,10 @@ class FeatureKind(abc.ABC):
     """A feature of a dataset; each subclass is a kind.
 
     Attributes:
-        name: of its column, or another by which it is known.
+        name: name of its column, or another name by which it is known.
         follows_pixels: whether its values depend on where the pixels of the source are.
         marks_places: whether its values mark places in an image, which a crop cuts off.
-        is_counted: whether something is counted of its values.
+        is_counted: whether something is counted in its values.
         export_order: the rank of its values in an exported record.
     """
 
@@ -154,12 +150,12 @@ class FeatureKind(abc.ABC):
 
     @property
     def box_features(self) -> tuple[str, ...]:
-        """Those of its features that have one value for each box."""
+        """The features of this kind that have one value for each box."""
         return (*self.specs,) if self.per_box else ()
 
     @property
     def taken_names(self) -> set[str]:
-        """The names of its features, and those that readers and records use for it."""
+        """The names of its features, and further names that readers and records use for it."""
         return {*self.specs}
 
     @property
@@ -174,14 +170,14 @@ class FeatureKind(abc.ABC):
 
     @property
     def content_sizes(self) -> tuple[str, ...]:
-        """The features of which the contents hold the size only, not the values."""
+        """The features whose contents hold only the size, not the values."""
         return ()
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
-        """The features of a record, given those of its reference.
+        """Returns the features of a record, given those of its reference.
 
         Args:
-            values: the features of the reference, which are those of its source.
+            values: the features of the reference, which describe its source.
             pixels: where the pixels of the source are in the record.
             kept: the numbers of the boxes that stay.
 
@@ -197,7 +193,7 @@ class FeatureKind(abc.ABC):
         }
 
     def count(self, stored: Stored, source: Stored | None) -> Counts:
-        """What is counted of a record, if `is_counted`.
+        """Counts what there is to count in a record, if `is_counted`.
 
         Args:
             stored: the record.
@@ -206,58 +202,58 @@ class FeatureKind(abc.ABC):
         return Counts()
 
     def statistics(self, counts: Counts) -> dict[str, Any]:
-        """The statistics of the manifest that follow from what is counted."""
+        """Computes the statistics of the manifest from the counts."""
         return {}
 
     def is_decoded(self, request: Request) -> bool:
-        """Whether readers return something else than the values of its features."""
+        """Whether readers return something other than the values of its features."""
         return False
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The features that readers do not return, where they decode it."""
+        """The features that readers do not return when they decode this one."""
         return (*self.specs,)
 
     def elements(self, request: Request) -> dict[str, ElementSpec]:
-        """What readers return where they decode it, by key."""
+        """Describes what readers return when they decode the feature, by key."""
         return {}
 
     def decode(
         self, example: StoredExample, size: tuple[int, int], request: Request
     ) -> dict[str, Any]:
-        """The values of `elements` in a record.
+        """Decodes the values of `elements` in a record.
 
         Args:
             example: the record.
             size: (height, width) of its image.
-            request: what is asked for.
+            request: what the reader asks for.
 
         Raises:
-            ValueError: they do not fit the manifest, or each other.
+            ValueError: the values do not fit the manifest, or each other.
         """
         return {}
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
-        """Takes its tensors from those of a batch: key in an element -> tensor.
+        """Takes the tensors of this feature out of those of a batch: key in an element -> tensor.
 
         Args:
-            features: tensors of the batch, by feature; lists of any length are ragged. Of a single
-                record without boxes, those of the record.
+            features: tensors of the batch, by feature; lists of any length are ragged. For a single
+                record without boxes, they are the tensors of that record.
         """
         names = [name for name in self.specs if name in features]
         return {name: features.pop(name) for name in names}
 
     def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
-        """The tensors that readers return in place of those of `collect_tensors`, by key.
+        """Computes the tensors that readers return in place of those of `collect_tensors`, by key.
 
         Args:
-            tensors: those of all features, but for boxes that are not shown, and their values.
-            reading: what is known of the batch.
+            tensors: tensors of all features, without boxes that are not shown and their values.
+            reading: what is known about the batch.
         """
         return {}
 
     def filler(self, size: tuple[int, int]) -> dict[str, bytes]:
-        """The features of a missing example that cannot be 0 or empty.
+        """Returns the features of a missing example that cannot be 0 or empty.
 
         Args:
             size: (height, width) of its image.
@@ -274,7 +270,7 @@ class FeatureKind(abc.ABC):
         yield from ()
 
     def fits_boxes(self, stored: Stored, number: int) -> bool:
-        """Whether a record has values for so many boxes."""
+        """Whether a record has values for this many boxes."""
         return all(len(stored[name]) == number for name in self.box_features)
 
     @classmethod
@@ -282,16 +278,16 @@ class FeatureKind(abc.ABC):
         """Whether a picture of a record needs room for shapes of this kind.
 
         Args:
-            stored: a record, of any program.
+            stored: a record, written by any program.
         """
         return False
 
     @classmethod
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
-        """Yields what a picture of a record shows of this kind.
+        """Yields the shapes that a picture of a record shows for this kind.
 
         Args:
-            stored: a record, of any program.
+            stored: a record, written by any program.
 
         Raises:
             LookupError, TypeError, ValueError: another program wrote other values.
@@ -299,15 +295,15 @@ class FeatureKind(abc.ABC):
         yield from ()
 
     def export(self, stored: Stored) -> dict[str, Any]:
-        """The fields of an exported record: key -> value, as for JSON."""
+        """Returns the fields of an exported record: key -> value, as for JSON."""
         return {}
 
     def arrow_types(self) -> dict[str, Any]:
-        """The types of `export` for PyArrow, by key."""
+        """Returns the types of `export` for PyArrow, by key."""
         return {}
 
     def hub_types(self) -> dict[str, Any]:
-        """What Hugging Face's metadata say of `arrow_types`, by key."""
+        """Returns what Hugging Face's metadata say about `arrow_types`, by key."""
         return {}
 
     @property
@@ -316,13 +312,13 @@ class FeatureKind(abc.ABC):
         return ()
 
     def export_files(self, stored: Stored) -> dict[str, bytes]:
-        """The images that an exported record has besides its own: key -> PNG."""
+        """Returns the images that an exported record has besides its own: key -> PNG."""
         return {}
 
     def annotations(
         self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
     ) -> Sequence[dict[str, Any]]:
-        """What COCO's annotations of an image say of it, for each box.
+        """Returns the fields of this feature in COCO's annotations of an image, for each box.
 
         Args:
             stored: the record.
@@ -337,15 +333,16 @@ class ColumnKind(FeatureKind):
     """A feature that a column of a table holds.
 
     Attributes:
-        text: how it is declared, as plans and manifests hold it.
-        declaration: the texts that declare this kind.
-        usage: how it is declared, for messages.
+        text: its declaration, as plans and manifests hold it.
+        declaration: matches the texts that declare this kind.
+        usage: how to declare it, for messages.
         noun: what a column of this kind holds, for messages.
-        needs_images: whether there are such columns beside images only.
+        needs_images: whether such columns exist only beside images.
         is_unique: whether a dataset has at most one such column.
-        is_plain: whether it holds numbers or texts that may be anything, places in images too.
+        is_plain: whether it holds numbers or texts that may mean anything, including places in
+            images.
         may_be_bad: whether all of the first rows may have values that are dropped with their boxes.
-        holds_files: whether its cells are files, which are read with the images.
+        holds_files: whether its cells name files, which are read with the images.
     """
 
     text: str
@@ -360,10 +357,10 @@ class ColumnKind(FeatureKind):
 
     @classmethod
     def declare(cls, name: str, text: str) -> "ColumnKind | None":
-        """The feature that a text declares; None if it declares another kind.
+        """Returns the feature that a text declares; None if the text declares another kind.
 
         Raises:
-            ValueError: the text declares this kind, but with something wrong.
+            ValueError: the text declares this kind, but incorrectly.
         """
         match = cls.declaration.fullmatch(text)
         return cls.from_match(name, match) if match else None
@@ -371,7 +368,7 @@ class ColumnKind(FeatureKind):
     @classmethod
     @abc.abstractmethod
     def from_match(cls, name: str, match: re.Match[str]) -> "ColumnKind":
-        """The feature that a text declares, given how it matches; raises as `declare`."""
+        """Returns the feature that a text declares, given its match; raises as `declare` does."""
 
     @property
     def reserved(self) -> set[str]:
@@ -379,29 +376,29 @@ class ColumnKind(FeatureKind):
 
     @property
     def is_optional(self) -> bool:
-        """Whether its cells, which are files, may be empty or name none."""
+        """Whether cells, which name files, may be empty or name a file that does not exist."""
         return False
 
     def beside_boxes(self, form: str) -> "ColumnKind":
-        """The feature that it is beside boxes of this format in the same table."""
+        """Returns the feature that it becomes beside boxes of this format in the same table."""
         return self
 
     @functools.cached_property
     def export_key(self) -> str:
-        """Its key in an exported record."""
+        """The key of this feature in an exported record."""
         return f"{self.name}_" if self.name in EXPORT_KEYS else self.name
 
     def split(self, cell: Any) -> Sequence[Any]:
-        """The members of a cell, one for each box where there is a value for each.
+        """Splits a cell into its members, one for each box if there is a value for each.
 
         Raises:
-            ValueError: the cell is no list.
+            ValueError: the cell is not a list.
         """
         return split_cell(cell)
 
     @abc.abstractmethod
     def parse(self, cell: Any) -> list[Any]:
-        """The values in a cell: one, or those of a list.
+        """Parses the values in a cell: one, or those of a list.
 
         Raises:
             ValueError: the cell does not fit the declaration.
@@ -409,12 +406,12 @@ class ColumnKind(FeatureKind):
 
     @abc.abstractmethod
     def encode(self, values: list[Any]) -> Values:
-        """The features of a reference that hold the values of a cell."""
+        """Returns the features of a reference that hold the values of a cell."""
 
     def as_column(self) -> "ColumnKind | None":
-        """The column of this name where a dataset is read as a table; None if it has none."""
+        """Returns its column where a dataset is read as a table; None if there is none."""
         return self
 
     def to_cell(self, stored: Stored) -> Any:
-        """The cell of `as_column`, given a record of the dataset."""
+        """Returns the cell of `as_column`, given a record of the dataset."""
         return None

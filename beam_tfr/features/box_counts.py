@@ -18,11 +18,11 @@ WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for roun
 
 
 def count_boxes(stored: Stored, source: Stored | None) -> Counts:
-    """The counts of the boxes of a record.
+    """Counts the boxes of a record.
 
     Args:
         stored: the record.
-        source: its reference, which has those that were dropped too; None if it has none.
+        source: its reference, which also has the dropped boxes; None if the record has none.
     """
     pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
     sides = [stored.get(side, ()) for side in SIDES]  # steps of your own may take them away
@@ -39,7 +39,7 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
 
 
 def _size_of(area: float) -> str:
-    """The size of a box that covers so many pixels."""
+    """Returns the size class of a box that covers this many pixels."""
     pixels = round(area, 1)  # its sides are shares of 32 bits
     for size, below in _PIXELS_BELOW.items():
         if pixels < below:
@@ -48,7 +48,7 @@ def _size_of(area: float) -> str:
 
 
 def box_statistics(counts: Counts) -> dict[str, Any]:
-    """The statistics of boxes in the manifest."""
+    """Computes the statistics of boxes for the manifest."""
     statistics: dict[str, Any] = {}
     for name in (*SIZES, CLIPPED, DROPPED):
         statistics[name] = counts.boxes.get(name, 0)
@@ -60,18 +60,18 @@ def box_statistics(counts: Counts) -> dict[str, Any]:
 
 
 def _number_stored(counts: Mapping[str, int]) -> int:
-    """The number of boxes that were not dropped."""
+    """Returns the number of boxes that were not dropped."""
     return sum(counts.get(size, 0) for size in SIZES)
 
 
 def dropped_share(statistics: Mapping[str, Any]) -> float:
-    """The share of boxes that were dropped, by `box_statistics`."""
+    """Computes the share of dropped boxes from `box_statistics`."""
     total = _number_stored(statistics) + statistics[DROPPED]
     return float(statistics[DROPPED] / max(total, 1))
 
 
 def describe_boxes(statistics: Mapping[str, Any]) -> str:
-    """The statistics as a sentence."""
+    """Describes the statistics in a sentence."""
     number = _number_stored(statistics)
     sizes = ", ".join(f"{statistics[size]:,} {size}" for size in SIZES)
     mean = statistics["per_image"]["mean"]

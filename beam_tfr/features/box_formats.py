@@ -1,4 +1,4 @@
-"""Formats of boxes, which have the names of Keras.
+"""Converts formats of boxes, which are named as in Keras.
 
 Coordinates are continuous: x to the right and y down from the corner of the image, in pixels, or
 after `RELATIVE` in shares of the image's width and height.
@@ -22,14 +22,14 @@ def is_relative(form: str) -> bool:
 
 
 def to_corners(box: Any, form: str) -> Corners:
-    """The xmin, ymin, xmax and ymax of a box in one of `BOX_FORMATS`.
+    """Converts a box in one of `BOX_FORMATS` to its xmin, ymin, xmax and ymax.
 
     Args:
         box: what should be a list of four numbers, or of their texts.
         form: the format.
 
     Raises:
-        ValueError: it is none, has no area, or ends before the image begins.
+        ValueError: it is not a box, has no area, or ends before the image begins.
     """
     check_cell(box)
     if not isinstance(box, list) or len(box) != 4:
@@ -60,7 +60,7 @@ def _corners(numbers: Sequence[float], kind: str) -> Corners:
 
 
 def from_corners(sides: Any, form: str) -> tuple[Any, Any, Any, Any]:
-    """The four columns of boxes in one of `BOX_FORMATS`.
+    """Computes the four columns of boxes in one of `BOX_FORMATS`.
 
     Args:
         sides: columns of xmin, ymin, xmax and ymax, as arrays or tensors, in the unit of the
@@ -83,7 +83,7 @@ def from_corners(sides: Any, form: str) -> tuple[Any, Any, Any, Any]:
 
 
 def is_outside(corners: Sequence[float], size: Sequence[float]) -> bool:
-    """Whether a box is wholly outside of an image of this width and height."""
+    """Whether a box lies entirely outside of an image of this width and height."""
     left, top, right, bottom = corners
     width, height = size
     is_before = min(right, bottom) <= 0

@@ -1,4 +1,4 @@
-"""The masks of the boxes of an image, as readers return them."""
+"""Returns the masks of the boxes of an image, as readers do."""
 
 import operator
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ MOST_WHOLE_PIXELS = 1 << 28  # 268 million, of the masks of an image that are he
 
 
 class BoxMasks:
-    """Masks that are decoded one by one, each when it is asked for.
+    """Masks that are decoded one by one, when they are asked for.
 
-    Readers return them in place of an array if all masks of an image have more than
-    `MOST_WHOLE_PIXELS`. Like that array, they have a length and a `shape`, are iterated, and have
-    a mask for each number; a slice has several, again decoded one by one.
+    Readers return them in place of an array if all masks of an image together have more than
+    `MOST_WHOLE_PIXELS`. Like that array, they have a length and a `shape`, can be iterated over,
+    and have a mask at each index; a slice holds several masks, which are again decoded one by one.
 
     Args:
         pngs: the masks as they are stored.
@@ -39,10 +39,10 @@ class BoxMasks:
         return (decode_mask(png, self._size) for png in self._pngs)
 
     def __getitem__(self, index: int | slice) -> "NDArray[np.uint8] | BoxMasks":
-        """The mask of a box, uint8 [height, width] of 0 and 1; or those of a slice.
+        """Returns the mask of a box, uint8 [height, width] of 0 and 1, or the masks of a slice.
 
         Raises:
-            ValueError: it does not decode.
+            ValueError: the mask does not decode.
         """
         if isinstance(index, slice):
             return BoxMasks(self._pngs[index], self._size)
@@ -50,10 +50,10 @@ class BoxMasks:
 
 
 def read_masks(pngs: Sequence[bytes], size: tuple[int, int]) -> NDArray[np.uint8] | BoxMasks:
-    """The masks of an image: uint8 [masks, height, width], or one by one where these are too many.
+    """Reads the masks of an image, uint8 [masks, height, width]; one by one if they are too many.
 
     Raises:
-        ValueError: one does not decode.
+        ValueError: a mask does not decode.
     """
     masks = BoxMasks(pngs, size)
     height, width = size

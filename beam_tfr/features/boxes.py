@@ -1,4 +1,4 @@
-"""Boxes of objects, with a column of lists of boxes."""
+"""Defines boxes of objects, and the column that holds lists of them."""
 
 import dataclasses
 import itertools
@@ -51,11 +51,11 @@ _UNSTATED = ("int64", ())
 
 
 class BoxPolicy(NamedTuple):
-    """What becomes of bad boxes, hardly visible ones, and images without any.
+    """The treatment of bad boxes, hardly visible ones, and images without any.
 
     Attributes:
-        min_visible: share of its area that a box must keep: others are dropped.
-        drop_bad: whether bad boxes are dropped; else their images are rejects.
+        min_visible: share of its area that must stay visible for a box to be kept.
+        drop_bad: whether bad boxes are dropped; otherwise their images are rejects.
         need_box: whether images without a box are rejects.
     """
 
@@ -68,8 +68,8 @@ class PlacedBoxes(NamedTuple):
     """The boxes of a record.
 
     Attributes:
-        features: those of the record that hold them.
-        kept: the numbers, from 0, of the boxes of the reference that these are.
+        features: the features of the record that hold them.
+        kept: for each box, its number in the reference, from 0.
         adjusted: members of `ADJUSTMENTS` that apply.
     """
 
@@ -79,7 +79,7 @@ class PlacedBoxes(NamedTuple):
 
 
 class AnnotatedBox(list[float]):
-    """A box of a cell, with the id of its annotation."""
+    """A box in a cell, with the id of its annotation."""
 
     __slots__ = ("annotation",)
     noun = "annotation"
@@ -111,7 +111,7 @@ class ObjectBox(RowBox):
 
 
 def name_box(box: Any, number: int) -> str:
-    """What messages call a box of a row, which has this number, from 1."""
+    """Names a box of a row for messages, given its number from 1."""
     if isinstance(box, AnnotatedBox):
         return f"{box.noun} {box.annotation!r:.60}"
     return f"box {number}"
@@ -119,15 +119,15 @@ def name_box(box: Any, number: int) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Boxes(ColumnKind):
-    """The boxes of the objects in an image, of any number: `bbox[xyxy]`.
+    """Any number of boxes around the objects in an image: `bbox[xyxy]`.
 
-    A reference has the corners of all boxes of a row, in pixels or shares of the source; a record
-    has those of the boxes that are kept, as shares of the stored image, as TensorFlow's object
-    detection API names them.
+    A reference has the corners of all boxes of a row, in pixels or shares of the source. A record
+    has the corners of the kept boxes, as shares of the stored image, under the names of
+    TensorFlow's object detection API.
 
     Attributes:
-        form: one of `BOX_FORMATS`, that of the cells.
-        columns: four columns of a table with a row for each box, which have their numbers.
+        form: the format of the cells, one of `BOX_FORMATS`.
+        columns: the four columns that hold the numbers, in a table with a row for each box.
     """
 
     form: str
@@ -195,10 +195,10 @@ class Boxes(ColumnKind):
         return boxes
 
     def examine(self, cell: Any) -> list[Corners | BadCell]:
-        """For each box of a cell its xmin, ymin, xmax and ymax, or what is wrong with it.
+        """Returns xmin, ymin, xmax and ymax for each box of a cell, or what is wrong with it.
 
         Raises:
-            ValueError: the cell is no list of boxes.
+            ValueError: the cell is not a list of boxes.
         """
         parts = self.split(cell)
         boxes = [self._examine_box(part, number) for number, part in enumerate(parts, 1)]
@@ -212,10 +212,10 @@ class Boxes(ColumnKind):
         return boxes
 
     def find_bad(self, cell: Any) -> list[str]:
-        """For each box of a cell what is wrong with it, or nothing; empty if none is bad.
+        """Returns what is wrong with each box of a cell, or nothing; empty if no box is bad.
 
         Raises:
-            ValueError: the cell is no list of boxes.
+            ValueError: the cell is not a list of boxes.
         """
         problems = [box.problem if isinstance(box, BadCell) else "" for box in self.examine(cell)]
         return problems if any(problems) else []
@@ -237,9 +237,7 @@ class Boxes(ColumnKind):
         return {BOXES: ("float", [side for corners in values for side in corners])}
 
     def name_outside(self, cell: Any, values: Values) -> list[str]:
-        """The names of boxes that are outside of the image.
-
-        The size of the image is that which its row states, if it does.
+        """Names the boxes outside of the image, if the row states the size of the image.
 
         Args:
             cell: the cell with the boxes.
@@ -274,8 +272,8 @@ class Boxes(ColumnKind):
             policy: what becomes of bad boxes, and of images without any.
 
         Raises:
-            RejectError: a box is outside of the source, none is left, or the row states another
-                size of it.
+            RejectError: a box is outside of the source, no box is left, or the row states another
+                size of the source.
         """
         _check_stated_size(values, pixels)
         boxes = np.array(values[BOXES][1], np.float64).reshape(-1, 4)
@@ -402,20 +400,20 @@ class Boxes(ColumnKind):
 
 
 def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:
-    """The (width, height) of the image in the unit of the boxes asked for.
+    """Returns the (width, height) of the image in the unit of the boxes asked for.
 
-    These are 1 and 1 if boxes are shares of the image.
+    Both are 1 if boxes are shares of the image.
     """
     return (1, 1) if is_relative(request.boxes or "") else example.size
 
 
 def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:
-    """Numbers, multiplied by those of a cycle, as by the sides of an image."""
+    """Multiplies numbers by those of a cycle, such as the sides of an image."""
     return [number * factor for number, factor in zip(numbers, itertools.cycle(by), strict=False)]
 
 
 def _stated_size(values: Values) -> tuple[int, int] | None:
-    """The (width, height) of the source that a row states, if it does."""
+    """Returns the (width, height) of the source that a row states, if it does."""
     _, widths = values.get(SOURCE_WIDTH, _UNSTATED)
     _, heights = values.get(SOURCE_HEIGHT, _UNSTATED)
     size = sum(widths), sum(heights)
@@ -426,7 +424,7 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
     """Checks the size that a row states.
 
     Raises:
-        RejectError: the image has another.
+        RejectError: the image has another size.
     """
     stated = _stated_size(values)
     if stated is None or stated == pixels.source_size:
@@ -442,13 +440,13 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
 
 
 def _name_outside(boxes: Floats, size: tuple[int, int]) -> list[str]:
-    """The names of boxes [n, 4] that are wholly outside of an image of this size."""
+    """Names the boxes [n, 4] that are entirely outside of an image of this size."""
     numbered = enumerate(boxes.tolist(), 1)
     return [f"box {number}" for number, corners in numbered if is_outside(corners, size)]
 
 
 def _has_repeated(values: Values) -> bool:
-    """Whether a row has a box twice, with the same class."""
+    """Whether a row has the same box twice, with the same class."""
     _, sides = values[BOXES]
     number = len(sides) // 4
     _, classes = values.get(OBJECT_TEXT, ("bytes", [b""] * number))
@@ -457,6 +455,6 @@ def _has_repeated(values: Values) -> bool:
 
 
 def _encode_sides(corners: Floats) -> Values:
-    """The features of corners [n, 4], as shares of the stored image."""
+    """Returns the features of corners [n, 4], as shares of the stored image."""
     columns: list[list[float]] = corners.T.tolist()
     return {side: ("float", column) for side, column in zip(SIDES, columns, strict=True)}

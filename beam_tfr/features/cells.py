@@ -1,7 +1,7 @@
-"""Cells of tables: what they hold, and how they become numbers, texts and lists.
+"""Converts cells of tables to numbers, texts and lists.
 
 A cell is what a reader of tables returns: text in CSV; text, numbers, lists and objects elsewhere;
-a file for images; `BadCell` where there is none.
+a file for images; `BadCell` if there is none.
 """
 
 import dataclasses
@@ -37,12 +37,12 @@ AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
 
 class UntypedCellError(ValueError):
-    """A cell that no type of a column reads; says what to write instead."""
+    """A cell that no type of a column can read; the message says what to write instead."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BadCell:
-    """A cell, or a member of one, without a value that could be used, and why."""
+    """A cell, or a member of one, without a usable value, and why."""
 
     problem: str
 
@@ -63,7 +63,7 @@ def is_missing(cell: Any) -> bool:
 
 
 def check_json(text: str) -> None:
-    """Checks that a text of JSON does not hold too many values.
+    """Checks that a JSON text does not hold too many values.
 
     Raises:
         ValueError: it does.
@@ -76,17 +76,17 @@ def check_number(values: int) -> None:
     """Checks that a row or a cell does not have too many values.
 
     Raises:
-        ValueError: it has.
+        ValueError: it does.
     """
     if values > MAX_VALUES:
         raise ValueError(f"has about {values:,} values, more than {MAX_VALUES:,}")
 
 
 def parse_json_list(text: str) -> list[Any] | None:
-    """The members of a JSON list; None for any other text.
+    """Parses the members of a JSON list; returns None for any other text.
 
     Raises:
-        ValueError: it has too many values.
+        ValueError: the list has too many values.
     """
     if not text.startswith("["):
         return None
@@ -98,19 +98,20 @@ def parse_json_list(text: str) -> list[Any] | None:
 
 
 def parse_list(text: str) -> list[Any] | None:
-    """The members of a list as JSON, Python or NumPy write it; None for any other text.
+    """Parses a list in the notation of JSON, Python or NumPy; returns None for any other text.
 
     Raises:
-        ValueError: it has too many values.
+        ValueError: the list has too many values.
     """
     members = parse_json_list(text)
     return parse_python_list(text, MAX_VALUES) if members is None else members
 
 
 def split_text(text: str, separator: str) -> list[Any]:
-    """The members of a list in a text cell.
+    """Splits a text cell into the members of its list.
 
-    Those of a list as in `parse_list`, or of any other text between the separators, if any.
+    These are the members that `parse_list` finds, or, in any other text, those between the
+    separators, if any.
 
     Raises:
         ValueError: there are too many.
@@ -127,10 +128,10 @@ def _split_at(text: str, separator: str) -> list[Any]:
 
 
 def split_cell(cell: Any) -> list[Any]:
-    """The members of the list in a cell; a single value is a list of one.
+    """Splits a cell into the members of its list; a single value is a list of one.
 
     Raises:
-        ValueError: it begins like a list but is not one, or is a `BadCell`, or has too many
+        ValueError: the cell begins like a list but is not one, is a `BadCell`, or has too many
             members.
     """
     check_cell(cell)
@@ -150,7 +151,7 @@ def split_cell(cell: Any) -> list[Any]:
 
 
 def check_shapes(text: str) -> None:
-    """Checks that a text does not hold objects, or shapes of geography.
+    """Checks that a text holds neither objects nor geographic shapes.
 
     Raises:
         UntypedCellError: it does.
@@ -179,13 +180,13 @@ def _is_json(text: str) -> bool:
 
 
 def split_boxes(cell: Any) -> list[Any]:
-    """The numbers of the box in a cell, or a list for each box of several.
+    """Splits a cell into the numbers of its box, or into a list for each box if there are several.
 
-    Besides the lists of `split_cell`, a text may have four numbers, such as `5 6 20 15` or
-    `(5, 6, 20, 15)`, and several such texts with semicolons between them.
+    Besides the lists of `split_cell`, a text may have four numbers, such as `5 6 20 15` or `(5, 6,
+    20, 15)`, and several such texts with semicolons between them.
 
     Raises:
-        ValueError: as `split_cell`.
+        ValueError: as for `split_cell`.
     """
     if not isinstance(cell, str):
         return split_cell(cell)
@@ -201,10 +202,10 @@ def split_boxes(cell: Any) -> list[Any]:
 
 
 def as_list(part: Any) -> list[Any]:
-    """The members of what should be a list in a cell; a single value is a list of one.
+    """Returns the members of what should be a list in a cell; a single value is a list of one.
 
     Raises:
-        ValueError: it is a `BadCell`.
+        ValueError: the cell is a `BadCell`.
     """
     check_cell(part)
     if part is None:
@@ -213,7 +214,7 @@ def as_list(part: Any) -> list[Any]:
 
 
 def flatten_list(members: Sequence[Any]) -> list[Any]:
-    """Values, of which some may be in lists, one after the other."""
+    """Flattens values, some of which may be in lists, into one list."""
     values = list[Any]()
     for member in members:
         values += member if isinstance(member, list) else [member]
@@ -221,14 +222,14 @@ def flatten_list(members: Sequence[Any]) -> list[Any]:
 
 
 def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
-    """The numbers of each point, given those of all.
+    """Groups the numbers of all points by point.
 
     Args:
         numbers: what should be a list.
         size: how many numbers a point has.
 
     Raises:
-        ValueError: it is none, or one of other points.
+        ValueError: it is not a list, or one of other points.
     """
     if not isinstance(numbers, list) or len(numbers) % size:
         raise ValueError(f"{numbers!r:.60} are no points of {size} numbers each")
@@ -236,10 +237,10 @@ def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
 
 
 def to_integer(cell: Any) -> int:
-    """The integer of 64 bits in a cell.
+    """Converts a cell to an integer of 64 bits.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the cell holds none.
     """
     value = _integer_in(cell)
     if value is None:
@@ -263,10 +264,10 @@ def _integer_in(cell: Any) -> int | None:
 
 
 def to_float(cell: Any) -> float:
-    """The float of 32 bits in a cell.
+    """Converts a cell to a float of 32 bits.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the cell holds none.
     """
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
         raise ValueError(f"{cell!r:.60} is no number")
@@ -286,17 +287,17 @@ def _means_infinity(cell: int | float | str, value: float) -> bool:
 
 
 def cure_missing(cell: Any) -> str:
-    """What to do about a cell that is no number but looks like a missing value; else empty."""
+    """Says what to do about a cell that looks like a missing value; empty if it does not."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""
     return f"; `na_values={cell}` takes such cells for empty ones"
 
 
 def to_finite(cell: Any) -> float:
-    """The coordinate in a cell: a number that is finite.
+    """Converts a cell to a coordinate, which is a finite number.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the cell holds none.
     """
     value = to_float(cell)
     if not math.isfinite(value):
@@ -305,10 +306,10 @@ def to_finite(cell: Any) -> float:
 
 
 def to_bytes(cell: Any) -> bytes:
-    """The text in a cell, in UTF-8; objects and lists as JSON.
+    """Converts a cell to text in UTF-8; objects and lists become JSON.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the cell holds no text.
     """
     if isinstance(cell, bytes):
         return cell

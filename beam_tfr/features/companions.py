@@ -1,6 +1,6 @@
-"""Images beside each image, such as masks and depth.
+"""Defines images beside each image, such as masks and depth.
 
-Masks belong to its pixels; others form a pair with it.
+Masks belong to the pixels of their image; other images form a pair with it.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class PlacedCompanion(NamedTuple):
     Attributes:
         encoded: the PNG.
         adjusted: members of `schema.dataset.ADJUSTMENTS` that apply.
-        palette: whose indices it has, without a name; None without.
+        palette: the palette, without a name, whose indices the pixels are; None if there is none.
     """
 
     encoded: bytes
@@ -75,13 +75,13 @@ class Companion(ColumnKind):
     """An image that is stored beside each image, and follows its pixels.
 
     A reference has its file, unless `path` names it. A record has a gray PNG of the size of the
-    stored image, with 16 bits if the source has so many, else 8. Values stay as they are: each
-    pixel takes the one under its center.
+    stored image, with 16 bits if the source has as many, otherwise 8. Values stay as they are: each
+    pixel takes the value under its center.
 
     Attributes:
-        path: its path, as of `pair_paths`, from the folder that keys are relative to; empty if a
+        path: its path, as for `pair_paths`, from the folder that keys are relative to; empty if a
             table names it.
-        handling: what becomes of its values and its size, and where there is none.
+        handling: what becomes of its values and its size, and of images without it.
         dtypes: modes of Pillow that its file may have -> dtypes of the pixels.
     """
 
@@ -100,7 +100,7 @@ class Companion(ColumnKind):
 
     @classmethod
     def from_handling(cls, name: str, handling: Handling, path: str = "") -> Self:
-        """A companion, given what becomes of its files."""
+        """Makes a companion, given what becomes of its files."""
         return cls(name=name, text=f"{cls.word}[{handling}]", handling=handling, path=path)
 
     @property
@@ -119,12 +119,12 @@ class Companion(ColumnKind):
 
     @property
     def is_reserved(self) -> bool:
-        """Whether it has a name that it cannot have."""
+        """Whether it has a reserved name."""
         return False
 
     @property
     def is_called_mask(self) -> bool:
-        """Whether it is no mask, but has the name under which readers return masks."""
+        """Whether it is not a mask, but has the name under which readers return masks."""
         return False
 
     @property
@@ -168,7 +168,7 @@ class Companion(ColumnKind):
             pixels: where the pixels of the source are in the record.
 
         Raises:
-            RejectError: `bad-value`: it is no such PNG, or has another size.
+            RejectError: `bad-value`: the data are no such PNG, or the PNG has another size.
         """
         outside = self.handling.outside
         width, height = pixels.size
@@ -192,7 +192,7 @@ class Companion(ColumnKind):
         return PlacedCompanion(encode_gray(placed), tuple(notes), file.palette)
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """The members of `schema.dataset.ADJUSTMENTS` that its values call for."""
+        """Lists the members of `schema.dataset.ADJUSTMENTS` that its values call for."""
         return ()
 
     def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
@@ -223,7 +223,7 @@ class Companion(ColumnKind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SegmentationMask(Companion):
-    """The class of each pixel, also as the indices of a palette: `mask[255]`.
+    """The class of each pixel, or the indices of a palette: `mask[255]`.
 
     It has the name that TensorFlow's DeepLab gives it.
     """
@@ -246,7 +246,7 @@ class SegmentationMask(Companion):
         return MASK
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """Notes margins of a value that the mask has too; 0 is the background of most masks."""
+        """Notes margins whose value the mask itself has too, except 0: most masks' background."""
         left, top, right, bottom = pixels.content
         outside = self.handling.outside
         if not outside or (right - left, bottom - top) == pixels.size:
@@ -297,7 +297,7 @@ class PairedImage(Companion):
 
 
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
-    """Why images cannot have all of these images beside them; empty if they can."""
+    """Says why images cannot have all of these images beside them; empty if they can."""
     if any(companion.is_called_mask for companion in companions):
         return f"must not name a pair {MASK_KEY}; a mask is declared by {MASK_KEY}:mask"
     keys = [companion.key for companion in companions]
@@ -308,10 +308,10 @@ def find_pair_conflict(companions: Sequence[Companion]) -> str:
 
 
 def parse_pair(text: str) -> Companion:
-    """The companion of `--pair NAME=PATH[255,scale,9=1]`.
+    """Parses the companion of `--pair NAME=PATH[255,scale,9=1]`.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text declares none.
     """
     match = _PATTERN.fullmatch(text)
     if match is None:

@@ -1,7 +1,4 @@
-"""What readers without TensorFlow return, and what they make it of.
-
-They make it of a parsed record.
-"""
+"""Defines what readers without TensorFlow return, and the parsed record that they make it from."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,13 +12,13 @@ NUMPY_TYPES: dict[str, Any] = {"int64": np.int64, "float": np.float32, "bytes": 
 
 
 class Request(NamedTuple):
-    """What a reader is asked for.
+    """The request to a reader.
 
     Attributes:
         output: "pair", "dict", "image" or "encoded".
-        boxes: the format of boxes; None for elements without.
+        boxes: the format of boxes; None for elements without boxes.
         one_hot: whether labels become one number for each class.
-        image_size: (height, width) of all images in pixels, None where they differ.
+        image_size: (height, width) of all images in pixels; None if they differ.
     """
 
     output: str
@@ -46,11 +43,11 @@ class ElementSpec(NamedTuple):
 
     @classmethod
     def of_feature(cls, spec: FeatureSpec) -> "ElementSpec":
-        """That of the values of a feature, as they are stored."""
+        """Returns the value that a feature has as it is stored."""
         return cls(NUMPY_TYPES[spec.dtype], spec.shape)
 
     def value(self, values: Sequence[Any]) -> Any:
-        """The value of one example.
+        """Returns the value of one example.
 
         A scalar is an int, a float or bytes; numbers are an array, several bytes a list.
         """
@@ -60,7 +57,7 @@ class ElementSpec(NamedTuple):
         return array.tolist() if self.dtype is object else array
 
     def filler(self) -> Any:
-        """The value of a missing example: 0 or empty; an image of any size has one pixel."""
+        """Returns the value of a missing example: 0 or empty; images of any size have one pixel."""
         if not self.shape:
             return b"" if self.dtype is object else self.dtype(0).item()
         if self.dtype is object:
@@ -69,9 +66,9 @@ class ElementSpec(NamedTuple):
         return np.zeros(sides, self.dtype)
 
     def stack(self, values: list[Any]) -> Any:
-        """The value of a batch: an array or a list.
+        """Stacks the values of a batch to an array.
 
-        A list if it holds bytes or lists of any length.
+        Returns a list if they hold bytes or lists of any length.
         """
         if self.dtype is object or -1 in self.shape:
             return values
@@ -89,15 +86,15 @@ class StoredExample:
         self._features = features
 
     def values(self, name: str, dtype: str, number: int = -1) -> Sequence[Any]:
-        """The values of a feature.
+        """Returns the values of a feature.
 
         Args:
             name: the feature.
             dtype: "bytes", "int64" or "float".
-            number: how many it must have; any if it is negative.
+            number: how many it must have; any number if negative.
 
         Raises:
-            ValueError: it has fewer or more.
+            ValueError: the feature has fewer or more.
         """
         values: Sequence[Any] = ()
         if name in self._features:
@@ -107,7 +104,7 @@ class StoredExample:
         return values
 
     def value(self, name: str, dtype: str) -> Any:
-        """The one value of a feature; raises as `values`."""
+        """Returns the one value of a feature; raises as `values` does."""
         return self.values(name, dtype, 1)[0]
 
     @property
@@ -117,5 +114,5 @@ class StoredExample:
 
 
 def count_stored(example: StoredExample) -> int:
-    """The number of boxes in a record."""
+    """Counts the boxes in a record."""
     return len(example.values(SIDES[0], "float"))

@@ -1,4 +1,4 @@
-"""All features of the records of a dataset, which follow from its options."""
+"""Collects all features of the records of a dataset, which follow from its options."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ class FeaturesDict:
 
     Attributes:
         encoding: option of `ConvertOptions`.
-        fixed: those that every record of the encoding has.
+        fixed: the features that every record of the encoding has.
         label: the class of an image; None without labels.
         columns: the columns of a table.
         pairs: the images beside an image that are found by their paths.
@@ -45,12 +45,12 @@ class FeaturesDict:
     def from_options(
         cls, options: Mapping[str, Any], *, labelled: bool = False, class_names: Sequence[str] = ()
     ) -> Self:
-        """The features that follow from the options of a plan or a manifest.
+        """Returns the features that follow from the options of a plan or a manifest.
 
         Args:
             options: the options.
             labelled: whether there are labels.
-            class_names: the classes, where they are known.
+            class_names: the classes, if they are known.
 
         Raises:
             ValueError: a column has an unknown type.
@@ -86,17 +86,17 @@ class FeaturesDict:
 
     @functools.cached_property
     def boxes(self) -> Boxes | None:
-        """The boxes of an image; None without."""
+        """The boxes of an image; None if it has no boxes."""
         return find_boxes(self.columns)
 
     @property
     def keypoints(self) -> Keypoints | None:
-        """The first keypoints of each box; None without."""
+        """The first keypoints of each box; None if there are none."""
         return next((kind for kind in self.columns if isinstance(kind, Keypoints)), None)
 
     @property
     def polygons(self) -> Polygons | None:
-        """The first polygons of each box; None without."""
+        """The first polygons of each box; None if there are none."""
         return next((kind for kind in self.columns if isinstance(kind, Polygons)), None)
 
     @functools.cached_property
@@ -107,7 +107,7 @@ class FeaturesDict:
 
     @functools.cached_property
     def specs(self) -> dict[str, FeatureSpec]:
-        """What the features of a record hold.
+        """The type and shape of each feature of the records.
 
         Raises:
             ValueError: a column has the name of another feature.
@@ -156,11 +156,11 @@ class FeaturesDict:
 
     @property
     def left_out(self) -> list[str]:
-        """What is stored, but no column of a table that is the dataset itself."""
+        """The stored features that are no columns of a table that is the dataset itself."""
         return [column.noun for column in self.columns if column.specs and not column.as_column()]
 
     def place(self, values: Values, pixels: PixelMap, policy: BoxPolicy) -> PlacedBoxes:
-        """The features of a record, given those of its reference.
+        """Returns the features of a record, given those of its reference.
 
         Args:
             values: the features of the reference, with those of the labels of all boxes.
@@ -180,17 +180,17 @@ class FeaturesDict:
 
     @functools.cached_property
     def is_counted(self) -> bool:
-        """Whether anything is counted of its values."""
+        """Whether anything is counted in the values."""
         return any(kind.is_counted for kind in self.kinds)
 
     def count(self, total: Counts, stored: Stored, source: Stored | None) -> None:
-        """Adds what is counted of the values of a record: see `FeatureKind.count`."""
+        """Counts what there is to count in the values of a record: see `FeatureKind.count`."""
         for kind in self.kinds:
             if kind.is_counted:
                 total.add(kind.count(stored, source))
 
     def statistics(self, counts: Counts) -> dict[str, Any]:
-        """The statistics of the manifest that follow from what is counted."""
+        """Computes the statistics of the manifest from the counts."""
         statistics = dict[str, Any]()
         for kind in self.kinds:
             statistics |= kind.statistics(counts)
@@ -207,11 +207,11 @@ class FeaturesDict:
         return sorted(self.kinds, key=lambda kind: (kind.export_order, kind.name))
 
     def export(self, stored: Stored, left_out: Collection[str] = ()) -> dict[str, Any]:
-        """What an exported record says of its values: see `FeatureKind.export`.
+        """Returns the fields of an exported record with its values: see `FeatureKind.export`.
 
         Args:
             stored: the record.
-            left_out: the names of those of which it says nothing.
+            left_out: the names of features to leave out.
         """
         exported = dict[str, Any]()
         for kind in self.exported:
@@ -220,7 +220,7 @@ class FeaturesDict:
         return exported
 
     def export_files(self, stored: Stored) -> dict[str, bytes]:
-        """The images that an exported record has besides its own: key -> PNG."""
+        """Returns the images that an exported record has besides its own: key -> PNG."""
         files = dict[str, bytes]()
         for kind in self.kinds:
             files |= kind.export_files(stored)

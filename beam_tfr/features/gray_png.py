@@ -1,4 +1,4 @@
-"""Gray PNGs, as masks and other images beside images are stored.
+"""Encodes and decodes gray PNGs: masks and other images beside images.
 
 OpenCV is imported when needed.
 """
@@ -21,7 +21,7 @@ _MOST_PIXELS = 1 << 30  # that OpenCV decodes
 def encode_gray(pixels: NDArray[Any]) -> bytes:
     """Encodes an image [height, width] of 8 or 16 bits.
 
-    Without filters, which are for photos: half the time, and 6 % smaller.
+    Uses no filters, which are meant for photos: that takes half the time and 6 % fewer bytes.
     """
     import cv2
 
@@ -31,7 +31,7 @@ def encode_gray(pixels: NDArray[Any]) -> bytes:
 
 
 def encode_mask(pixels: NDArray[np.uint8]) -> bytes:
-    """Encodes a mask [height, width] of runs of equal pixels.
+    """Encodes a mask [height, width] with runs of equal pixels.
 
     This takes a third of the time of `encode_gray`, and fewer bytes.
     """
@@ -52,10 +52,10 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
 
     Args:
         data: the PNG, untrusted.
-        size: the (height, width) that it must have, which its header says before it is decoded.
+        size: the (height, width) that it must have; its header is checked before it is decoded.
 
     Raises:
-        ValueError: it is no PNG of one channel that decodes, or has another size.
+        ValueError: the data are no PNG of one channel that decodes, or its size differs.
     """
     import cv2
 
@@ -69,7 +69,7 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
 
 
 def _states_size(data: bytes, size: tuple[int, int]) -> bool:
-    """Whether the header of a PNG says this (height, width), and OpenCV decodes so many pixels."""
+    """Whether a PNG's header states this (height, width), and OpenCV decodes that many pixels."""
     height, width = size
     if height * width > _MOST_PIXELS or len(data) < _SIZE_AT + _SIZE.size:
         return False
@@ -80,7 +80,7 @@ def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.uint8]:
     """Decodes the mask of a box to uint8 [height, width]; see `decode_stored`.
 
     Raises:
-        ValueError: see `decode_stored`; or it has 16 bits.
+        ValueError: see `decode_stored`; or the mask has 16 bits.
     """
     pixels = decode_stored(data, size)
     if pixels.dtype != np.uint8:
@@ -94,7 +94,7 @@ def gray_problems(
     """Yields what is wrong with a stored image.
 
     Args:
-        name: what problems call it.
+        name: what problems call the image.
         data: the PNG.
         size: the (height, width) that it must have.
         highest: the highest value that its pixels may have.

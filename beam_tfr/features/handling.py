@@ -1,4 +1,4 @@
-"""What becomes of the file beside an image: of its values, its size, and where there is none."""
+"""Reads the file beside an image: replaces values, scales it, makes up for a missing one."""
 
 import collections
 import dataclasses
@@ -49,9 +49,9 @@ class FilePixels(NamedTuple):
 
     Attributes:
         values: [h, w].
-        is_scaled: whether they are to be scaled to the size of the image.
-        is_merged: whether they are those of several channels that are equal.
-        palette: whose indices they are; None if they are values, or those of colors.
+        is_scaled: whether they have yet to be scaled to the size of the image.
+        is_merged: whether they were merged from several equal channels.
+        palette: the palette whose indices they are; None if they are values or stand for colors.
     """
 
     values: NDArray[Any]
@@ -62,14 +62,14 @@ class FilePixels(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Handling:
-    """What becomes of the file beside an image.
+    """The treatment of the file beside an image.
 
     Attributes:
-        outside: the value where a padded image has no pixels, and of an image without a file.
+        outside: the value where a padded image has no pixels, and for an image without a file.
         scales: whether a file of another size is scaled to that of its image.
-        is_optional: whether an image may have none.
-        values: value -> the one that takes its place; others stay.
-        colors: color, 0xRRGGBB -> value; there must be no others.
+        is_optional: whether the file may be missing.
+        values: value -> the value that replaces it; others stay.
+        colors: color, 0xRRGGBB -> value; other colors are not allowed.
     """
 
     outside: int = 0
@@ -80,10 +80,10 @@ class Handling:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The handling that a text in brackets declares, which matches `HANDLING`.
+        """Parses the handling that a text in brackets, which matches `HANDLING`, declares.
 
         Raises:
-            ValueError: it contradicts itself, or a value is too large.
+            ValueError: the text contradicts itself, or a value is too large.
         """
         outside = list[int]()
         values = dict[int, int]()
@@ -124,9 +124,9 @@ class Handling:
         return ",".join(parts)
 
     def read_pixels(self, data: bytes, pixels: PixelMap, dtypes: Mapping[str, Any]) -> "FilePixels":
-        """The pixels of a file.
+        """Reads the pixels of a file.
 
-        Several channels that are equal count as one, as programs write gray images in color.
+        Several equal channels count as one, since programs write gray images in color too.
 
         Args:
             data: the file, a PNG of 1 to 16 bits.
@@ -134,7 +134,7 @@ class Handling:
             dtypes: modes of Pillow that it may have -> dtypes of the pixels.
 
         Raises:
-            ValueError: it is no such file, or has another size.
+            ValueError: the file is not such a PNG, or has another size.
         """
         from PIL import Image
 
@@ -152,7 +152,7 @@ class Handling:
         return FilePixels(values, is_scaled, is_merged, palette)
 
     def _decode(self, image: Any, dtypes: Mapping[str, Any]) -> NDArray[Any]:
-        """The values of an opened file."""
+        """Decodes the values of an opened file."""
         if self.colors and image.mode in (*_COLORED, "P", "L", "1"):
             return self._read_colors(image)
         if image.mode in _COLORED:
@@ -166,7 +166,7 @@ class Handling:
         return _replace(values, self.values)
 
     def _read_colors(self, image: Any) -> NDArray[Any]:
-        """The values of the colors of a file."""
+        """Reads the colors of a file as their values."""
         _check_opaque(image)
         highest = max(self.colors.values())
         values = np.zeros((image.height, image.width), np.uint8 if highest <= 0xFF else np.uint16)
@@ -180,10 +180,10 @@ class Handling:
         return values
 
     def _check_size(self, size: tuple[int, int], pixels: PixelMap) -> bool:
-        """Checks the (width, height) of a file; returns whether it is to be scaled.
+        """Checks the (width, height) of a file; returns whether it has to be scaled.
 
         Raises:
-            ValueError: it does not fit that of the image.
+            ValueError: the size does not fit that of the image.
         """
         if size == pixels.shown_size:
             return False
@@ -200,7 +200,7 @@ class Handling:
 
 
 def scale_nearest(values: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-    """Scales pixels [h, w] to a (width, height); each takes the one under its center."""
+    """Scales pixels [h, w] to a (width, height); each takes the pixel under its center."""
     width, height = size
     rows = (2 * np.arange(height) + 1) * values.shape[0] // (2 * height)
     columns = (2 * np.arange(width) + 1) * values.shape[1] // (2 * width)
@@ -224,7 +224,7 @@ def _check_is_png(data: bytes) -> None:
     """Checks how a file begins.
 
     Raises:
-        ValueError: it is no PNG; says what it is.
+        ValueError: the file is not a PNG; the message says what it is.
     """
     for begin, name in _OTHER_FORMATS.items():
         if re.match(begin, data, re.DOTALL):
@@ -232,7 +232,7 @@ def _check_is_png(data: bytes) -> None:
 
 
 def _has_equal_aspect(size: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether two sizes have the same aspect ratio, but for rounding the sides of the smaller."""
+    """Whether two sizes have the same aspect ratio, up to rounding of the smaller one's sides."""
     smaller, larger = sorted((size, other))
     width = larger[0] * smaller[1] / larger[1]
     height = larger[1] * smaller[0] / larger[0]
@@ -240,14 +240,14 @@ def _has_equal_aspect(size: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _check_scalable(size: tuple[int, int], shown_size: tuple[int, int]) -> None:
-    """Checks that a file to be scaled does not take more memory than its image by far."""
+    """Checks that scaling a file does not take far more memory than its image does."""
     pixels = size[0] * size[1]
     if pixels > max(_MOST_SCALED, shown_size[0] * shown_size[1]):
         raise ValueError(f"has {size} pixels, too many to be scaled to {shown_size}")
 
 
 def _replace(values: NDArray[Any], replaced: Mapping[int, int]) -> NDArray[Any]:
-    """Replaces values, by others that may need more bits."""
+    """Replaces values by others, which may need more bits."""
     if not replaced:
         return values
     highest = int(np.iinfo(values.dtype).max)
@@ -281,7 +281,7 @@ def _check_opaque(image: Any) -> None:
     """Checks that all pixels of a file show their color.
 
     Raises:
-        ValueError: some are transparent.
+        ValueError: some pixels are transparent.
     """
     if image.has_transparency_data:
         lowest, _ = image.convert("RGBA").getchannel("A").getextrema()
@@ -293,10 +293,10 @@ def _check_opaque(image: Any) -> None:
 
 
 def _read_gray(image: Any) -> NDArray[np.uint8]:
-    """The values of a file of several channels that are equal.
+    """Reads the values of a file with several equal channels.
 
     Raises:
-        ValueError: some differ, or pixels are transparent.
+        ValueError: some channels differ, or pixels are transparent.
     """
     values = np.empty((image.height, image.width), np.uint8)
     for top, block in _blocks(image):
@@ -310,7 +310,7 @@ def _read_gray(image: Any) -> NDArray[np.uint8]:
 
 
 def _describe_colors(image: Any) -> str:
-    """What is wrong with a file of several channels: its colors, and how to give them values."""
+    """Says that a file has several channels, names its colors, and says how to give them values."""
     counts = _count_colors(image)
     if len(select_main_colors(counts)) > _MOST_COLORS:
         return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"
@@ -318,7 +318,7 @@ def _describe_colors(image: Any) -> str:
 
 
 def _count_colors(image: Any) -> dict[int, int]:
-    """Color, 0xRRGGBB -> how many pixels of a file have it; not those behind too many colors."""
+    """Counts the pixels of each color, 0xRRGGBB, of a file; stops after too many colors."""
     counts = collections.Counter[int]()
     for _, block in _color_blocks(image):
         colors, numbers = np.unique(block, return_counts=True)

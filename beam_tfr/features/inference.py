@@ -30,17 +30,17 @@ _DECLARATIONS = (
 
 
 def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
-    """The narrowest declaration that all cells of a column fit, such as `int64[]`.
+    """Returns the narrowest declaration that all cells of a column fit, such as `int64[]`.
 
-    Cells without a value are ignored. In CSV, a list as JSON, Python or NumPy write it is a list,
-    unless other cells of the column are text.
+    Ignores cells without a value. In CSV, a list in the notation of JSON, Python or NumPy is a
+    list, unless other cells of the column are text.
 
     Args:
         cells: cells of one column.
-        typed: whether text is text (JSON, Parquet) or may be a number or a list (CSV).
+        typed: whether text is always text (JSON, Parquet) or may be a number or a list (CSV).
 
     Raises:
-        ValueError: there is none, as for numbers mixed with text, or objects.
+        ValueError: no declaration fits, as for numbers mixed with text, or objects.
     """
     nouns = _collect_nouns(cells if typed else map(_read_text, cells))
     if not typed and "texts" in nouns.values:
@@ -56,10 +56,10 @@ def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
 
 
 class _Nouns(NamedTuple):
-    """What the cells of a column hold, but for those without a value.
+    """The kinds of values in the cells of a column, without empty cells.
 
     Attributes:
-        values: nouns of the values that are no lists.
+        values: nouns of the values that are not lists.
         members: nouns of the members of lists.
         is_list: whether there is a list, which may be empty.
     """
@@ -87,7 +87,7 @@ def _noun_of(value: Any) -> str:
 
 
 def _read_text(cell: Any) -> Any:
-    """What the text of a cell is, such as a list or a number; else the cell."""
+    """Returns the list or number that a cell's text stands for; otherwise the cell."""
     if not isinstance(cell, str):
         return cell
     try:

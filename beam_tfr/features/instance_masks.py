@@ -1,4 +1,4 @@
-"""Masks of the objects in an image, one for each box."""
+"""Defines masks of the objects in an image, one for each box."""
 
 import dataclasses
 import json
@@ -32,11 +32,12 @@ class InstanceMasks(ColumnKind):
     """A mask for each box: `mask[box]`.
 
     A reference has them as JSON: COCO's run lengths, or the points of polygons. A record has PNGs
-    of 0 and 1, of the size of the image, as TensorFlow's object detection API names them. A polygon
-    covers the pixels of the record whose centers are in it; nothing is interpolated.
+    of 0 and 1, of the size of the image, under the name that TensorFlow's object detection API
+    uses. A polygon covers the pixels of the record whose centers are in it; nothing is
+    interpolated.
 
     Attributes:
-        is_relative: whether polygons are shares of the sides of the image, as the boxes are.
+        is_relative: whether polygons are in shares of the sides of the image, as the boxes are.
     """
 
     is_relative: bool = False
@@ -90,8 +91,8 @@ class InstanceMasks(ColumnKind):
         """Places the masks of boxes as their image is placed in the record.
 
         Raises:
-            RejectError: `bad-value`: one is no mask of this image. `masks-too-large`: all of them
-                take too many pixels, or too many bytes.
+            RejectError: `bad-value`: a mask is not one of this image. `masks-too-large`: together,
+                the masks take too many pixels or too many bytes.
         """
         if not kept:
             return {OBJECT_MASK: ("bytes", [])}
@@ -112,13 +113,13 @@ class InstanceMasks(ColumnKind):
     def _place_mask(
         self, data: bytes, number: int, pixels: PixelMap, budget: PixelBudget
     ) -> PixelPart:
-        """The part of a record that the mask of a box covers.
+        """Returns the part of a record that the mask of a box covers.
 
         Args:
-            data: its JSON in the reference.
-            number: of its box, for messages.
+            data: JSON of the mask in the reference.
+            number: number of the box, for messages.
             pixels: where the pixels of the source are in the record.
-            budget: for the pixels that are drawn.
+            budget: the pixels that may still be drawn.
 
         Raises:
             RejectError: see `place`.
@@ -205,10 +206,10 @@ class InstanceMasks(ColumnKind):
 
 
 def _parse_mask(part: Any, number: int) -> bytes:
-    """The JSON of the mask of a box: its run lengths, or the points of its polygons.
+    """Parses the mask of a box to JSON: its run lengths, or the points of its polygons.
 
     Raises:
-        ValueError: it holds none, or a large one.
+        ValueError: it is not a mask, or is too large.
     """
     try:
         if isinstance(part, dict):
@@ -226,10 +227,10 @@ def _parse_mask(part: Any, number: int) -> bytes:
 def _place_runs(
     runs: Mapping[str, Any], number: int, pixels: PixelMap, budget: PixelBudget
 ) -> PixelPart:
-    """The part of a record that a mask covers, given its run lengths.
+    """Returns the part of a record that a mask covers, given its run lengths.
 
     Raises:
-        RejectError: `bad-value`: they are none of this image; `masks-too-large`.
+        RejectError: `bad-value`: they are not run lengths of this image; `masks-too-large`.
     """
     width, height = pixels.source_size
     try:
@@ -252,10 +253,10 @@ class _Canvas:
         self._num_bytes = 0
 
     def encode(self, part: PixelPart) -> bytes:
-        """A PNG of a mask, of the size of the record.
+        """Encodes a mask as a PNG of the size of the record.
 
         Raises:
-            RejectError: `masks-too-large`: all of them take too many bytes.
+            RejectError: `masks-too-large`: together, the masks take too many bytes.
         """
         place = part.place_on(self._pixels)
         place[:] = part.pixels

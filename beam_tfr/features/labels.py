@@ -1,4 +1,4 @@
-"""Class labels: of an image, and of each of its boxes."""
+"""Defines class labels: of an image, and of each of its boxes."""
 
 import dataclasses
 import functools
@@ -18,14 +18,15 @@ from beam_tfr.schema.untrusted import quote
 class ClassLabel(FeatureKind):
     """The class of an image, file or row, or any number of classes.
 
-    Its name is the feature's.
+    Its name is the name of its feature.
 
     Attributes:
         text_name: the feature that holds the names of the classes.
         is_list: whether there is any number of classes.
-        of_boxes: whether these are those of the boxes, one for each.
+        of_boxes: whether these are the classes of the boxes, one for each.
         may_lack: whether a class may be missing, and then has the id -1 and no name.
-        class_names: of the dataset, by their ids; empty where they are not known yet.
+        class_names: the names of the dataset's classes, in the order of their ids; empty while they
+            are not known.
     """
 
     export_order = -1
@@ -67,7 +68,7 @@ class ClassLabel(FeatureKind):
 
     @functools.cached_property
     def _ids(self) -> Mapping[bytes, int]:
-        """Name of a class, as records have it -> its id."""
+        """The id of each class, by its name as records have it."""
         ids = {b"": -1} if self.may_lack and not self.is_list else {}
         for label, name in enumerate(self.class_names):
             ids[name.encode("utf-8", "surrogatepass")] = label
@@ -102,7 +103,7 @@ class ClassLabel(FeatureKind):
         """Checks that the labels in a feature are ids of classes.
 
         Raises:
-            ValueError: one is none.
+            ValueError: a label is not the id of a class.
         """
         number = len(self.class_names)
         for label in labels:
@@ -110,7 +111,7 @@ class ClassLabel(FeatureKind):
                 raise ValueError(f"{feature} is {label}, but there are {number} classes")
 
     def check_tensor(self, labels: Any) -> Any:
-        """Labels that fail where one of them is no id of a class."""
+        """Returns labels that fail if one of them is not the id of a class."""
         import tensorflow as tf
 
         flat = getattr(labels, "flat_values", labels)
@@ -212,7 +213,7 @@ class BoxLabels(FeatureKind):
 
 
 def encode_box_labels(labels: Sequence[str], label_ids: Sequence[int]) -> Values:
-    """The features with the class of each box."""
+    """Returns the features with the class of each box."""
     return {
         OBJECT_LABEL: ("int64", label_ids),
         OBJECT_TEXT: ("bytes", [label.encode() for label in labels]),

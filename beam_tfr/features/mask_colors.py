@@ -1,4 +1,4 @@
-"""What is said of colored masks, and the brackets that give their colors values."""
+"""Describes colored masks in messages, and the brackets that give their colors values."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]
 
 
 def describe_colors(counts: Mapping[int, int], rule: str) -> str:
-    """What is wrong with a file of several channels: its colors, and how to give them values.
+    """Says that a file has several channels, names its colors, and says how to give them values.
 
     Args:
         counts: color, 0xRRGGBB -> how many pixels have it.
@@ -36,11 +36,11 @@ def describe_colors(counts: Mapping[int, int], rule: str) -> str:
 
 
 def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> str:
-    """What is wrong with a file that has colors without a value, and how to give all one.
+    """Says that a file has colors without a value, and how to give all of them one.
 
     Args:
         counts: color -> how many pixels have it.
-        values: color -> value, of those that have one.
+        values: color -> value, for those that have one.
     """
     unvalued = counts.keys() - values.keys()
     classes = unvalued.intersection(select_main_colors(counts))
@@ -54,9 +54,9 @@ def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> s
 
 
 def select_main_colors(counts: Mapping[int, int]) -> list[int]:
-    """The colors of a mask that are no noise; all of them unless most are.
+    """Selects the colors of a mask that are not noise; all of them unless most are noise.
 
-    Noise are many colors with few pixels each, as programs draw along edges.
+    Noise consists of many colors with few pixels each, such as programs draw along edges.
     """
     num_pixels = sum(counts.values())
     main = [color for color, count in counts.items() if count > _NOISE_SHARE * num_pixels]
@@ -66,12 +66,12 @@ def select_main_colors(counts: Mapping[int, int]) -> list[int]:
 
 
 def _floor_percent(share: float) -> str:
-    """A share in percent, with two digits behind the point, which is never rounded to 100."""
+    """Formats a share in percent, with two decimals; never rounds it up to 100."""
     return f"{math.floor(share * 10_000) / 100:g}"
 
 
 def _cure_noise(colors: Iterable[int]) -> str:
-    """What makes some colors of the noise beside them."""
+    """Says how to replace the noise by some colors."""
     pixels = " ".join(f"xc:#{color:06x}" for color in sorted(colors))
     return (
         f"with ImageMagick, `convert {pixels} +append colors.png` and `mogrify -path NEW +dither "
@@ -80,12 +80,12 @@ def _cure_noise(colors: Iterable[int]) -> str:
 
 
 def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
-    """Yields the brackets that give the colors of all masks of some rejects values, if few.
+    """Yields the brackets that give values to all colors of rejected masks, if there are few.
 
-    Those of a reject only have the colors of its own mask.
+    The brackets of a single reject only have the colors of its own mask.
 
     Args:
-        details: of rejects, also of other kinds.
+        details: details of rejects, also of other kinds.
     """
     texts_of = dict[str, dict[str, None]]()
     keys_with_noise = set[str]()
@@ -110,7 +110,7 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
 
 
 def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Color -> value, of all colors; those which have the same value everywhere keep it."""
+    """Gives every color a value; colors that have the same value everywhere keep it."""
     given, *others = all_values
     kept = {*given.items()}
     for values in others:
@@ -120,7 +120,7 @@ def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _number_colors(colors: Iterable[int], values: Mapping[int, int]) -> dict[int, int]:
-    """Color -> value: those that have one keep it, others get the next that is free."""
+    """Numbers colors: those that have a value keep it, others get the next free one."""
     numbered = dict(values)
     taken_values = {*values.values()}
     free_values = (value for value in itertools.count() if value not in taken_values)
@@ -135,7 +135,7 @@ def _parse_values(text: str) -> dict[int, int]:
 
 
 def _spell_cure(values: Mapping[int, int]) -> str:
-    """What follows `give`: the brackets, or a few of their parts if there are many."""
+    """Spells what follows `give`: the brackets, or a few of their parts if there are many."""
     if len(values) <= _MOST_VALUES:
         return f", for this one: {_spell_values(values)}"
     example = dict(itertools.islice(values.items(), 3))

@@ -25,10 +25,10 @@ _IGNORE = 255  # the usual value for "ignore", whatever the numbers of classes a
 
 
 def count_masks(stored: Stored) -> Counts:
-    """The counts of the mask of a record.
+    """Counts the values of the mask of a record.
 
     Raises:
-        ValueError: it does not decode.
+        ValueError: the mask does not decode.
     """
     size = stored[HEIGHT][0], stored[WIDTH][0]
     numbers = _count_values(decode_stored(stored[MASK][0], size))
@@ -43,9 +43,9 @@ def count_masks(stored: Stored) -> Counts:
 
 
 def _count_values(values: NDArray[Any]) -> NDArray[np.int64]:
-    """How many pixels of a mask [height, width] have each value, up to `ABOVE`.
+    """Counts how many pixels of a mask [height, width] have each value, up to `ABOVE`.
 
-    They are counted in blocks, since NumPy makes eight bytes of each.
+    Counts in blocks, since NumPy takes eight bytes for each pixel.
     """
     numbers = np.zeros(ABOVE + 1, np.int64)
     pixels = values.reshape(-1)
@@ -58,7 +58,7 @@ def _count_values(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def mask_statistics(counts: Counts) -> dict[str, Any]:
-    """The statistics of masks in the manifest."""
+    """Computes the statistics of masks for the manifest."""
     values = dict[str, dict[str, int]]()
     for value, pixels in sorted(counts.mask_pixels.items()):
         name = _MORE if value == ABOVE else str(value)
@@ -75,7 +75,7 @@ def mask_statistics(counts: Counts) -> dict[str, Any]:
 
 
 def _find_median(numbers: Mapping[int, int]) -> int:
-    """The lower median of numbers, of each of which there are so many."""
+    """Finds the lower median of numbers, given how often each occurs."""
     half = (sum(numbers.values()) + 1) // 2
     ordered = sorted(numbers)
     sums = itertools.accumulate(numbers[number] for number in ordered)
@@ -86,7 +86,7 @@ def _find_median(numbers: Mapping[int, int]) -> int:
 
 
 def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """Yields sentences about the statistics: what values there are, and whether some seem odd."""
+    """Yields sentences about the statistics: the values that occur, and whether some seem odd."""
     values = statistics["values"]
     total = max(sum(value["pixels"] for value in values.values()), 1)
     shown = sorted(values, key=lambda name: (-values[name]["pixels"], name))[:_SHOWN_VALUES]
@@ -103,9 +103,9 @@ def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _count_main(values: Mapping[str, Any]) -> int:
-    """How many main values masks have if the others may be smoothed from them; 0 if not.
+    """Counts the main values of masks if the others may come from smoothing them; otherwise 0.
 
-    The others are many, are scattered, which numbers of classes are not, and cover few pixels.
+    Such other values are many, scattered (unlike numbers of classes), and cover few pixels.
     """
     numbers = {int(name) for name in values if name != _MORE}
     highest = max(numbers - {_IGNORE}, default=0)
@@ -118,10 +118,10 @@ def _count_main(values: Mapping[str, Any]) -> int:
 
 
 def _describe_odd(per_image: Mapping[str, Any], main_values: int) -> Iterator[str]:
-    """Yields a sentence about masks that look smoothed, if some do.
+    """Yields a sentence about masks that look smoothed, if there are any.
 
     Args:
-        per_image: how many values a mask has.
+        per_image: statistics of the number of values of each mask.
         main_values: result of `_count_main`.
     """
     most = per_image["max"]

@@ -1,4 +1,4 @@
-"""The objects in an image: their boxes, with the labels and values of each."""
+"""Handles the objects in an image: their boxes, with the labels and values of each."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[
 
 
 def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Tensors of objects that fail where those of an image have different lengths.
+    """Returns tensors of objects that fail if those of an image have different lengths.
 
     Args:
         objects: ragged [images, boxes, …], by key.
@@ -48,13 +48,13 @@ def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
-    """The objects that crops of their images show.
+    """Returns the objects that crops of their images show.
 
     Their boxes are clipped, and are shares of the crop.
 
     Args:
         objects: ragged [images, boxes, …], by key; boxes as shares of the stored image.
-        views: float32 [images, 4], the part of each that is shown.
+        views: float32 [images, 4], the part of each image that is shown.
     """
     import tensorflow as tf
 
@@ -67,11 +67,11 @@ def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
 
 
 def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
-    """Boxes in crops of their images, clipped; and which keep enough of their area.
+    """Clips boxes to crops of their images; also returns which keep enough of their area.
 
     Args:
         boxes: float32 [n, 4], sides as shares of the stored image.
-        views: float32 [n, 4], of the image of each.
+        views: float32 [n, 4], the part of each box's image that is shown.
     """
     import tensorflow as tf
 
@@ -96,9 +96,9 @@ def _areas(boxes: Any) -> Any:
 
 
 def pad_objects(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The first objects of each image, dense [images, number, …].
+    """Returns the first objects of each image, dense [images, number, …].
 
-    Missing ones are 0 or empty, and have the class -1.
+    Missing objects are 0 or empty, and have the class -1.
     """
     padded = {}
     for key, values in objects.items():

@@ -1,7 +1,7 @@
-"""Parts of a canvas of pixels, and how many pixels may be worked on.
+"""Handles parts of a canvas of pixels, and limits how many pixels are worked on.
 
-The mask of an object covers a small part of its image. What is done with it takes the time and the
-memory of that part, not of the image.
+The mask of an object covers a small part of its image. Work on it takes the time and the memory of
+that part, not of the image.
 
 OpenCV is imported when needed.
 """
@@ -33,23 +33,23 @@ class PixelPart(NamedTuple):
 
     @property
     def right(self) -> int:
-        """The first column behind it."""
+        """The first column to the right of the part."""
         _, width = self.pixels.shape
         return self.left + int(width)
 
     @property
     def bottom(self) -> int:
-        """The first row below it."""
+        """The first row below the part."""
         height, _ = self.pixels.shape
         return self.top + int(height)
 
     def place_on(self, canvas: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The pixels of a canvas [height, width] in its place, as a view."""
+        """Returns the pixels of a canvas [height, width] at the place of this part, as a view."""
         return canvas[self.top : self.bottom, self.left : self.right]
 
 
 def find_part(pixels: NDArray[np.uint8]) -> PixelPart:
-    """The smallest part of a canvas [height, width] with all pixels that are not 0."""
+    """Finds the smallest part of a canvas [height, width] with all pixels that are not 0."""
     import cv2
 
     if not pixels.size:
@@ -59,7 +59,7 @@ def find_part(pixels: NDArray[np.uint8]) -> PixelPart:
 
 
 def transpose(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Pixels [height, width] as [width, height], ten times as fast as NumPy's copy."""
+    """Transposes pixels [height, width] to [width, height], ten times as fast as NumPy's copy."""
     import cv2
 
     if not pixels.size:
@@ -69,10 +69,10 @@ def transpose(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 class PixelBudget:
-    """How many pixels may be worked on for the masks of an image.
+    """The number of pixels that may be worked on for the masks of an image.
 
     Args:
-        most: the number.
+        most: this number.
     """
 
     def __init__(self, most: int) -> None:
@@ -80,7 +80,7 @@ class PixelBudget:
         self._left = most
 
     def spend(self, pixels: int) -> None:
-        """Takes pixels from what is left.
+        """Spends pixels of the budget.
 
         Raises:
             RejectError: `masks-too-large`: fewer are left.

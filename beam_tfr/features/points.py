@@ -1,6 +1,6 @@
-"""Points of each box: keypoints and polygons.
+"""Defines points of each box: keypoints and polygons.
 
-Keypoints may be invisible; points of polygons are their corners.
+Keypoints may be invisible; the points of polygons are their corners.
 """
 
 import abc
@@ -31,13 +31,13 @@ class Points(ColumnKind):
     """Any number of points for each box.
 
     A record has the coordinates of all points, one after the other, as shares of the stored image,
-    as TensorFlow's object detection API has keypoints; and how many are of each box. In a
-    reference they are those of the source.
+    like keypoints in TensorFlow's object detection API; and the number of points of each box. In a
+    reference, coordinates are shares of the source.
 
     Attributes:
         is_relative: whether coordinates in cells are shares of the sides of the image.
-        parts: the ends of the features with a value for each point -> their dtypes.
-        letters: those of a point in a declaration.
+        parts: name endings of the features with a value for each point -> their dtypes.
+        letters: the letters that stand for a point's numbers in a declaration.
     """
 
     is_relative: bool
@@ -65,7 +65,7 @@ class Points(ColumnKind):
 
     @property
     def number_feature(self) -> str:
-        """The feature with the number of the points of each box."""
+        """The feature with the number of points of each box."""
         return f"image/object/{self.name}/num"
 
     @functools.cached_property
@@ -84,10 +84,10 @@ class Points(ColumnKind):
 
     @abc.abstractmethod
     def parse_points(self, part: Any) -> list[tuple[float, ...]]:
-        """The points of a box, given the member of a cell.
+        """Parses the points of a box, given the member of a cell.
 
         Raises:
-            ValueError: it holds none.
+            ValueError: the member holds none.
         """
 
     def encode(self, values: list[Any]) -> Values:
@@ -132,7 +132,7 @@ class Points(ColumnKind):
         """Changes points that the record does not show.
 
         Args:
-            points: [n, 2 or 3], as shares of the sides of the record, and what else there is.
+            points: [n, 2 or 3], as shares of the sides of the record, with any further number.
         """
 
     def fits_boxes(self, stored: Stored, number: int) -> bool:
@@ -188,10 +188,10 @@ class Points(ColumnKind):
         return {self.name: points.with_flat_values(shown)}
 
     def crop_tensors(self, points: Any) -> Any:
-        """The points of crops of their images.
+        """Computes the points in crops of their images.
 
         Args:
-            points: float32 [n, 2 or 3], as shares of the crops, and what else there is.
+            points: float32 [n, 2 or 3], as shares of the crops, with any further number.
         """
         return points
 
@@ -208,7 +208,7 @@ class Points(ColumnKind):
 
     @classmethod
     def _names_in(cls, stored: Stored) -> Iterator[str]:
-        """Yields how the features of points of this kind begin in a record of any program."""
+        """Yields the name prefixes of such points' features in a record of any program."""
         for feature in stored:
             match = _NUMBER_FEATURE.fullmatch(feature)
             if match is None:
@@ -272,7 +272,7 @@ class Keypoints(Points):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Polygons(Points):
-    """Polygons around each object, between which is a point of NaN: `points[xy]`."""
+    """Polygons around each object, separated by points of NaN: `points[xy]`."""
 
     declaration = re.compile(r"points\[(?P<relative>rel_)?xy\]")
     usage = "points[xy]"
@@ -319,6 +319,6 @@ def _annotate_polygons(
 
 
 def _split_points(points: NDArray[Any], numbers: Sequence[int]) -> list[NDArray[Any]]:
-    """The points of each box, given those of all and how many each has."""
+    """Splits all points into those of each box, given how many each has."""
     ends = np.cumsum(numbers, dtype=np.int64)
     return np.split(points, ends)[:-1]

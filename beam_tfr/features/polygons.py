@@ -1,6 +1,6 @@
-"""The polygons around an object.
+"""Parses, clips and draws the polygons around an object.
 
-All their corners are in one list, with a corner of NaN between two polygons. They are filled by the
+All corners are in one list, with a corner of NaN between two polygons. Polygons are filled by the
 even-odd rule: a polygon covers the pixels whose centers are in it.
 """
 
@@ -22,13 +22,13 @@ _PIXELS_A_CROSSING = 16  # of them take the time of one
 
 
 def parse_polygons(part: Any) -> list[tuple[float, ...]]:
-    """The corners of the polygons of a box.
+    """Parses the corners of the polygons of a box.
 
     Args:
         part: a list of numbers, of points or of polygons.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a list.
     """
     members = as_list(part)
     has_polygons = any(isinstance(member, list) and len(member) > 2 for member in members)
@@ -43,9 +43,9 @@ def parse_polygons(part: Any) -> list[tuple[float, ...]]:
 
 
 def enclose_polygons(part: Any) -> list[float]:
-    """The left, top, width and height of the polygons of a box; empty without corners.
+    """Returns the left, top, width and height of the polygons of a box; empty without corners.
 
-    Raises as `parse_polygons`.
+    Raises the same errors as `parse_polygons`.
     """
     corners = [corner for corner in parse_polygons(part) if not _is_gap(corner)]
     if not corners:
@@ -58,7 +58,7 @@ def enclose_polygons(part: Any) -> list[float]:
 
 
 def list_polygons(corners: Iterable[tuple[float, ...]]) -> list[list[float]]:
-    """The numbers of each polygon, one after the other."""
+    """Lists the numbers of each polygon, one after the other."""
     polygons = []
     for is_gap, group in itertools.groupby(corners, _is_gap):
         if not is_gap:
@@ -71,7 +71,7 @@ def _is_gap(corner: tuple[float, ...]) -> bool:
 
 
 def iter_polygons(corners: Floats) -> Iterator[Floats]:
-    """Yields the corners [n, 2] of each polygon, given those of all."""
+    """Yields the corners [n, 2] of each polygon, given the corners of all."""
     is_gap = np.isnan(corners[:, 0])
     ends = np.flatnonzero(is_gap)
     for polygon in np.split(corners, ends):
@@ -81,9 +81,9 @@ def iter_polygons(corners: Floats) -> Iterator[Floats]:
 
 
 def clip_polygon(corners: Sequence[Corner]) -> list[Corner]:
-    """The part of a polygon that its image shows; empty if there is none.
+    """Returns the part of a polygon that its image shows; empty if there is none.
 
-    It is cut off at each side in turn (Sutherland and Hodgman, 1974).
+    The polygon is cut off at each side in turn (Sutherland and Hodgman, 1974).
 
     Args:
         corners: x and y as shares of the image.
@@ -98,13 +98,13 @@ def clip_polygon(corners: Sequence[Corner]) -> list[Corner]:
 def _cut_polygon(
     corners: Sequence[Corner], axis: int, limit: float, direction: int
 ) -> list[Corner]:
-    """The part of a polygon on one side of a line.
+    """Returns the part of a polygon on one side of a line.
 
     Args:
-        corners: those of the polygon.
+        corners: corners of the polygon.
         axis: 0 if the line is at an x, 1 if at a y.
         limit: that x or y.
-        direction: 1 for what is beyond it, -1 for what is before.
+        direction: 1 to keep what is beyond the line, -1 to keep what is before it.
     """
     kept = list[Corner]()
     for begin, end in zip([*corners[-1:], *corners[:-1]], corners, strict=True):
@@ -123,10 +123,10 @@ def _cut_polygon(
 
 
 def join_polygons(polygons: Sequence[Sequence[Corner]]) -> list[Corner]:
-    """One polygon that covers what several do.
+    """Joins several polygons into one that covers the same pixels.
 
-    From the first corner of each, a line goes to that of the next, and back at the end; so these
-    lines cover nothing.
+    A line goes from the first corner of each polygon to that of the next, and back at the end, so
+    these lines enclose nothing.
     """
     if len(polygons) == 1:
         return [*polygons[0]]
@@ -139,12 +139,12 @@ def join_polygons(polygons: Sequence[Sequence[Corner]]) -> list[Corner]:
 
 
 def draw_polygons(corners: Floats, size: tuple[int, int], budget: PixelBudget) -> PixelPart:
-    """The pixels of a canvas that any of several polygons covers, as 1.
+    """Draws the pixels of a canvas that any of several polygons covers, as 1.
 
     Args:
         corners: [n, 2], in pixels of the canvas.
         size: its width and height.
-        budget: for the pixels around each polygon, and its edges.
+        budget: the pixels that may be worked on, around each polygon and along its edges.
 
     Raises:
         RejectError: the budget is spent.
@@ -167,7 +167,7 @@ def draw_polygons(corners: Floats, size: tuple[int, int], budget: PixelBudget) -
 
 
 def _enclose(corners: Floats, size: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """Left, top, right and bottom of a canvas that a polygon may cover; None if it is outside."""
+    """Returns left, top, right and bottom of the canvas part that a polygon may cover, or None."""
     width, height = size
     first = np.floor(corners.min(axis=0))
     last = np.ceil(corners.max(axis=0))
@@ -182,7 +182,7 @@ def _draw_polygon(
 ) -> None:
     """Sets the pixels of a part that a polygon covers to 1.
 
-    They have an odd number of its edges to their left.
+    These are the pixels with an odd number of its edges to their left.
 
     Args:
         corners: [n, 2], in pixels of the canvas.
@@ -225,11 +225,11 @@ class _Edges:
 
     @property
     def num_crossings(self) -> int:
-        """How many rows all edges cross."""
+        """The number of rows that edges cross, summed over all edges."""
         return int(self._numbers.sum())
 
     def cross_rows(self) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Yields the rows that edges cross, and where, some edges at a time."""
+        """Yields the rows that edges cross, and where, for some edges at a time."""
         totals = np.cumsum(self._numbers)
         blocks = totals // _BLOCK_CROSSINGS
         cuts = np.flatnonzero(np.diff(blocks)) + 1
@@ -237,7 +237,7 @@ class _Edges:
             yield self._cross(edges)
 
     def _cross(self, edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
-        """The rows that some edges cross, and where."""
+        """Computes the rows that some edges cross, and where."""
         numbers = self._numbers[edges]
         crossing = np.repeat(edges, numbers)
         firsts = np.cumsum(numbers) - numbers

@@ -1,4 +1,4 @@
-"""Lists as Python, NumPy and PyTorch show them, which `DataFrame.to_csv` writes into cells.
+"""Parses lists as Python, NumPy and PyTorch show them, which tables from pandas hold as text.
 
 ['cat', 'dog']    ('cat', 'dog')    ['cat' 'dog']    [np.str_('cat')]
 [(5, 6, 25, 21)]    [[ 5.  6. 25. 21.]]    [np.float64(5.0)]    tensor([[5., 6.]], device='cpu')
@@ -28,17 +28,17 @@ _NAMED = {"None": None, "True": True, "False": False, "np.True_": True, "np.Fals
 
 
 class _NoListError(ValueError):
-    """A text is no such list."""
+    """A text that is not such a list."""
 
 
 def parse_python_list(text: str, most_values: int) -> list[Any] | None:
-    """The members of a list, tuple, set or array; None for any other text.
+    """Parses the members of a list, tuple, set or array; returns None for any other text.
 
     Numbers and texts in it become those of Python; a list in it stays one. A single value in
-    parentheses, such as `(5)`, is no list.
+    parentheses, such as `(5)`, is not a list.
 
     Raises:
-        ValueError: it has more values.
+        ValueError: the list has too many values.
     """
     if not _BEGIN.match(text):
         return None
@@ -55,7 +55,7 @@ def _split_tokens(text: str) -> Iterator[re.Match[str]]:
     """Yields the tokens of a text.
 
     Raises:
-        _NoListError: it has others.
+        _NoListError: the text has others.
     """
     position = 0
     while position < len(text):
@@ -67,7 +67,7 @@ def _split_tokens(text: str) -> Iterator[re.Match[str]]:
 
 
 class _ListReader:
-    """Makes a list of tokens, one after another."""
+    """Builds a list from tokens, one after another."""
 
     def __init__(self, most_values: int) -> None:
         self._lists: list[list[Any]] = [[]]  # the outermost holds the one that is read
@@ -81,7 +81,7 @@ class _ListReader:
         """Takes the next token.
 
         Raises:
-            _NoListError: it cannot come here.
+            _NoListError: the token is not allowed here.
             ValueError: there are too many values.
         """
         if self._lists[0] and not self._opened:
@@ -97,10 +97,10 @@ class _ListReader:
             self._add_member(token["wrapped"] or token["member"])
 
     def finish(self) -> list[Any]:
-        """The list.
+        """Returns the list.
 
         Raises:
-            _NoListError: it does not end, or is a value in parentheses.
+            _NoListError: the list does not end, or is a value in parentheses.
         """
         (members,) = self._lists[0] or (None,)
         if self._opened or not isinstance(members, list) or (self._is_plain and members):
@@ -158,11 +158,11 @@ class _ListReader:
 
 
 def _parse_member(text: str) -> Any:
-    """The value of a member.
+    """Parses the value of a member.
 
     Raises:
-        ValueError: it is no number of Python, such as 007, or has thousands of digits.
-        SyntaxError: an escape in a text is of no character.
+        ValueError: the member is not a number of Python (such as 007), or has thousands of digits.
+        SyntaxError: an escape in a text does not stand for a character.
     """
     if text[0] in "'\"":
         return ast.literal_eval(text)

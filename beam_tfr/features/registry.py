@@ -1,4 +1,4 @@
-"""The kinds of columns, and how a text declares a column of one of them."""
+"""Lists the kinds of columns, and parses the texts that declare columns."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ _UNDECLARED = "bytes"  # of a column whose type is still to be inferred
 
 
 def is_declaration(text: str) -> bool:
-    """Whether a text has the form of one that declares a column."""
+    """Whether a text has the form of a column's declaration."""
     return any(kind.declaration.fullmatch(text) for kind in KINDS)
 
 
 def parse_column(name: str, text: str) -> ColumnKind:
-    """The feature of a column that a text declares.
+    """Returns the feature of a column that a text declares.
 
     For example `int64`, `bytes[]` or `bbox[xyxy]`.
 
@@ -47,9 +47,9 @@ def parse_column(name: str, text: str) -> ColumnKind:
 
 
 def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, ...]:
-    """The features of columns, given their declarations.
+    """Returns the features of columns, given their declarations.
 
-    A declaration is empty where the feature is to be inferred.
+    A declaration is empty if the feature has yet to be inferred.
 
     Raises:
         ValueError: see `parse_column`.
@@ -64,7 +64,7 @@ def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, .
 
 
 def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
-    """The column of boxes; None if there is none."""
+    """Finds the column of boxes; None if there is none."""
     for column in columns:
         if isinstance(column, Boxes):
             return column
@@ -72,7 +72,7 @@ def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
 
 
 def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
-    """Why a dataset cannot have all of these columns; empty if it can.
+    """Says why a dataset cannot have all of these columns; empty if it can.
 
     Args:
         columns: the columns.

@@ -1,8 +1,7 @@
-"""COCO's run lengths of a mask.
+"""Reads and writes COCO's run lengths of a mask.
 
-See https://github.com/cocodataset/cocoapi, common/maskApi.c.
-
-They are alternately of pixels outside and inside, down the columns; or that file's text of them.
+They count pixels alternately outside and inside of the mask, down the columns. They are a list, or
+the text of common/maskApi.c in https://github.com/cocodataset/cocoapi.
 """
 
 from typing import Any
@@ -18,22 +17,22 @@ MOST_RUNS = 1 << 22  # of the masks of an image, as lists
 
 
 class TooManyRunsError(ValueError):
-    """Masks have more run lengths than are listed."""
+    """Masks with more run lengths than are listed."""
 
 
 def decode_run_lengths(
     counts: Any, size: Any, expected: tuple[int, int], budget: PixelBudget
 ) -> PixelPart:
-    """The mask of run lengths: the smallest part with all of its pixels, 0 and 1.
+    """Decodes the mask of run lengths: the smallest part with all of its pixels, 0 and 1.
 
     Args:
         counts: a list of the run lengths, or their text.
-        size: that of the mask, as it says: height and width.
-        expected: that of the image.
-        budget: for the pixels of the part.
+        size: height and width that the mask states.
+        expected: height and width of the image.
+        budget: the pixels that the part may have.
 
     Raises:
-        ValueError: they are no run lengths, or those of a mask of another size.
+        ValueError: they are not run lengths, or those of a mask of another size.
         RejectError: the budget is spent.
     """
     if size != [*expected]:
@@ -52,7 +51,7 @@ def decode_run_lengths(
 
 
 def _find_runs(counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the runs of pixels inside begin and end, down the columns, in order."""
+    """Finds where the runs of pixels inside begin and end, down the columns, in order."""
     lengths = np.array(counts, np.int64)
     all_ends = np.cumsum(lengths)
     is_inside = np.arange(lengths.size) % 2 == 1
@@ -64,12 +63,12 @@ def _find_runs(counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 def _draw_runs(
     begins: NDArray[np.int64], ends: NDArray[np.int64], height: int, budget: PixelBudget
 ) -> PixelPart:
-    """The smallest part with the pixels of runs.
+    """Draws the smallest part with the pixels of runs.
 
     Args:
-        begins, ends: result of `_find_runs`, of one run at least.
-        height: of the image.
-        budget: for the pixels of the part.
+        begins, ends: result of `_find_runs`, with at least one run.
+        height: height of the image.
+        budget: the pixels that the part may have.
     """
     first_columns, first_rows = np.divmod(begins, height)
     last_columns, last_rows = np.divmod(ends - 1, height)
@@ -91,13 +90,13 @@ def _draw_runs(
 
 
 def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
-    """The left, top, width and height of the pixels inside; empty if there are none.
+    """Returns the left, top, width and height of the pixels inside; empty if there are none.
 
     Args:
         counts, size: see `decode_run_lengths`.
 
     Raises:
-        ValueError: they are no run lengths, or those of a mask without height.
+        ValueError: they are not run lengths, or those of a mask without height.
     """
     counts = _list_counts(counts)
     if not isinstance(size, list) or not size or not _is_length(size[0]) or not size[0]:
@@ -122,10 +121,10 @@ def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
 
 
 def _list_counts(counts: Any) -> list[int]:
-    """Run lengths as a list.
+    """Returns run lengths as a list.
 
     Raises:
-        ValueError: they are none.
+        ValueError: they are not run lengths.
     """
     if isinstance(counts, str):
         counts = _parse_text(counts)
@@ -141,12 +140,12 @@ def _is_length(count: Any) -> bool:
 
 
 def _parse_text(text: str) -> list[int]:
-    """The numbers of COCO's text of run lengths.
+    """Parses the numbers of COCO's text of run lengths.
 
-    Five bits a letter; from the fourth on, a number is what the last but one lacks.
+    Each letter has five bits; from the fourth on, a number is the difference from the last but one.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not one of run lengths.
     """
     counts = list[int]()
     value = 0
@@ -172,7 +171,7 @@ def _parse_text(text: str) -> list[int]:
 
 
 def encode_run_lengths(mask: NDArray[np.uint8], most: int = MOST_RUNS) -> dict[str, list[int]]:
-    """The run lengths of a mask of 0 and 1, [height, width], and its size.
+    """Encodes a mask of 0 and 1, [height, width], as run lengths and its size.
 
     Raises:
         TooManyRunsError: there are more than `most`.
@@ -186,9 +185,9 @@ def encode_run_lengths(mask: NDArray[np.uint8], most: int = MOST_RUNS) -> dict[s
 
 
 def _find_changes(part: PixelPart, height: int, most: int) -> NDArray[np.int64]:
-    """Where runs begin and end, down the columns of an image of this height, in order.
+    """Finds where runs begin and end, down the columns of an image of this height, in order.
 
-    Raises as `encode_run_lengths`.
+    Raises the same errors as `encode_run_lengths`.
     """
     part_height, part_width = part.pixels.shape
     # A row of 0 above ends the runs of the column before; a last 0 ends those of the last.

@@ -1,4 +1,4 @@
-"""Numbers and texts: one, a list of any length, or one for each box."""
+"""Defines numbers and texts: one, a list of any length, or one for each box."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ _ARROW_TYPES = {"int64": "int64", "float": "float", "bytes": "string"}
 
 
 class Extent(StrEnum):
-    """How many values a cell holds, as a declaration says it."""
+    """The number of values that a cell holds, as a declaration says it."""
 
     ONE = ""
     LIST = "[]"
@@ -57,10 +57,10 @@ class Scalar(ColumnKind):
         return feature
 
     def check_default(self) -> None:
-        """Checks that only one value has a default, which fits it.
+        """Checks that there is only one value if there is a default, and that the default fits it.
 
         Raises:
-            ValueError: it does not, or there is a list.
+            ValueError: the default does not fit, or the cell holds a list.
         """
         if self.default is None:
             return
@@ -112,10 +112,10 @@ class Scalar(ColumnKind):
         return cell is None or (self.dtype != "bytes" and is_missing(cell))
 
     def convert(self, part: Any) -> int | float | bytes:
-        """The value of a member of a cell.
+        """Converts a member of a cell to its value.
 
         Raises:
-            ValueError: it does not fit the declaration.
+            ValueError: the member does not fit the declaration.
         """
         return CONVERTERS[self.dtype](part)
 
@@ -139,7 +139,7 @@ class Scalar(ColumnKind):
         return values[0] if self.extent is Extent.ONE else values
 
     def as_part(self, value: Any) -> Any:
-        """The member of a cell that has a value."""
+        """Returns the member of a cell for a value."""
         return value
 
     def export(self, stored: Stored) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class Enum(Scalar):
 class SourceSide(Scalar):
     """A side of the source that a table of boxes states.
 
-    It is compared with the image, never stored.
+    It is compared with the image, and never stored.
     """
 
     @property
@@ -223,7 +223,7 @@ class SourceSide(Scalar):
 
 
 def _as_json(value: Any) -> Any:
-    """A value for JSON, which has no NaN, and no bytes."""
+    """Returns a value for JSON, which has no NaN and no bytes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return value if value == value else None

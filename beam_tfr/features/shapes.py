@@ -1,4 +1,4 @@
-"""Shapes that show the values of a record in a picture of it."""
+"""Defines the shapes that show the values of a record in a picture of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -40,10 +40,10 @@ class Outline(NamedTuple):
 
 
 class Tint(NamedTuple):
-    """The pixels of an image that are covered: uint8 or uint16 [height, width].
+    """The covered pixels of an image: uint8 or uint16 [height, width].
 
-    A pixel has the number of its class, or 0 if nothing covers it. With a label, pixels are 0 and
-    1, and all that are covered are of this class.
+    Without a label, each pixel has the number of its class, or 0 if nothing covers it. With a
+    label, pixels are 0 and 1, and all covered pixels are of this class.
     """
 
     pixels: NDArray[Any]
@@ -54,11 +54,11 @@ Shape = Rectangle | Dots | Outline | Tint
 
 
 def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
-    """The (height, width) of the pixels that a record of any program has beside its image.
+    """Returns the (height, width) of the pixels that a record of any program has beside its image.
 
     Raises:
-        LookupError, TypeError: it does not say.
-        ValueError: they are too many to be decoded for a picture.
+        LookupError, TypeError: the record does not state it.
+        ValueError: there are too many pixels to decode for a picture.
     """
     height = stored[HEIGHT][0]
     width = stored[WIDTH][0]
@@ -68,5 +68,5 @@ def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
 
 
 def box_classes(stored: Mapping[str, Sequence[Any]], number: int) -> Sequence[int]:
-    """The class of each box of a record, 0 for all of so many boxes without labels."""
+    """Returns the class of each of a record's boxes; 0 for all of them without labels."""
     return stored.get(OBJECT_LABEL) or [0] * number

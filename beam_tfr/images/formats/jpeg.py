@@ -93,7 +93,7 @@ def open_damaged_jpeg(data: bytes) -> Source:
 
 
 def explain_damage(data: bytes, error: RejectError) -> RejectError:
-    """Makes the reject of a damaged JPEG, which says if other bytes stand where its end should be."""
+    """Makes the reject of a damaged JPEG; it says if other bytes stand where the end should be."""
     try:
         others = jpeg_damage.count_other_bytes(data, _read_header(data))
     except RejectError:  # there is no scan
