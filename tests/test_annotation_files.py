@@ -16,8 +16,9 @@ from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.image_mentions import ImageMentions
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.sources import open_source
+from beam_tfr.tables.annotations import read_annotations
 from tests.fake_gcs import FakeGcs
 
 FILES = {
@@ -254,3 +255,67 @@ def test_the_line_of_pandas_for_counted_columns_writes_a_table(tmp_path: Path) -
             path.read_bytes()
         )
         assert [*frame.index] == ["a.jpg", "b.jpg"]
+
+
+LINES = "1 0.5 0.5 0.2 0.4\n"
+NAMES = 'names: ["dog", "cat"]'
+# Files beside images -> lines of the data.yaml that is offered.
+SETUPS = {
+    "LabelImg": ({"1.txt": LINES, "classes.txt": "dog\ncat\n"}, "1.jpg", ["train: ."]),
+    "Label Studio": (
+        {"labels/1.txt": LINES, "notes.json": '{"categories": [{"id": 1, "name": "cat"}, '
+         '{"id": 0, "name": "dog"}], "info": {"year": 2024}}'},
+        "images/1.jpg",
+        ["train: ."],
+    ),
+    "CVAT": (
+        {
+            "obj_train_data/1.txt": LINES,
+            "obj.names": "dog\ncat\n",
+            "obj.data": "train = data/train.txt\nnames = data/obj.names\n",
+            "train.txt": "data/obj_train_data/1.jpg\n",
+        },
+        "obj_train_data/1.jpg",
+        ["train: train.txt"],
+    ),
+    "splits": (
+        {"labels/train/1.txt": LINES, "labels/classes.txt": "dog\r\ncat"},
+        "images/train/1.jpg",
+        ["train: images/train"],
+    ),
+    "outer splits": (
+        {"valid/labels/1.txt": LINES, "classes.txt": "dog\ncat"},
+        "valid/images/1.jpg",
+        ["val: valid"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", [*SETUPS])
+def test_label_files_without_a_data_yaml_are_told_with_the_lines_that_read_them(
+    program: str, tmp_path: Path
+) -> None:
+    texts, image, lines = SETUPS[program]
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.new("RGB", (9, 9)).save(tmp_path / image)
+    plan = beam_tfr.plan(input=str(tmp_path), layout="**", progress=False)
+    told = [next(note for note in plan.warnings if "data.yaml" in note)]
+    assert "notes.json is" not in told[0]
+    for name in texts.keys() - {"train.txt", "obj.data"}:
+        with pytest.raises(BeamTfrError) as caught:
+            beam_tfr.plan(table=str(tmp_path / name), progress=False)
+        told.append(str(caught.value))
+    for message in told:
+        assert f"write {tmp_path}/data.yaml" in message
+        assert all(f"`{line}`" in message for line in [*lines, NAMES])
+    setup = tmp_path / "data.yaml"
+    setup.write_text("\n".join([*lines, NAMES]))
+    with setup.open("rb") as file:
+        [row] = read_annotations(str(setup), file, print)
+    assert (row["file"], row["class"]) == (str(tmp_path / image), ["cat"])
+    plan = beam_tfr.plan(input=str(tmp_path), layout="**", progress=False)
+    assert any(f"belong to {setup}, which" in note for note in plan.warnings)

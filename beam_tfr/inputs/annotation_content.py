@@ -11,9 +11,9 @@ from beam_tfr.inputs.annotation_texts import (
     FIRST_LINES,
     describe_text,
     has_rows,
-    have_lines,
     is_of_kitti,
 )
+from beam_tfr.inputs.yolo_setups import describe_label_files, has_label_lines, has_setup_lines
 from beam_tfr.schema.extensions import FORMAT_OF
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -36,14 +36,12 @@ _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark
 _BEGIN_BYTES = 64 << 10
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
+_OBJECT_KEYS = re.compile(rb'"(?:images|annotations|coordinates)"\s*:')
 _LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
 _FIFTYONE_KEYS = re.compile(rb'"(?:classes|labels)"\s*:')
 # Some keys of a kind of JSON, and how many of them a file of that kind has at least.
 _JSON_KINDS = ((_COCO_KEYS, 2), (_LABELME_KEYS, 3), (_FIFTYONE_KEYS, 2))
 _VOC = re.compile(rb"<annotation[\s>]")
-_YOLO = re.compile(rb"(?m)^names\s*:")
-_SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
-_YOLO_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
 # The first line of Roboflow's _classes.csv, beside masks.
 MASK_VALUES = re.compile(rb"(?i)\s*\"?pixel value\"?\s*[,;\t]")
@@ -125,21 +123,31 @@ def _name_table(extension: str, path: str) -> str:
     if extension == NO_EXTENSION:
         return f"{folder}/* are of VOC, and with .xml behind their names a `table=`"
     if extension == ".txt":
-        return f"{folder}/*.txt belong to a data.yaml of YOLO, which is a `table=`"
+        return describe_label_files(path)
     return f"{path} is a `table=`"
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:
     """Whether a file that begins with these bytes is a known kind of annotations, or a table."""
     if extension == ".txt":
-        return have_lines(begin, _YOLO_LINE)
+        return has_label_lines(begin)
     if extension in TEXTS:
         return _is_table(begin.splitlines()[:FIRST_LINES])
     if extension in (".xml", NO_EXTENSION):
         return _VOC.search(begin) is not None
     if extension == ".json":
-        return any(len({*keys.findall(begin)}) >= least for keys, least in _JSON_KINDS)
-    return extension not in UNREAD and _YOLO.search(begin) is not None
+        return _is_json_kind(begin)
+    return extension not in UNREAD and has_setup_lines(begin)
+
+
+def _is_json_kind(begin: bytes) -> bool:
+    """Whether JSON that begins so is of a kind of annotations."""
+    is_whole = len(begin) < _BEGIN_BYTES
+    for keys, least in _JSON_KINDS:
+        has_names_alone = keys is _COCO_KEYS and is_whole and not _OBJECT_KEYS.search(begin)
+        if len({*keys.findall(begin)}) >= least and not has_names_alone:
+            return True
+    return False
 
 
 def _is_table(lines: Sequence[bytes]) -> bool:

@@ -17,12 +17,17 @@ from typing import IO, Any
 from beam_tfr.inputs.annotation_texts import describe_text
 from beam_tfr.inputs.listing import suggest_dataset
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.inputs.yolo_setups import (
+    describe_darknet,
+    describe_label_files,
+    describe_names,
+    has_label_lines,
+)
 from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.records.tfrecords import begins_record
 from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import YOLO, Annotations
-from beam_tfr.tables.annotations.darknet import suggest_yaml
 from beam_tfr.tables.annotations.json_kinds import describe_begin
 from beam_tfr.tables.base import (
     HARMFUL,
@@ -136,8 +141,7 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
     name = path.lower()
     is_zip = name.endswith(".zip")
     yield suggest_dataset(path.rpartition("/")[0])
-    if name.endswith(".data"):
-        yield suggest_yaml(path)
+    yield _suggest_setup(path, begin)
     if is_zip and has_table_name(path[: -len(".zip")]):  # as Kaggle zips them
         yield "; unzip it first, and name the table that was in it"
     if is_zip or has_image_name(path):
@@ -149,6 +153,17 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
         yield f"; it {text}"
     yield _suggest_name(begin)
     yield _ADVICE.get(os.path.splitext(name)[1], "; the first four may be gzipped (.gz)")
+
+
+def _suggest_setup(path: str, begin: bytes) -> str:
+    """What to do with files around a `data.yaml` of YOLO; empty for others."""
+    names = describe_names(path)
+    advice = names and f"it {names}"
+    if not advice and path.endswith(".data"):
+        advice = describe_darknet(path)
+    if not advice and path.endswith(".txt") and has_label_lines(begin):
+        advice = describe_label_files(path)
+    return advice and f"; {advice}"
 
 
 def _suggest_name(begin: bytes) -> str:

@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 import msgspec
 
 from beam_tfr.features.cells import BadCell
+from beam_tfr.inputs.yolo_setups import describe_names
 from beam_tfr.tables.annotations.coco import (
     BadAnnotation,
     CocoAnnotation,
@@ -108,6 +109,9 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
     try:
         content = _decode(data)
     except msgspec.ValidationError as error:
+        names = describe_names(path)
+        if names:
+            raise ValueError(names) from None
         return _read_loosely(path, data, error, say)
     if isinstance(content, CocoFile):
         for note in describe_other_fields(data):

@@ -44,6 +44,10 @@ _LABEL_STUDIO = (
 )
 _KINDS = (
     _Kind(
+        frozenset({"categories without images"}),
+        f"has names of classes and no images; {_COCO}",
+    ),
+    _Kind(
         frozenset({"annotations[].segments_info"}),
         f"is a panoptic file, whose masks are in PNGs; {_INSTANCES}",
     ),
@@ -220,6 +224,8 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
             yield "[] of lists"
         return
     yield from content
+    if "categories" in content and "images" not in content:
+        yield "categories without images"
     if has_image_name(next(iter(content), "")):
         yield "names of images"
     for name in ("images", "categories", "annotations"):
