@@ -1,21 +1,16 @@
-"""`report`: one HTML page that shows what is in a dataset, and what deserves a look.
+"""Makes one HTML page that shows what is in a dataset, and what deserves a look.
 
-measuring      the contents of all shards become histograms, extremes and samples
-odd_labels     labels that differ from those of all neighbors in a folder
-neighbors      labels that differ from those of the nearest others
-mask_samples   what some masks tell
-unlike_boxes   boxes of the size of another class
-unlike_looks   images that look least like their class
-equal_rows     rows of a table that are equal
-finding        a sentence about what deserves a look, how grave it is, and what shows it
-findings       all of them
-samples        records that are shown: read by their numbers, drawn with boxes and masks
-beside         records beside their sources
-refused        rejects that are shown, from their sources
-rejects_sheet  rejects as lines and as a contact sheet, for `inspect --rejects`
-charts         histograms, bars and a heat map as SVG
-facts          all of this, for the template
-page           puts them together with page.html, page.css and page.js
+measuring      the contents of all shards become histograms, extremes and samples odd_labels
+labels that differ from those of all neighbors in a folder neighbors      labels that differ from
+those of the most similar rows mask_samples   values, margins and fit of some masks unlike_boxes
+boxes with the size of another class unlike_looks   images that look least like their class
+equal_rows     rows of a table that are equal finding        a sentence about something that
+deserves a look, its severity, its evidence findings       all of these sentences samples
+records to show: read by their numbers, drawn with boxes and masks beside         records beside
+their sources refused        rejects to show, from their sources rejects_sheet  rejects as lines and
+as a contact sheet, for `inspect --rejects` charts         histograms, bars and a heat map as SVG
+facts          all of this, for the template page           joins them with page.html, page.css and
+page.js
 """
 
 from beam_tfr.reporting.page import ReportPage as ReportPage

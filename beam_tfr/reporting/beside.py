@@ -1,4 +1,4 @@
-"""Records beside the sources that they were made from."""
+"""Draws records beside the sources that they were made from."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from beam_tfr.schema.errors import RejectError
 
 
 class Comparison(NamedTuple):
-    """A record, and its source.
+    """A record and its source.
 
     Attributes:
         stored: the record.
-        source: its source; None if it is not at hand or does not decode.
+        source: its source; None if it is not available or does not decode.
         note: what is wrong with the source; empty if nothing is.
-        value: by which the record was chosen; empty if by none.
+        value: the value that the record was chosen for; empty without one.
     """
 
     stored: Thumbnail
@@ -32,9 +32,9 @@ def compare_records(
     """Draws the sources of records beside them.
 
     Args:
-        chosen: numbers of records that were read, each with the value by which it was chosen.
+        chosen: numbers of records that were read, each with the value that it was chosen for.
         records: their pictures.
-        sources: of the dataset; None if they are not at hand.
+        sources: the sources of the dataset; None if they are not available.
     """
     comparisons = []
     for number, value in chosen:
@@ -47,7 +47,7 @@ def compare_records(
 
 
 def _draw_source(sources: SourceFiles, name: SourceName) -> tuple[Thumbnail | None, str]:
-    """A source as a picture, and what is wrong with it."""
+    """Draws a source, and returns what is wrong with it."""
     try:
         data = sources.read(name.key)
         image = pictures.draw_source(data, SIDE)

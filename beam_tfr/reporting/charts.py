@@ -1,4 +1,4 @@
-"""Charts as SVG, which the page holds as it is."""
+"""Draws charts as SVG, for the page to embed."""
 
 import itertools
 import math
@@ -28,14 +28,14 @@ _CELL_RECT = Markup(
 
 
 def format_number(value: float) -> str:
-    """A number with three digits, or whole: "0.25", "1.5", "1,024"."""
+    """Formats a number with three digits, or whole: "0.25", "1.5", "1,024"."""
     if value and abs(value) < 100 and value != round(value):
         return f"{value:.3g}"
     return f"{value:,.0f}"
 
 
 def format_bytes(value: float) -> str:
-    """A number of bytes, such as "640 B", "12 kB" or "3.1 MB"."""
+    """Formats a number of bytes, such as "640 B", "12 kB" or "3.1 MB"."""
     for unit in ("B", "kB", "MB"):
         if value < 1000:
             return f"{value:.3g} {unit}"
@@ -46,7 +46,7 @@ def format_bytes(value: float) -> str:
 def draw_histogram(
     histogram: Histogram, title: str, show: Callable[[float], str] = format_number
 ) -> Markup:
-    """A bar for each bin between the first and the last that have values."""
+    """Draws a bar for each bin between the first and the last that have values."""
     filled = [index for index, count in enumerate(histogram.counts) if count]
     if not filled:
         return Markup("")
@@ -75,7 +75,7 @@ def draw_histogram(
 
 
 def _draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
-    """Bars that fill the width of a chart; each shows its label when pointed at."""
+    """Draws bars that fill the width of a chart; each shows its label when pointed at."""
     most = max(counts)
     step = _WIDTH / len(counts)
     width = max(step - 1, 0.5)  # with a gap between bars
@@ -92,7 +92,7 @@ def _draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
 
 
 def draw_heat_map(heat_map: HeatMap, title: str) -> Markup:
-    """A square for each cell, the darker the more points are in it."""
+    """Draws a square for each cell, darker the more points it holds."""
     most = int(heat_map.counts.max())
     if not most:
         return Markup("")

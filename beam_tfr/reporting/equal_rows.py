@@ -1,4 +1,4 @@
-"""Finds rows of a table that are equal in all columns: copies, of which no files tell."""
+"""Finds rows of a table that are equal in all columns, as copies without files."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ Hashes = NDArray[np.uint64]
 
 
 class EqualRows(NamedTuple):
-    """Rows that are equal in all columns but those of which no two values are equal.
+    """Rows that are equal in all columns, except those whose values are all different.
 
     Attributes:
-        number: of rows that have equal ones.
-        across_splits: how many different rows are in several splits.
-        across_classes: how many different rows have several classes.
-        split_pairs: two records of some that are in several splits.
-        class_pairs: two records of some that have several classes.
+        number: number of rows that equal others.
+        across_splits: number of different rows that are in several splits.
+        across_classes: number of different rows that have several classes.
+        split_pairs: pairs of records from rows in several splits.
+        class_pairs: pairs of records from rows with several classes.
     """
 
     number: int
@@ -52,7 +52,7 @@ class RowComparison:
         self._splits.append(splits)
 
     def find(self) -> EqualRows:
-        """Finds the equal ones among all rows."""
+        """Finds equal rows among all rows."""
         if not self._columns:
             return EqualRows(0, 0, 0, [], [])
         labels = np.concatenate(self._labels)
@@ -83,7 +83,7 @@ class RowComparison:
 def _take_groups(
     hashes: Hashes, first: Rows, second: Rows, differs: NDArray[np.bool_]
 ) -> list[tuple[int, int]]:
-    """A pair of rows of each group that has one that differs, in their order."""
+    """Returns a pair of rows of each group with a row that differs, in their order."""
     places = np.flatnonzero(differs)
     _, chosen = np.unique(hashes[first[places]], return_index=True)
     places = places[chosen]
@@ -91,7 +91,7 @@ def _take_groups(
 
 
 def _hash_values(values: Any) -> Hashes:
-    """A number for each value; equal ones have the same."""
+    """Returns a number for each value; equal values have equal numbers."""
     pa = need_pyarrow()
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         numbers = values.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)

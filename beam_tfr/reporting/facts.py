@@ -1,4 +1,4 @@
-"""What the template of the page is filled with."""
+"""Collects the facts that fill the template of the page."""
 
 import itertools
 import json
@@ -116,7 +116,7 @@ class EvidenceLine(NamedTuple):
     """Records that show a finding, as text.
 
     Attributes:
-        names: of the records.
+        names: names of the records.
         note: what is wrong with them; empty if the finding says it.
     """
 
@@ -129,7 +129,7 @@ class ShownFinding(NamedTuple):
 
     Attributes:
         finding: the finding.
-        pictures: of the first records, if these have images.
+        pictures: pictures of the first records, if they have images.
         lines: the records as text.
     """
 
@@ -139,7 +139,7 @@ class ShownFinding(NamedTuple):
 
 
 class FindingGroup(NamedTuple):
-    """The findings that are as grave as each other, under their heading."""
+    """The findings of one severity, under their heading."""
 
     title: str
     findings: list[ShownFinding]
@@ -150,7 +150,7 @@ class _Choice(NamedTuple):
 
     Attributes:
         section: id of the part of the page that shows them.
-        title: of this part.
+        title: title of this part.
         records: their numbers, each with its value as text.
     """
 
@@ -168,7 +168,7 @@ class Extreme(NamedTuple):
 
 
 class Facts:
-    """What the template is filled with.
+    """The facts that fill the template.
 
     Args:
         dataset: the dataset.
@@ -176,7 +176,7 @@ class Facts:
         progress: see `report`.
 
     Attributes:
-        findings: what deserves a look, a sentence each.
+        findings: sentences about what deserves a look.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Facts:
         self.findings = tuple(finding.text for finding in self._findings)
 
     def as_variables(self) -> dict[str, Any]:
-        """The variables of the template."""
+        """Returns the variables of the template."""
         dataset = self._dataset
         rejects = list_rejects(dataset, self._sources)
         class_rows = choose_classes(dataset, self._measures.samples, self._find_unlike_looks())
@@ -287,7 +287,7 @@ class Facts:
         return ShownFinding(finding, pictures, lines)
 
     def _list_pictured(self, finding: Finding) -> list[int]:
-        """The records of a finding that are shown as pictures."""
+        """Lists the records of a finding that are shown as pictures."""
         if not self._has_images:
             return []
         numbers = [number for evidence in finding.evidence for number in evidence.records]
@@ -308,7 +308,7 @@ class Facts:
         self._pictures.read(numbers)
 
     def _list_classes(self) -> list[dict[str, Any]]:
-        """A row for each class: its name, its records, and how many these are of all."""
+        """Returns a row for each class: its name, its records, and their share of all."""
         dataset = self._dataset
         totals = dataset.class_totals
         everything = max(totals.total(), 1)
@@ -358,7 +358,7 @@ class Facts:
             yield _Choice("unlike-masks", "Masks whose edges fit their images least", records)
 
     def _list_measures(self) -> dict[str, tuple[str, Callable[[float], str]]]:
-        """Name of a measure -> the title of its extremes, and how its values are shown."""
+        """Returns name of a measure -> the title of its extremes, and how to show its values."""
         measures: dict[str, tuple[str, Callable[[float], str]]] = {**_EXTREMES}
         resize = self._dataset.options.get("resize", "")
         if resize in _ASPECTS:
@@ -366,14 +366,14 @@ class Facts:
         return measures
 
     def _find_copies(self) -> Duplicates | None:
-        """The copies; None if there are too many records, or nothing to compare."""
+        """Finds the copies; None if there are too many records, or nothing to compare."""
         if not is_summarized(self._dataset):
             return None
         distance = check_distance(self._dataset, None)
         return find_duplicates(self._dataset, read_images(self._dataset), distance)
 
     def _choose_clusters(self) -> list[dict[str, Any]]:
-        """Some clusters: those across splits or classes first, and the most alike of these."""
+        """Chooses some clusters: those across splits or classes, the most similar images first."""
         if self._copies is None:
             return []
         clusters = itertools.islice(self._copies.clusters(), _MOST_COMPARED_CLUSTERS)
@@ -391,7 +391,7 @@ class Facts:
         return find_unlike_looks(self._dataset, records)
 
     def _list_copied(self) -> set[int]:
-        """Records that have copies in other splits."""
+        """Lists the records that have copies in other splits."""
         if self._copies is None:
             return set()
         clusters = [cluster for cluster in self._copies.clusters() if cluster["across_splits"]]
@@ -450,7 +450,7 @@ class Facts:
 
 
 def _rank_cluster(cluster: Mapping[str, Any]) -> tuple[bool, int]:
-    """By which clusters are sorted: what they cross, and how unlike their images are."""
+    """Returns the key that sorts clusters: what they cross, and how dissimilar their images are."""
     distance = max(image["distance"] or 0 for image in cluster["images"])
     crosses_none = not cluster["across_splits"] and not cluster["across_classes"]
     return crosses_none, distance
@@ -466,7 +466,7 @@ def _group_findings(findings: Sequence[ShownFinding]) -> list[FindingGroup]:
 
 
 def _choose_images(images: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Some images of a cluster: the first of each split and class, then others."""
+    """Chooses some images of a cluster: the first of each split and class, then others."""
     seen = set[tuple[str, str | None]]()
     first = list[dict[str, Any]]()
     others = list[dict[str, Any]]()

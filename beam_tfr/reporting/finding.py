@@ -1,4 +1,4 @@
-"""What deserves a look: a sentence, how grave it is, and the records that show it."""
+"""Describes what deserves a look: a sentence, its severity, and the records that show it."""
 
 import enum
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ MOST_EVIDENCE = 20  # records, or pairs of them, that a finding names
 
 
 class Severity(enum.Enum):
-    """What a finding means for training, the gravest first; values are headings of the page."""
+    """What a finding means for training, the gravest first; the values are headings of the page."""
 
     SCORES = "Makes scores wrong"
     LABELS = "Labels to check"
@@ -17,7 +17,7 @@ class Severity(enum.Enum):
 
 
 class Evidence(NamedTuple):
-    """A record that shows a finding, or several that do so together, such as copies.
+    """One record, or several together such as copies, that show a finding.
 
     Attributes:
         records: their numbers.
@@ -32,11 +32,11 @@ class Finding(NamedTuple):
     """Something that deserves a look.
 
     Attributes:
-        severity: how grave it is.
+        severity: its severity.
         text: a sentence.
-        section: id of the part of the page that shows it; empty if only the finding does.
+        section: id of the part of the page that shows it; empty if no other part does.
         evidence: records that show it; at most the first `MOST_EVIDENCE` are named.
-        number: of all evidence there is; 0 if it is all given.
+        number: number of all evidence; 0 if all of it is given.
     """
 
     severity: Severity
@@ -46,16 +46,16 @@ class Finding(NamedTuple):
     number: int = 0
 
     def list_shown(self) -> Sequence[Evidence]:
-        """The evidence that is named."""
+        """Returns the evidence to name."""
         return self.evidence[:MOST_EVIDENCE]
 
     @property
     def num_unnamed(self) -> int:
-        """How much evidence is not named."""
+        """The amount of evidence that is not named."""
         total = max(self.number, len(self.evidence))
         return total - len(self.list_shown())
 
 
 def note_records(records: Sequence[int]) -> list[Evidence]:
-    """Each of some records by itself as evidence."""
+    """Returns each of some records as evidence by itself."""
     return [Evidence((record,)) for record in records]

@@ -1,4 +1,4 @@
-"""What of a dataset deserves a look: sentences, each with the section that shows it."""
+"""Lists what deserves a look in a dataset, as sentences with the section that shows each."""
 
 import collections
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,16 +35,16 @@ _NEAR_COPY = 16  # bits of 256; images that differ by more may be different ones
 
 
 class Observations(NamedTuple):
-    """What findings are made of.
+    """The observations from which findings are made.
 
     Attributes:
         dataset: the dataset.
-        measures: of its records.
+        measures: measures of its records.
         odd: records with other classes than those around them.
         copies: its copies; None if they were not looked for.
-        clusters: some of them.
-        unlike_boxes: boxes of the size of another class.
-        masks: what some masks tell.
+        clusters: some of its clusters.
+        unlike_boxes: boxes with the size of another class.
+        masks: values, margins and fit of some masks.
     """
 
     dataset: Manifest
@@ -62,7 +62,7 @@ class Observations(NamedTuple):
 
 
 def list_findings(seen: Observations) -> list[Finding]:
-    """The findings, the gravest first."""
+    """Lists the findings, the gravest first."""
     findings = [
         *_find_classes(seen),
         *_find_masks_of_splits(seen.masks),
@@ -116,11 +116,11 @@ class Drift(NamedTuple):
     """A class that is much rarer or more frequent in a split than in the others.
 
     Attributes:
-        times: how many times, as a number above 1.
-        name: of the class.
+        times: the factor, above 1.
+        name: name of the class.
         split: the split.
-        number: its records there.
-        expected: how many these would be by its share in the other splits.
+        number: number of its records in the split.
+        expected: the number according to its share in the other splits.
     """
 
     times: float
@@ -141,7 +141,7 @@ def _describe_drift(dataset: Manifest) -> Iterator[str]:
 
 
 def find_drifts(dataset: Manifest) -> Iterator[Drift]:
-    """Finds classes of which a split has far more, or far fewer, than by the other splits."""
+    """Finds classes with far more or far fewer records in a split than the other splits suggest."""
     totals = dataset.class_totals
     everything = totals.total()
     for split in sort_splits(dataset.splits):
@@ -269,7 +269,7 @@ def _find_column_problems(measures: Measures) -> Iterator[Finding]:
 
 
 def _find_copies(seen: Observations) -> Iterator[Finding]:
-    """Yields what there is across splits, then of different classes, else how many copies."""
+    """Yields copies across splits, then copies of different classes, else the number of copies."""
     if seen.copies is None:
         for sentence in describe_duplicates(seen.dataset):
             yield Finding(Severity.TIPS, sentence, "verdict")
@@ -304,7 +304,7 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
 
 
 def _pair_up(seen: Observations, field: str) -> list[Evidence]:
-    """Two records of each cluster, of which a field differs."""
+    """Returns two records of each cluster that differ in a field."""
     pairs = []
     for cluster in seen.clusters:
         first, *others = cluster["images"]
@@ -316,7 +316,7 @@ def _pair_up(seen: Observations, field: str) -> list[Evidence]:
 
 
 def describe_likeness(distance: int | None) -> str:
-    """Says how alike two images are, by the bits of their hashes that differ."""
+    """Says how similar two images are, by the bits of their hashes that differ."""
     if not distance:
         return "the same picture"
     if distance <= _NEAR_COPY:

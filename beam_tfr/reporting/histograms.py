@@ -1,6 +1,6 @@
-"""Histograms, extremes and samples of numbers that arrive in parts.
+"""Builds histograms, extremes and samples of numbers that arrive in parts.
 
-Their memory does not depend on how many there are.
+Memory does not depend on how many numbers there are.
 """
 
 import dataclasses
@@ -22,14 +22,14 @@ COUNTS = np.array([0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 101])
 
 
 class Histogram:
-    """The numbers of values in bins.
+    """The number of values in each bin.
 
     Attributes:
-        edges: of the bins, ascending: float [bins + 1]. Values beyond the outer edges are in the
-            outer bins.
+        edges: edges of the bins, ascending: float [bins + 1]. The outer bins also count values
+            beyond the outer edges.
         counts: int64 [bins].
-        number: values in all.
-        least, most: of all values; NaN before there are any.
+        number: number of all values.
+        least, most: least and greatest value; NaN before there are any.
     """
 
     def __init__(self, edges: Floats) -> None:
@@ -40,7 +40,7 @@ class Histogram:
         self.most = np.nan
 
     def add(self, values: ArrayLike) -> None:
-        """Adds values; those that are no finite numbers are nothing."""
+        """Adds values, but ignores those that are not finite numbers."""
         numbers = np.asarray(values, np.float64)
         numbers = numbers[np.isfinite(numbers)]
         if not len(numbers):
@@ -61,7 +61,7 @@ class Extremes:
     """The records with the lowest values.
 
     Args:
-        number: how many are kept.
+        number: number of records to keep.
     """
 
     def __init__(self, number: int) -> None:
@@ -70,7 +70,7 @@ class Extremes:
         self._records = np.zeros(0, np.int64)
 
     def add(self, values: ArrayLike, records: Rows) -> None:
-        """Adds the values of records; those that are no finite numbers are nothing."""
+        """Adds the values of records, but ignores those that are not finite numbers."""
         numbers = np.asarray(values, np.float64)
         known = np.isfinite(numbers)
         all_values = np.concatenate([self._values, numbers[known]])
@@ -86,7 +86,7 @@ class Extremes:
 
 @dataclasses.dataclass
 class HeatMap:
-    """How many points lie in each cell of a square that stands for all images.
+    """The number of points in each cell of a square that stands for all images.
 
     Attributes:
         counts: int64 [cells, cells], by row from the top and column from the left.

@@ -1,4 +1,4 @@
-"""What some masks tell that counts of all do not: values by split, in margins, and odd masks."""
+"""Looks at some masks more closely than counts do: values by split, margins, and odd masks."""
 
 import collections
 import contextlib
@@ -39,14 +39,14 @@ _USUAL_FIT = 2  # of masks whose edges are those of images; with less, fits say 
 
 
 class MissingValue(NamedTuple):
-    """A value that no mask of a split has, of those that were looked at.
+    """A value that no mask of a split has, among the masks that were looked at.
 
     Attributes:
         value: the value.
         split: the split.
-        number: of its masks that were looked at, without copies of other splits.
-        num_copies: copies of other splits that have it.
-        share: of the masks of other splits have it.
+        number: number of its masks that were looked at, without copies of other splits.
+        num_copies: number of copies of other splits that have the value.
+        share: share of the masks of other splits that have it.
     """
 
     value: int
@@ -57,11 +57,11 @@ class MissingValue(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A mask whose edges are hardly those of its image.
+    """A mask whose edges hardly match those of its image.
 
     Attributes:
         record: its number.
-        fit: how many times as strong as elsewhere the edges of the image are at those of the mask.
+        fit: how many times stronger the edges of the image are at those of the mask than elsewhere.
     """
 
     record: int
@@ -73,8 +73,8 @@ class LackingMask(NamedTuple):
 
     Attributes:
         record: its number.
-        values: that it lacks.
-        is_empty: whether it has but one value.
+        values: the values that it lacks.
+        is_empty: whether it has only one value.
     """
 
     record: int
@@ -83,11 +83,11 @@ class LackingMask(NamedTuple):
 
 
 class ValueCount(NamedTuple):
-    """The masks that have a value.
+    """The number of masks that have a value.
 
     Attributes:
         value: the value.
-        splits: split -> masks, of those that were looked at.
+        splits: split -> number of masks, of those that were looked at.
     """
 
     value: int
@@ -95,19 +95,19 @@ class ValueCount(NamedTuple):
 
 
 class MaskSamples(NamedTuple):
-    """What some masks tell.
+    """The results of looking at some masks.
 
     Attributes:
         missing: values that splits lack.
-        margin: the value of margins, if masks have it within the image too; None if not.
+        margin: the value of margins, if masks also have it within the image; else None.
         margin_share: share of the masks that have it within the image.
-        unlike: masks whose edges are the least those of their images.
-        misfits: those of them of which this is certain.
+        unlike: masks whose edges match those of their images least.
+        misfits: masks among these that certainly do not fit.
         odd: records whose masks have values where others hardly ever have them.
         lacking: masks without values that nearly all others have.
-        rare: value -> record, of values that one mask has.
-        numbers: split -> masks that were looked at.
-        counts: of each value, the masks of each split.
+        rare: value -> record, for values that only one mask has.
+        numbers: split -> number of masks that were looked at.
+        counts: for each value, the masks of each split.
     """
 
     missing: Sequence[MissingValue] = ()
@@ -147,7 +147,7 @@ def look_at_masks(dataset: Manifest, copied: Collection[int]) -> MaskSamples:
 
     Args:
         dataset: the dataset.
-        copied: records that have copies in other splits, by which a split lacks nothing.
+        copied: records with copies in other splits, which do not count for what a split lacks.
 
     Raises:
         DataError: a record is damaged, or the dataset was replaced.
@@ -198,7 +198,7 @@ def _read_masks(dataset: Manifest) -> Iterator[_Mask]:
 
 
 def _choose_records(dataset: Manifest) -> dict[str, list[int]]:
-    """Split -> numbers of some of its records, in their order."""
+    """Returns split -> numbers of some of its records, in order."""
     records = collections.defaultdict[str, list[range]](list)
     first = 0
     for shard in dataset.shards:
@@ -230,7 +230,7 @@ def _describe_mask(
 
 
 def _measure_fit(values: NDArray[Any], stored: Mapping[str, Sequence[Any]]) -> float:
-    """How many times as strong as elsewhere the image's edges are at those of the mask."""
+    """Measures how much stronger the image's edges are at those of the mask than elsewhere."""
     image = read_square(stored, _FIT_SIDE)
     if image is None:
         return np.nan
@@ -255,7 +255,7 @@ def _list_values(pixels: NDArray[Any]) -> frozenset[int]:
 
 
 def _cut_margins(values: NDArray[Any], height: int, width: int) -> NDArray[Any] | None:
-    """The pixels of a mask within its image, of a source of this size; None without margins."""
+    """Returns the pixels of a mask within its image, given its size; None without margins."""
     shown_height, shown_width = values.shape
     scale = min(shown_height / height, shown_width / width)
     top = int((shown_height - height * scale) / 2)
@@ -291,7 +291,7 @@ def _count_values(masks: Sequence[_Mask]) -> list[ValueCount]:
 
 
 def _find_rare(masks: Sequence[_Mask]) -> dict[int, int]:
-    """Value -> record, of values that one mask has."""
+    """Returns value -> record, for values that only one mask has."""
     records = collections.defaultdict[int, list[int]](list)
     for mask in masks:
         for value in mask.values:
@@ -300,7 +300,7 @@ def _find_rare(masks: Sequence[_Mask]) -> dict[int, int]:
 
 
 def _find_lacking(masks: Sequence[_Mask]) -> list[LackingMask]:
-    """Masks without values that nearly all others have, those that lack most first."""
+    """Returns masks without values that nearly all others have, those that lack most first."""
     if len(masks) < _LEAST_COMPARED:
         return []
     totals = collections.Counter(value for mask in masks for value in mask.values)
@@ -315,13 +315,13 @@ def _find_lacking(masks: Sequence[_Mask]) -> list[LackingMask]:
 
 
 def _order_by_fit(masks: Sequence[_Mask]) -> list[Misfit]:
-    """The masks, those whose edges are the least those of their images first."""
+    """Returns the masks, first those whose edges match those of their images least."""
     known = [Misfit(mask.record, mask.fit) for mask in masks if not np.isnan(mask.fit)]
     return sorted(known, key=lambda mask: (mask.fit, mask.record))
 
 
 def _find_misfits(ordered: Sequence[Misfit]) -> list[Misfit]:
-    """Those that lie anywhere, where nearly all others fit; none if many do."""
+    """Returns the masks that do not fit where nearly all others do; none if many do not."""
     if len(ordered) < _LEAST_COMPARED or ordered[len(ordered) // 2].fit < _USUAL_FIT:
         return []
     misfits = [mask for mask in ordered if mask.fit < _POOR_FIT]
@@ -329,12 +329,12 @@ def _find_misfits(ordered: Sequence[Misfit]) -> list[Misfit]:
 
 
 def describe_fit(fit: float) -> str:
-    """The fit of a mask as text."""
+    """Describes the fit of a mask."""
     return f"edges {fit:.1f} times as strong as elsewhere"
 
 
 def _find_odd(masks: Sequence[_Mask]) -> list[int]:
-    """Records whose masks have values where others hardly ever have them, the oddest first."""
+    """Returns records whose masks have values where others hardly ever do, the oddest first."""
     if len(masks) < _LEAST_COMPARED:
         return []
     likeness = _compare(np.stack([mask.grid for mask in masks]))
@@ -347,7 +347,7 @@ def _find_odd(masks: Sequence[_Mask]) -> list[int]:
 
 
 def _compare(grids: NDArray[Any]) -> Floats:
-    """How usual the values of each mask are at their places, as a mean of logarithms: [masks]."""
+    """Returns how usual the values of each mask are at their places: mean logarithms [masks]."""
     num_masks, num_places = grids.shape
     values, numbers = np.unique(grids, return_inverse=True)
     # A number for each value at each place: time is not that of masks times values.

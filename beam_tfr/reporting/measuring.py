@@ -1,4 +1,4 @@
-"""What the page shows of all records, measured in one pass over the contents of the shards."""
+"""Measures all records for the page, in one pass over the contents of the shards."""
 
 import collections
 import dataclasses
@@ -37,7 +37,7 @@ _WHITE = 243
 
 
 class LabelledRows(NamedTuple):
-    """Numbers of records, each with the number of a class; `NO_CLASS` without, or of several."""
+    """Numbers of records, each with the number of its class; `NO_CLASS` without exactly one."""
 
     records: Rows
     labels: Rows
@@ -48,9 +48,9 @@ class MissingValues:
     """The records without a value in a column of a table.
 
     Attributes:
-        name: of the column.
-        rows: split -> records.
-        counts: split -> records without a value.
+        name: name of the column.
+        rows: split -> number of records.
+        counts: split -> number of records without a value.
         records: the first of these.
     """
 
@@ -68,34 +68,34 @@ class MissingValues:
 
     @property
     def number(self) -> int:
-        """Records without a value, in all splits."""
+        """The number of records without a value, in all splits."""
         return self.counts.total()
 
     def share_of(self, split: str) -> float:
-        """The share of the records of a split that have no value."""
+        """Returns the share of a split's records that have no value."""
         return self.counts[split] / self.rows[split]
 
 
 @dataclasses.dataclass(frozen=True)
 class Measures:
-    """What was measured.
+    """The measures of a dataset.
 
     Attributes:
-        number: of records.
-        sizes: name -> histogram, of what the name says: "stored height", "source bytes", …
+        number: number of records.
+        sizes: name -> histogram of what it names: "stored height", "source bytes", …
         extremes: name -> the records with the lowest values; those of "brightest" are negative.
         adjusted: member of `schema.dataset.ADJUSTMENTS` -> some records to which it applies.
         samples: some records of each class.
-        compared: more of each class, of some shards: those of many would take long to read.
-        looks: what images may be, such as "nearly flat" -> images; some of them are the extremes of
-            the same name.
-        boxes: number of the class of boxes -> boxes, as far as the contents list them.
-        centers: where the centers of boxes are.
-        table: columns of the table that the dataset was made from, of some of the rows: a
+        compared: more records of each class, from few shards, since reading many takes long.
+        looks: a property such as "nearly flat" -> images that have it; the extremes of the same
+            name are some of them.
+        boxes: number of a class -> its boxes, as far as the contents list them.
+        centers: the centers of boxes.
+        table: columns of the table that the dataset was made from, for some of the rows: a
             `pyarrow.Table`.
         table_rows: their records and classes.
-        missing: of each column, the records without a value.
-        equal_rows: rows of a dataset without images that are equal.
+        missing: for each column, the records without a value.
+        equal_rows: equal rows of a dataset without images.
         box_sizes: logarithms of the width and height of some boxes [boxes, 2].
         box_rows: their records and classes.
     """
@@ -138,7 +138,7 @@ def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = N
 
 
 def _choose_columns(dataset: Manifest) -> list[str]:
-    """The columns of the contents that are measured, and those of a table."""
+    """Returns the columns of the contents to measure, and those that come from a table."""
     own = {"shard", "key", "offset", "length", "restart", "phash", "source_sha256"}
     return [name for name in dataset.contents_schema().names if name not in own]
 
@@ -190,7 +190,7 @@ class _Meter:
             self._add_table(table, records, row_labels)
 
     def finish(self) -> Measures:
-        """What was measured of all."""
+        """Returns the measures of all records."""
         pa = need_pyarrow()
         table = pa.concat_tables(self._tables) if self._tables else pa.table({})
         present = np.flatnonzero(self._boxes).tolist()
@@ -283,7 +283,7 @@ class _Meter:
             self._add_box_sizes(sizes, LabelledRows(records[rows], _flatten(labels)))
 
     def _add_box_sizes(self, sizes: Floats, boxes: LabelledRows) -> None:
-        """Keeps some boxes, of images that are chosen as if at random."""
+        """Keeps some boxes of images that are chosen as if at random."""
         statistics = self._dataset.statistics.get("boxes", {})
         mean = statistics.get("per_image", {}).get("mean", 0)
         total = mean * self._dataset.counts["written"]
@@ -321,7 +321,7 @@ class _Meter:
 
 
 def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:
-    """Whether rows without images are equal if they are in these columns, and are not too many."""
+    """Whether rows without images are few enough, and equal if these columns are."""
     if dataset.names.sha256 or dataset.counts["written"] > MOST_ROWS:
         return False
     declared = dataset.options.get("feature_columns", {})
@@ -329,18 +329,18 @@ def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:
 
 
 def _choose_share(records: Rows, most: int, total: float) -> NDArray[np.bool_]:
-    """Which records are among about so many of all, chosen as if at random: bool [records]."""
+    """Chooses about so many of all records, as if at random: bool [records]."""
     limit = int(min(most / max(total, 1), 1) * (2**64 - 1))
     return mix(records) <= np.uint64(limit)
 
 
 def _keep_single(labels: Rows, rows: Rows, number: int) -> Rows:
-    """The class of each row; `NO_CLASS` of those with several.
+    """Returns the class of each row; `NO_CLASS` for rows with several.
 
     Args:
-        labels: classes, as `_Meter._find_classes` has them.
-        rows: the row of each.
-        number: of rows.
+        labels: classes, as `_Meter._find_classes` returns them.
+        rows: the row of each class.
+        number: number of rows.
     """
     single = np.full(number, NO_CLASS)
     is_single = np.bincount(rows, minlength=number)[rows] == 1
@@ -356,7 +356,7 @@ def _join_rows(parts: Sequence[LabelledRows]) -> LabelledRows:
 
 
 def _find_table_columns(dataset: Manifest) -> list[str]:
-    """The columns of the contents that come from a table and hold one value each."""
+    """Returns the columns of the contents that come from a table and hold one value per row."""
     columns = []
     for feature in dataset.options.get("feature_columns", {}):
         column = dataset.contents_columns.get(feature)
@@ -366,7 +366,7 @@ def _find_table_columns(dataset: Manifest) -> list[str]:
 
 
 def _numbers(table: Any, column: str) -> Floats:
-    """The numbers in a column, NaN where there are none."""
+    """Returns the numbers in a column, NaN where there are none."""
     if column not in table.column_names:
         return np.full(len(table), np.nan)
     values: Floats = table.column(column).cast(need_pyarrow().float64()).to_numpy()
@@ -374,7 +374,7 @@ def _numbers(table: Any, column: str) -> Floats:
 
 
 def _find_missing(values: Any) -> NDArray[np.bool_]:
-    """Which values of a column are null or NaN."""
+    """Returns which values of a column are null or NaN."""
     need_pyarrow()
     from pyarrow import compute
 
@@ -383,5 +383,5 @@ def _find_missing(values: Any) -> NDArray[np.bool_]:
 
 
 def _flatten(lists: Any) -> Any:
-    """The members of all lists as an array."""
+    """Returns the members of all lists as an array."""
     return lists.flatten().to_numpy(zero_copy_only=False)

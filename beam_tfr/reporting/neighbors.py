@@ -1,4 +1,4 @@
-"""Finds labels that differ from those of the nearest others, where these nearly always agree."""
+"""Finds labels that differ from those of the nearest rows, where these nearly always agree."""
 
 from typing import NamedTuple
 
@@ -25,8 +25,8 @@ class _Neighbors(NamedTuple):
     """The neighbors of some rows.
 
     Attributes:
-        votes: how many of the nearest have each class: int8 [rows, classes].
-        own_distances: to the nearest ones of the same class: float64 [rows].
+        votes: number of nearest rows that have each class: int8 [rows, classes].
+        own_distances: distances to the nearest rows of the same class: float64 [rows].
     """
 
     votes: NDArray[np.int8]
@@ -46,14 +46,14 @@ class Contradicted(NamedTuple):
 
 
 def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
-    """Rows whose neighbors nearly all have one other class, and that are far from their own.
+    """Finds rows whose neighbors nearly all have one other class, and that are far from their own.
 
-    Those that are farthest come first. None if neighbors do not tell the class: if less than 90 %
-    of all rows have the class of most of their neighbors.
+    The farthest rows come first. None if neighbors do not predict the class: if less than 90 % of
+    all rows have the class of most of their neighbors.
 
     Args:
-        values: by which rows are near [rows, columns]; NaN is as far as the median.
-        labels: the class of each row [rows]. Of very many rows, some are compared.
+        values: the columns that define distance [rows, columns]; NaN counts as the median.
+        labels: the class of each row [rows]. If there are very many rows, some are compared.
     """
     step = 1 + len(labels) // _MOST_ROWS
     rows, expected = _find_among_few(values[::step], labels[::step])
@@ -61,7 +61,7 @@ def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
 
 
 def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
-    """As `find_contradicted`, in the square of the number of rows."""
+    """Does the same in time quadratic in the number of rows."""
     nothing = Contradicted(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
         return nothing
@@ -81,13 +81,13 @@ def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
 
 
 def _usual_distances(distances: Floats, numbers: Rows) -> Floats:
-    """The median of the distances in the class of each row."""
+    """Returns the median of the distances in the class of each row."""
     medians = [np.median(distances[numbers == number]) for number in range(numbers.max() + 1)]
     return np.maximum(medians, _LEAST_DISTANCE)[numbers]
 
 
 def _scale(values: Floats) -> Floats:
-    """Columns around 0, of which the middle half has a width of 1."""
+    """Shifts and scales columns so that the middle half lies around 0 with a width of 1."""
     low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=0)
     width = np.where(high > low, high - low, 1)
     scaled: Floats = np.nan_to_num((values - middle) / width, nan=0)
@@ -95,7 +95,7 @@ def _scale(values: Floats) -> Floats:
 
 
 def _find_neighbors(values: Floats, numbers: Rows) -> _Neighbors:
-    """The neighbors of each row; `numbers` are those of the classes, from 0 on."""
+    """Finds the neighbors of each row; `numbers` are those of the classes, from 0 on."""
     squares = (values**2).sum(axis=1)
     votes = np.zeros((len(values), numbers.max() + 1), np.int8)
     own_distances = np.zeros(len(values), np.float64)

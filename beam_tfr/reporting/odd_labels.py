@@ -30,8 +30,8 @@ class OddLabel(NamedTuple):
     Attributes:
         record: its number in the order of the manifest.
         label: number of its class.
-        usual: that of the others.
-        group: their folder, or what the names of all their files begin with.
+        usual: number of the class of the others.
+        group: their folder, or the common beginning of their file names.
     """
 
     record: int
@@ -44,7 +44,7 @@ class OddLabels(NamedTuple):
     """Records with other classes than those around them.
 
     Attributes:
-        number: of all.
+        number: number of all such records.
         shown: the first `MOST_SHOWN`.
     """
 
@@ -53,9 +53,9 @@ class OddLabels(NamedTuple):
 
 
 def find_odd_labels(dataset: Manifest) -> OddLabels:
-    """Finds them by the contents; none in a dataset of several classes for each record.
+    """Finds such records by the contents; none if records may have several classes.
 
-    Raises as `measuring.measure`.
+    Raises the errors of `measuring.measure`.
     """
     label = dataset.feature_kinds.label
     if label is None or label.is_list or len(dataset.class_names) < 2:
@@ -71,10 +71,10 @@ def find_odd_labels(dataset: Manifest) -> OddLabels:
 
 
 def _find_usual_classes(dataset: Manifest, cut: str) -> dict[str, int]:
-    """Group -> the class that nearly all of its records have, where some have another.
+    """Returns group -> the class of nearly all its records, if some have another.
 
-    Empty if nearly all groups have one class only, as in folders of classes, or if there are too
-    many groups for these to be classes.
+    Empty if nearly all groups have only one class, as folders of classes do, or if there are too
+    many groups for classes.
     """
     counts = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
     for _, groups, names, labels in _read_groups(dataset, cut):
@@ -106,7 +106,7 @@ def _list_odd(dataset: Manifest, cut: str, usual: dict[str, int]) -> OddLabels:
 
 
 def _read_groups(dataset: Manifest, cut: str) -> Iterator[tuple[int, Rows, list[str], Rows]]:
-    """Yields for each shard its first record, the group of each record, their names, and labels."""
+    """Yields the first record of each shard, the groups of its records, their names, and labels."""
     need_pyarrow()
     from pyarrow import compute
 

@@ -1,4 +1,4 @@
-"""The page itself, filled with facts."""
+"""Makes the page from the facts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReportPage(Printable):
     Attributes:
         manifest: manifest of the dataset.
         html: the page, which needs no other file.
-        findings: what deserves a look, a sentence each.
+        findings: sentences about what deserves a look.
     """
 
     manifest: Manifest
@@ -57,7 +57,7 @@ class ReportPage(Printable):
             raise UsageError(message, option="path", value=location) from None
 
     def lines(self) -> Iterator[str]:
-        """Yields what deserves a look, a line each."""
+        """Yields the findings, a line each."""
         if not self.findings:
             yield "nothing stands out"
         yield from self.findings
@@ -79,18 +79,18 @@ def report(
 ) -> ReportPage:
     """Makes a page about a dataset: what deserves a look, classes, samples, rejects, sizes, copies.
 
-    Reads the manifest, the contents of all shards, and a few hundred records by themselves.
+    Reads the manifest, the contents of all shards, and a few hundred single records.
 
     Args:
-        path: folder that `convert` wrote, local or gs://.
+        path: folder of the dataset, local or gs://.
         sources: the patterns or tables that the dataset was made from, and the folder of
-            `image_root=`; then rejects have thumbnails, and the most cropped, darkest and so on
-            have their sources beside them.
-        progress: called with a `Progress` for each shard of which the contents are read.
+            `image_root=`; with them, rejects have thumbnails, and the most cropped, darkest and
+            other extreme images have their sources beside them.
+        progress: called with a `Progress` for each shard whose contents are read.
 
     Raises:
         NotFoundError: there is no such folder.
-        DataError: the folder holds no complete dataset, or a file of it is missing or damaged.
+        DataError: the folder holds no complete dataset, or one of its files is missing or damaged.
         NotInstalledError: pyarrow is missing.
         UsageError: there is no such source.
     """
@@ -110,15 +110,15 @@ def report(
 def write_report(
     folder: str, options: ConvertOptions, progress: Callable[[Progress], object] | None = None
 ) -> None:
-    """Writes the page about a dataset that was just made into its folder.
+    """Writes the page about a new dataset into its folder.
 
     Args:
-        folder: of the dataset.
-        options: those of the run, which name the sources. If these cannot be opened by them alone,
-            the page is made without.
+        folder: folder of the dataset.
+        options: options of the run, which name the sources. If these alone do not open them, the
+            page is made without sources.
         progress: see `report`.
 
-    Raises as `report`.
+    Raises the errors of `report`.
     """
     sources = [*options.input, *options.table]
     if options.image_root:

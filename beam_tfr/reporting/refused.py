@@ -1,4 +1,4 @@
-"""The rejects that the page shows, with thumbnails where their sources are at hand and decode."""
+"""Lists the rejects on the page, with thumbnails if their sources are available and decode."""
 
 import contextlib
 import itertools
@@ -59,14 +59,14 @@ _CURES = {
 
 
 class RejectsOfReason(NamedTuple):
-    """Some rejects of a reason.
+    """Some rejects of one reason.
 
     Attributes:
         reason: the reason.
-        number: of all rejects.
+        number: number of all rejects of this reason.
         cure: what to do.
-        rejects: the first ones.
-        pictures: of those whose sources decode.
+        rejects: the first rejects.
+        pictures: pictures of those whose sources decode.
     """
 
     reason: str
@@ -77,11 +77,11 @@ class RejectsOfReason(NamedTuple):
 
 
 def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[RejectsOfReason]:
-    """The rejects by reason, the most frequent first.
+    """Lists the rejects by reason, the most frequent first.
 
     Args:
         dataset: the dataset.
-        sources: its sources; None if they are not at hand.
+        sources: its sources; None if they are not available.
 
     Raises:
         DataError: rejects.jsonl is damaged.

@@ -1,4 +1,4 @@
-"""What was refused, as lines and as a contact sheet."""
+"""Shows rejects as lines and as a contact sheet."""
 
 import contextlib
 import functools
@@ -24,8 +24,8 @@ class ShownRejects(NamedTuple):
     """The rejects of a dataset, or some of many.
 
     Attributes:
-        folder: of the dataset.
-        groups: by reason, the most frequent first.
+        folder: folder of the dataset.
+        groups: the rejects by reason, the most frequent first.
     """
 
     folder: str
@@ -33,7 +33,7 @@ class ShownRejects(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of all rejects."""
+        """The number of all rejects."""
         return sum(group.number for group in self.groups)
 
     def lines(self) -> Iterator[str]:
@@ -47,7 +47,7 @@ class ShownRejects(NamedTuple):
                 yield f"  and {group.number - len(group.rejects):,} more"
 
     def contact_sheet(self) -> PillowImage.Image:
-        """A row for each reason: pictures where sources decode, keys below them."""
+        """Draws a row for each reason: pictures of sources that decode, with their keys below."""
         rows = [sheets.Row(_cells(group), _heading(group)) for group in self.groups]
         return sheets.draw_rows(rows, [], SIDE, columns=_COLUMNS)
 
@@ -66,13 +66,13 @@ def read_rejects(folder: str, sources: Sequence[str]) -> ShownRejects:
 
 
 def _heading(group: RejectsOfReason) -> str:
-    """A reason, with its number and what to do about it."""
+    """Returns a reason, with its number and what to do about it."""
     heading = f"{group.reason}: {group.number:,}"
     return f"{heading}; {group.cure}" if group.cure else heading
 
 
 def _cells(group: RejectsOfReason) -> list[sheets.Cell]:
-    """A thumbnail for each reject, gray where its source has none."""
+    """Returns a thumbnail for each reject, gray if its source does not decode."""
     images = {thumbnail.key: thumbnail.image for thumbnail in group.pictures}
     cells = []
     for reject in group.rejects:
@@ -82,7 +82,7 @@ def _cells(group: RejectsOfReason) -> list[sheets.Cell]:
 
 
 def _draw(image: PillowImage.Image | None, side: int) -> PillowImage.Image:
-    """A picture as a square; gray without one."""
+    """Draws a picture as a square; gray without one."""
     if image is None:
         blank = PillowImage.new("RGB", (side, side), GROUND)
         ImageDraw.Draw(blank).text((8, 8), "no picture", fill=INK, font=find_font("", 12))

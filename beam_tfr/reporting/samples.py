@@ -1,4 +1,4 @@
-"""The records that the page shows: chosen, read by their numbers, and drawn."""
+"""Chooses the records on the page, reads them by their numbers, and draws them."""
 
 import base64
 import dataclasses
@@ -39,9 +39,9 @@ class Thumbnail:
 
     Attributes:
         image: the picture.
-        key: of its record or reject, as text.
-        caption: what is below it: its class, or classes, and its split.
-        url: of the picture as data; empty until `encode_all`.
+        key: key of its record or reject, as text.
+        caption: the text below it: its class, or classes, and its split.
+        url: the picture as a data URL; empty until `encode_all`.
     """
 
     image: PillowImage.Image
@@ -51,11 +51,11 @@ class Thumbnail:
 
     @property
     def text(self) -> str:
-        """What it is a picture of, for those who do not see it."""
+        """The alternative text of the picture."""
         return ", ".join(filter(None, [self.caption, self.key]))
 
     def make_small(self) -> "Thumbnail":
-        """A smaller one, for the verdict."""
+        """Makes a smaller picture, for the verdict."""
         if self.image.width <= _SMALL_SIDE:
             return self
         image = self.image.resize((_SMALL_SIDE, _SMALL_SIDE), PillowImage.Resampling.BOX)
@@ -63,7 +63,7 @@ class Thumbnail:
 
 
 class RecordName(NamedTuple):
-    """What a record is called on the page: its key as text, and its split."""
+    """The name of a record on the page: its key as text, and its split."""
 
     key: str
     split: str
@@ -74,7 +74,7 @@ class SourceName(NamedTuple):
 
     Attributes:
         key: its whole key.
-        sha256: of its bytes, in hex; empty if the record does not have it.
+        sha256: SHA-256 of its bytes, in hex; empty if the record lacks it.
     """
 
     key: str
@@ -86,10 +86,10 @@ class ClassRow:
     """Samples of a class.
 
     Attributes:
-        name: of the class; empty without.
+        name: name of the class; empty without one.
         records: their numbers.
-        unlike: images that look least like the others of the class.
-        compared: of how many.
+        unlike: the images that look least like the others of the class.
+        compared: number of images that were compared.
     """
 
     name: str
@@ -101,9 +101,9 @@ class ClassRow:
 def choose_classes(
     dataset: Manifest, samples: ClassSamples, unlike: Mapping[int, Sequence[int]]
 ) -> list[ClassRow]:
-    """Chooses the classes of which samples are shown, in the order of their labels.
+    """Chooses the classes whose samples are shown, in the order of their labels.
 
-    If they are too many, the most frequent third, the rarest, and others between.
+    Of too many classes, chooses the most frequent third, the rarest, and others between.
 
     Args:
         dataset: the dataset.
@@ -139,7 +139,7 @@ class RecordPictures:
         dataset: the dataset.
 
     Attributes:
-        shapes: what is drawn on them.
+        shapes: the shapes that are drawn on them.
     """
 
     def __init__(self, dataset: Manifest) -> None:
@@ -164,9 +164,9 @@ class RecordPictures:
                 self._drawn[record.number] = self._draw(record)
 
     def name_records(self, numbers: Iterable[int]) -> dict[int, RecordName]:
-        """Record -> its name.
+        """Returns record -> its name.
 
-        Raises as `read`.
+        Raises the errors of `read`.
         """
         names = {}
         wanted = sorted({*numbers})
@@ -178,7 +178,7 @@ class RecordPictures:
         return names
 
     def describe_rows(self, numbers: Sequence[int]) -> list[str]:
-        """The values of records of rows of a table as text."""
+        """Returns the values of records of rows of a table as text."""
         texts = []
         for record in read_records(self._lookup, numbers):
             values = [
@@ -190,19 +190,19 @@ class RecordPictures:
         return texts
 
     def get(self, number: int) -> Thumbnail:
-        """The thumbnail of a record that was read."""
+        """Returns the thumbnail of a record that was read."""
         return self._drawn[number]
 
     def find_source(self, number: int) -> SourceName:
-        """The source of a record that was read."""
+        """Returns the source of a record that was read."""
         return self._sources[number]
 
     def list_drawn(self) -> list[Thumbnail]:
-        """The thumbnails of all records that were read."""
+        """Returns the thumbnails of all records that were read."""
         return [*self._drawn.values()]
 
     def find_split(self, number: int) -> str:
-        """The split of a record."""
+        """Returns the split of a record."""
         part, _ = self._lookup.locate(number)
         return parse_shard_names(part.file).split
 
@@ -220,7 +220,7 @@ class RecordPictures:
 
 
 def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
-    """The text of a feature of a record; empty without."""
+    """Returns the text of a feature of a record; empty without one."""
     match record.values.get(feature):
         case [bytes(text), *_]:
             return text
@@ -228,13 +228,13 @@ def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
 
 
 def show_text(text: str) -> str:
-    """A text from outside on one line, without what is invisible, and not too long."""
+    """Returns untrusted text on one line, without invisible characters, and shortened."""
     line = printable(text.replace("\n", "\\n"))
     return line if len(line) <= MOST_TEXT else f"{line[:MOST_TEXT]}…"
 
 
 def encode_all(thumbnails: Sequence[Thumbnail]) -> None:
-    """Gives each thumbnail its URL, in the best quality in which all are small enough."""
+    """Gives each thumbnail its URL, in the best quality that keeps all of them small enough."""
     for quality in _QUALITIES:
         urls = [_encode(thumbnail.image, quality) for thumbnail in thumbnails]
         if sum(map(len, urls)) <= _MOST_BYTES:

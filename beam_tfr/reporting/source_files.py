@@ -29,10 +29,10 @@ class SourceFiles(contextlib.AbstractContextManager["SourceFiles"]):
         self._copies.cleanup()
 
     def read(self, key: str) -> bytes:
-        """The bytes of the source of a key.
+        """Reads the bytes of the source of a key.
 
         Raises:
-            OSError, RejectError: they cannot be read, or are too many.
+            OSError, RejectError: they cannot be read, or there are too many.
         """
         source = self._sources.find(key)
         return reading.read_image(source, read_embedded=self._read_embedded)

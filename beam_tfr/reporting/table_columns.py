@@ -1,4 +1,4 @@
-"""What is in the columns of the table that a dataset was made from."""
+"""Describes the columns of the table that a dataset was made from."""
 
 import collections
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ class DescribedColumn(NamedTuple):
     """A column of a table.
 
     Attributes:
-        name: of the column.
-        missing: records without a value.
-        different: values among the rows that were looked at.
-        rows: how many these are.
-        chart: of numbers; empty for texts.
-        beyond: what the chart leaves out; empty if it shows all.
+        name: name of the column.
+        missing: number of records without a value.
+        different: number of different values in the rows that were looked at.
+        rows: number of these rows.
+        chart: a chart of numbers; empty for texts.
+        beyond: what the chart leaves out; empty if it shows everything.
         values: the most frequent texts, with their numbers of rows.
     """
 
@@ -45,7 +45,7 @@ class DescribedColumn(NamedTuple):
 
 
 def describe_columns(measures: Measures) -> list[DescribedColumn]:
-    """Describes the columns of a table, by the rows that were kept of them."""
+    """Describes the columns of a table, according to the rows that were kept."""
     columns = []
     missing = {column.name: column.number for column in measures.missing}
     for name in measures.table.column_names:
@@ -76,7 +76,7 @@ def describe_columns(measures: Measures) -> list[DescribedColumn]:
 
 
 def _draw_numbers(name: str, values: list[float]) -> tuple[Markup, str]:
-    """A chart of the values that are near most others, and what it leaves out."""
+    """Draws a chart of the values that are near most others; returns it and what it leaves out."""
     numbers = np.asarray(values, np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers) or numbers.min() == numbers.max():
@@ -90,7 +90,7 @@ def _draw_numbers(name: str, values: list[float]) -> tuple[Markup, str]:
 
 
 def _describe_outside(numbers: Floats) -> str:
-    """Says how many values a chart leaves out, and what they are; empty without any."""
+    """Describes the values that a chart leaves out; empty without any."""
     if not len(numbers):
         return ""
     least = charts.format_number(numbers.min())
@@ -101,7 +101,7 @@ def _describe_outside(numbers: Floats) -> str:
 
 
 def _find_fences(numbers: Floats) -> tuple[float, float]:
-    """Numbers below and above these are far from nearly all others."""
+    """Returns the two numbers between which nearly all values lie, or are near."""
     low, high = np.percentile(numbers, [25, 75]).tolist()
     if low == high:
         return -np.inf, np.inf
@@ -115,7 +115,7 @@ class FarValues(NamedTuple):
     Attributes:
         column: name of the column.
         values: the values.
-        records: that have them.
+        records: the records that have them.
     """
 
     column: str
@@ -124,7 +124,7 @@ class FarValues(NamedTuple):
 
 
 def find_far_values(measures: Measures) -> list[FarValues]:
-    """Finds columns with a few values that are far from all others, as mistakes are."""
+    """Finds columns with a few values that are far from all others, as mistakes often are."""
     columns = []
     for name, numbers in _list_numeric(measures):
         finite = numbers[np.isfinite(numbers)]
@@ -139,13 +139,12 @@ def find_far_values(measures: Measures) -> list[FarValues]:
 
 
 class ContradictedRow(NamedTuple):
-    """A row whose numbers are like those of another class.
+    """A row whose numbers resemble those of another class.
 
     Attributes:
         record: its number.
         label: its class.
-        expected: the class of rows like it.
-        columns: names of those in which it is unlike its own class; all if it is so in none alone.
+        expected: the class that it resembles.
     """
 
     record: int
