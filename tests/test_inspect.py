@@ -24,9 +24,10 @@ from beam_tfr.dataset.conditions import features_named, fits_conditions, value_t
 from beam_tfr.features.shapes import Dots, Outline, Rectangle
 from beam_tfr.inspection import InspectedRecord, fonts, inspect, pictures, sheets
 from beam_tfr.records.examples import serialize
+from beam_tfr.records.tensors import serialize_tensor
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError
-from beam_tfr.schema.feature_names import ENCODED, OBJECT_MASK
+from beam_tfr.schema.feature_names import ENCODED, OBJECT_MASK, RAW
 from tests.conftest import Run
 from tests.converted import (
     converted,
@@ -519,6 +520,27 @@ def test_a_thumbnail_shows_the_image_whatever_lies_beside_it() -> None:
         pixels = pictures._pixels({name: values[name] for name in names}, 9)
         assert pixels is not None
         assert pixels.shape == (7, 9, 3)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2000, 3), (3, 2000)])
+def test_a_thumbnail_of_a_line_is_a_square(size: tuple[int, int]) -> None:
+    """Its shorter side was scaled to nothing, which Pillow refuses."""
+    file = io.BytesIO()
+    Image.new("RGB", size, "red").save(file, "PNG")
+    record = serialize({ENCODED: ("bytes", [file.getvalue()])})
+    thumbnail = pictures.draw_thumbnail(InspectedRecord(0, "", 0, record), 128)
+    assert thumbnail.size == (128, 128)
+    assert (255, 0, 0) in {color for _, color in thumbnail.getcolors() or ()}
+    source = pictures.draw_source(file.getvalue(), 128)
+    assert source
+    assert source.size == (128, 128)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3)])
+def test_a_thumbnail_of_no_pixels_is_gray(shape: tuple[int, int, int]) -> None:
+    record = serialize({RAW: ("bytes", [serialize_tensor("uint8", shape, b"")])})
+    thumbnail = pictures.draw_thumbnail(InspectedRecord(0, "", 0, record), 128)
+    assert len(thumbnail.getcolors() or ()) == 1
 
 
 @pytest.mark.parametrize("far", [float("nan"), float("inf"), float("-inf"), 3e38])

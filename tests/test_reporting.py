@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.dataset.class_samples import ClassSamples
-from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.manifest import manifest_digest, read_manifest
 from beam_tfr.features.gray_png import encode_gray
 from beam_tfr.inspection.legend import DrawnShapes
 from beam_tfr.reporting import charts, report
@@ -257,6 +257,18 @@ def test_hostile_names_are_text(tmp_path: Path, beam_tfr: Any) -> None:
     assert "script" not in parsed.tags  # too few classes to search them
     assert "\u202e" not in page
     assert "49" not in [line.strip() for line in page.splitlines()]
+
+
+@pytest.mark.parametrize("change", [{"splits": {}}, {"tool_version": "\ud800"}])
+def test_a_manifest_from_elsewhere_has_a_page(change: dict[str, Any], tmp_path: Path) -> None:
+    """Without records nothing is extreme, and UTF-8 cannot hold all texts of JSON."""
+    folder = Path(shutil.copytree(converted_photos(), tmp_path / "d"))
+    path = folder / "manifest.json"
+    fields = json.loads(path.read_text()) | change
+    fields["manifest_digest"] = manifest_digest(fields)
+    path.write_text(json.dumps(fields))
+    report(folder).save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
 def test_convert_writes_the_page_and_an_update_removes_it(

@@ -64,7 +64,7 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
     pixels = _read_pixels(record.values, side)
     if pixels is None:
         return PillowImage.new("RGB", (side, side), _FAINT)
-    image = ImageOps.contain(_to_pillow(pixels), (side, side))
+    image = _fit(_to_pillow(pixels), side)
     each_shape(record.values, functools.partial(draw_shape, image))
     return ImageOps.pad(image, (side, side), color=GROUND)
 
@@ -98,8 +98,16 @@ def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
     pixels = _decode(data, side)
     if pixels is None:
         return None
-    image = ImageOps.contain(_to_pillow(pixels), (side, side))
+    image = _fit(_to_pillow(pixels), side)
     return ImageOps.pad(image, (side, side), color=GROUND)
+
+
+def _fit(image: PillowImage.Image, side: int) -> PillowImage.Image:
+    """A picture scaled to fit into a square; of a line, at least a pixel is left."""
+    longest = max(image.size)
+    width = max(1, round(image.width / longest * side))
+    height = max(1, round(image.height / longest * side))
+    return image.resize((width, height), PillowImage.Resampling.BICUBIC)
 
 
 def _to_pillow(pixels: NDArray[np.uint8]) -> PillowImage.Image:
@@ -229,7 +237,7 @@ def _raw_pixels(data: bytes) -> NDArray[np.uint8] | None:
     array = tensor_of(data)
     if array is None or array.dtype != np.uint8 or array.ndim != 3:
         return None
-    return array if array.shape[2] in (1, 3) else None
+    return array if array.size and array.shape[2] in (1, 3) else None
 
 
 def _decode(data: bytes, side: int) -> NDArray[np.uint8] | None:

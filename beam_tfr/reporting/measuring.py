@@ -153,7 +153,7 @@ class _Meter:
             feature: column.name for feature, column in dataset.contents_columns.items()
         }
         self._sizes = dict[str, Histogram]()
-        self._extremes = dict[str, Extremes]()
+        self._extremes = collections.defaultdict[str, Extremes](lambda: Extremes(MOST_EVIDENCE))
         self._adjusted = dict[str, Extremes]()
         self._samples = ClassSamples(MOST_OF_CLASS)
         most = unlike_looks.MOST_COMPARED // max(len(dataset.class_names), 1)
@@ -314,7 +314,7 @@ class _Meter:
         self._sizes.setdefault(name, Histogram(edges)).add(values)
 
     def _extreme(self, name: str, values: Floats, records: Rows) -> None:
-        self._extremes.setdefault(name, Extremes(MOST_EVIDENCE)).add(values, records)
+        self._extremes[name].add(values, records)
 
     def _read(self, table: Any, feature: str) -> Floats:
         return _numbers(table, self._columns.get(feature, ""))

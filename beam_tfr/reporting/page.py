@@ -51,7 +51,8 @@ class ReportPage(Printable):
         location = storage.check_path(path, option="path")
         try:
             scratch = location.rpartition("/")[0]
-            storage.write_bytes(location, self.html.encode(), scratch=scratch)
+            data = self.html.encode(errors="replace")  # a manifest may hold what UTF-8 cannot
+            storage.write_bytes(location, data, scratch=scratch)
         except OSError as error:
             message = f"cannot be written: {error.strerror or error}"
             raise UsageError(message, option="path", value=location) from None
