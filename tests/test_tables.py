@@ -5,6 +5,7 @@ Whole conversions, and what is wrong in a table.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -15,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pyarrow
 import pytest
 from hypothesis import given
@@ -33,6 +35,7 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import declarations, first_rows
 from beam_tfr.tables.base import RowAtLine, name_row
 from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.formats import read_rows
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
@@ -762,6 +765,17 @@ def _twice() -> bytes:
 
 
 TWICE = _twice()
+
+
+def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("path,id\na.jpg,007\nb.jpg,1,5\nc.jpg,NA\n")
+    with pytest.raises(DataError, match="with pandas: read_csv") as error:
+        [*read_rows(str(table), ("path", "id"))]
+    line = str(error.value).partition("with pandas: ")[2].replace("FILE", "table")
+    with contextlib.chdir(tmp_path):
+        eval(line, {"read_csv": pandas.read_csv, "table": table})
+    assert (tmp_path / "sound.csv").read_text() == "path,id\na.jpg,007\nc.jpg,NA\n"
 
 
 @pytest.mark.parametrize(

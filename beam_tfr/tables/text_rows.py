@@ -177,7 +177,11 @@ def _fit_cells(path: str, number: int, cells: list[str], header: Sequence[str]) 
         return cells[:expected] + [""] * missing
     cause = "is a quote missing?"
     if len(cells) > expected:
-        cause = "is a quote missing, or is a comma within a value, such as 1,5?"
+        cause = (
+            "is a quote missing, or is a comma within a value, such as 1,5? To leave out all such "
+            "rows, with pandas: read_csv(FILE, dtype=str, keep_default_na=False, "
+            "on_bad_lines='skip').to_csv('sound.csv', index=False)"
+        )
     raise damaged_table(
         name_row(path, number),
         f"has {counted(len(cells), 'cell')}, but the header has {expected}; {cause}",
