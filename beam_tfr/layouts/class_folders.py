@@ -1,7 +1,4 @@
-"""Finds folders of images that a layout takes for classes, and that hardly are.
-
-Or that are classes within classes.
-"""
+"""Finds folders that a layout takes for classes, but that hardly are, or are in other classes."""
 
 import collections
 import itertools
@@ -31,11 +28,11 @@ _DATE = re.compile(
     rf"(?:^|/)(?:19|20)[0-9]{{2}}(?:[-_./]{_MONTH}(?:[-_./][0-3][0-9])?|{_MONTH}[0-3][0-9])"
     r"(?:[^0-9/][^/]*)?$"
 )  # 2021-05, 2021/05/03, 20210503_Rome
-_LEAST_WORD = 3  # characters that are hardly in another name by chance
+_LEAST_WORD = 3  # characters; so long a word is hardly in another name by chance
 
 
 def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
-    """Folder -> the names of the folders of images in it; the common one is empty."""
+    """Returns folder -> the names of the folders of images in it; the common folder is ""."""
     names_in = collections.defaultdict[str, set[str]](set)
     for folder in folders:
         parent, _, name = folder.rpartition("/")
@@ -44,10 +41,10 @@ def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
 
 
 def describe_last_folders(folders: Mapping[str, int]) -> str:
-    """A message about classes that hardly are classes; empty if there are none.
+    """Returns a message about classes that hardly are classes; empty if there are none.
 
-    The folders of images, which the default layout takes for classes, have the same names below
-    several folders, or only names such as images, or those of parts; or there is only one.
+    The default layout takes folders of images for classes. They hardly are if there is only one, if
+    the same names are below several folders, or if all names are like images, or like parts.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
@@ -60,7 +57,7 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
 
 
 def _describe_folders_of_one(names: Sequence[str]) -> str:
-    """A message about the folders of images, which lie in one folder and have these names."""
+    """Returns a message about folders of images with these names that lie in one folder."""
     if len(names) == 1 and names != [""] and not split_of_folder(names[0]):
         return (
             f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
@@ -73,7 +70,7 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
 
 
 def _describe_image_folders(names: Sequence[str]) -> str:
-    """The message about classes whose names only say that they are folders of images."""
+    """Returns the message about classes whose names only say that they are folders of images."""
     return (
         f"the classes are {join_names(names)}, folders of images: "
         "`layout='*'` converts them without classes"
@@ -81,11 +78,11 @@ def _describe_image_folders(names: Sequence[str]) -> str:
 
 
 def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, set[str]]) -> str:
-    """A message about the folders of images, which lie in several folders.
+    """Returns a message about folders of images that lie in several folders.
 
     Args:
-        names: all their names.
-        names_in: folder -> the names of those in it.
+        names: names of all folders of images.
+        names_in: folder -> names of the folders of images in it.
     """
     if "" in names_in or are_splits({parent.rpartition("/")[2] for parent in names_in}):
         return ""
@@ -95,7 +92,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         return ""
     level, outer_names = _find_outer_names(names_in)
     if find_split_folders(outer_names) or find_seeming_splits(outer_names):
-        return ""  # which `check_split_folders` refuses, or `describe_ignored_split` tells
+        return ""  # `check_split_folders` refuses them, or `describe_ignored_split` reports them
     if have_images and all(map(IMAGES.fullmatch, outer_names)):
         return _describe_image_folders(names)
     first, second, *_ = sorted(names_in)
@@ -113,17 +110,17 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
 
 
 def _find_outer_names(folders: Collection[str]) -> tuple[int, set[str]]:
-    """The first level at which folders differ in more than their split, and their names there."""
+    """Returns the first level where folders differ in more than splits, and their names there."""
     level = len(common_start([folder.split("/") for folder in folders]))
     names = _list_names(folders, level)
-    if find_unmarked_train(names):  # which is told otherwise
+    if find_unmarked_train(names):  # reported elsewhere
         level += 1
         names = _list_names(folders, level)
     return level, names
 
 
 def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
-    """The layout that takes folders of a level for classes; empty unless there are several."""
+    """Suggests the layout that takes folders of a level for classes; empty for one folder."""
     if len(names) < 2:
         return ""
     layout = parse_layout("{label}/**").below(level)
@@ -132,15 +129,15 @@ def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
 
 
 def _list_names(folders: Iterable[str], level: int) -> set[str]:
-    """The names of folders at a level below the common one, from 0."""
+    """Returns the names of folders at a level below the common folder, counted from 0."""
     return {folder.split("/")[level] for folder in folders if folder.count("/") >= level}
 
 
 def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
-    """The paths of folders of the first name that is in several folders; empty if none is.
+    """Returns the paths of the first name that folders in several folders have; empty if none is.
 
     Args:
-        names_in: folder -> the names of those in it.
+        names_in: folder -> names of the folders of images in it.
     """
     paths_of = collections.defaultdict[str, list[str]](list)
     for parent in sorted(names_in):
@@ -151,13 +148,13 @@ def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
 
 
 def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
-    """Whether folders are named like parts of what those around them hold.
+    """Whether folders are named like parts of what the folders around them hold.
 
-    They have the names of these, as in Archery/v_Archery_g01, or one word and a number, as in
-    dog/clip1, dog/clip2 and cat/clip3.
+    Their names contain those of the outer folders, as in Archery/v_Archery_g01, or are one word and
+    a number, as in dog/clip1, dog/clip2 and cat/clip3.
 
     Args:
-        names_in: folder -> the names of those in it.
+        names_in: folder -> names of the folders of images in it.
     """
     all_names = [name for names in names_in.values() for name in names]
     if len(all_names) == len(names_in):
@@ -174,12 +171,12 @@ def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
 
 
 class DeepFolder(NamedTuple):
-    """A folder of a class that lies deeper than those of other classes.
+    """A folder of a class that lies deeper than folders of other classes.
 
     Attributes:
-        path: of the folder, whose last part is its class.
-        outer: the folder above it that is, or looks like, that of a class.
-        images: how many are in it.
+        path: path of the folder, whose last part is its class.
+        outer: the folder above it that is a class, or looks like one.
+        images: number of images in the folder.
     """
 
     path: str
@@ -188,10 +185,10 @@ class DeepFolder(NamedTuple):
 
 
 def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFolder]:
-    """Finds folders of classes that lie deeper than those of other classes.
+    """Finds folders of classes that lie deeper than folders of other classes.
 
-    They are within the folder of another class, at any depth, or only below the others, such as
-    dog/2021/summer beside cat, and not of a class that is beside it too.
+    Such a folder lies within the folder of another class, at any depth, or only below all other
+    classes, such as dog/2021/summer beside cat, unless its class also has a folder beside them.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
@@ -213,13 +210,13 @@ def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFo
 
 
 def _find_first_above(folder: str, folders: Container[str]) -> str:
-    """The first folder above another, from the common one, that is one of some; or empty."""
+    """Returns the outermost of some folders that is above a folder; empty if none is."""
     parents = itertools.accumulate(folder.split("/")[:-1], "{}/{}".format)
     return next((parent for parent in parents if parent in folders), "")
 
 
 def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) -> str:
-    """A message about the result of `find_deep_folders`; empty if there are none."""
+    """Returns a message about the result of `find_deep_folders`; empty if there are none."""
     if not deep_folders:
         return ""
     images = sum(folder.images for folder in deep_folders)
@@ -241,7 +238,7 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
 
 
 def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
-    """Which deep folders of one name are one class, such as bar/indoor and church/indoor."""
+    """Names deep folders of one name that are one class, such as bar/indoor and church/indoor."""
     paths_of = collections.defaultdict[str, dict[str, str]](dict)  # class -> outer folder -> path
     for folder in deep_folders:
         paths_of[folder.path.rpartition("/")[2]].setdefault(folder.outer, folder.path)
@@ -254,21 +251,21 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
 
 
 def describe_no_classes(keys: Collection[str]) -> str:
-    """A message about folders whose names are hardly those of classes; may be empty.
+    """Returns a message about folders whose names hardly are classes; may be empty.
 
     Args:
-        keys: of some images.
+        keys: keys of some images.
     """
     return describe_ranges(keys) or describe_camera_folders(keys)
 
 
 def describe_ranges(keys: Iterable[str]) -> str:
-    """A message about folders that each hold the files of a range of numbers; may be empty.
+    """Returns a message about folders that each hold a range of numbered files; may be empty.
 
-    Such as 01000/01999.png of FFHQ, and 00001/000010000.jpg of img2dataset: they are no classes.
+    Such folders are not classes: 01000/01999.png of FFHQ, and 00001/000010000.jpg of img2dataset.
 
     Args:
-        keys: of some images.
+        keys: keys of some images.
     """
     key_of = dict[int, str]()  # number of a folder -> a file in it
     pairs = set[tuple[int, int]]()  # numbers of a folder and of a file
@@ -294,10 +291,10 @@ def describe_ranges(keys: Iterable[str]) -> str:
 
 
 def describe_camera_folders(keys: Iterable[str]) -> str:
-    """A message about folders that are all named as cameras do, or by dates; may be empty.
+    """Returns a message about folders that are all named by cameras, or by dates; may be empty.
 
     Args:
-        keys: of some images.
+        keys: keys of some images.
     """
     folders = sorted({key.rpartition("/")[0] for key in keys})
     for regex, kind in ((_OF_CAMERA, "as cameras do"), (_DATE, "by dates")):
@@ -310,11 +307,11 @@ def describe_camera_folders(keys: Iterable[str]) -> str:
 
 
 def describe_only_class(classes: Sequence[str], layout: str) -> str:
-    """Says so if a layout that somebody chose gives all images one class; else empty.
+    """Returns a message if a layout that somebody chose gives all images one class; else empty.
 
     Args:
-        classes: all of them.
-        layout: the option; that of the default is told by `describe_last_folders`.
+        classes: all classes.
+        layout: the option; `describe_last_folders` is about the default layout.
     """
     if len(classes) != 1 or "{label}" not in layout or layout == DEFAULT_LAYOUT:
         return ""

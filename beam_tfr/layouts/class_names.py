@@ -1,4 +1,4 @@
-"""Tells classes whose names have more than the class: a split, or a separator."""
+"""Reports classes whose names contain more than the class: a split, or a separator."""
 
 import collections
 import re
@@ -14,11 +14,11 @@ _BEGIN = re.compile(r"(?P<split>[A-Za-z]+)(?P<mark>[-_ .])(?P<rest>.+)", re.DOTA
 def describe_class_names(
     classes: Sequence[str], splits: Iterable[str], layout: str
 ) -> Iterator[str]:
-    """Yields messages about classes whose names have more than the class.
+    """Yields messages about classes whose names contain more than the class.
 
     Args:
-        classes: all of them.
-        splits: those of the dataset.
+        classes: all classes.
+        splits: splits of the dataset.
         layout: the option; empty for tables.
     """
     if len({*splits}) == 1:
@@ -28,9 +28,9 @@ def describe_class_names(
 
 
 def find_split_mark(classes: Iterable[str]) -> str:
-    """What separates splits from classes, if all of some names have both: - of Tr-cat and Te-cat.
+    """Returns what separates split and class in all names: - in Tr-cat and Te-cat.
 
-    Empty unless the same class is in several splits.
+    Empty if a name lacks either, or unless a class is in several splits.
     """
     begins = [_BEGIN.fullmatch(name) for name in classes]
     matches = [begin for begin in begins if begin]
@@ -46,7 +46,7 @@ def find_split_mark(classes: Iterable[str]) -> str:
 
 
 def _describe_splits_in_names(classes: Sequence[str], layout: str) -> Iterator[str]:
-    """Yields the message about classes that begin with splits, such as Tr-cat and Te-cat."""
+    """Yields the message about classes that begin with a split, such as Tr-cat and Te-cat."""
     mark = find_split_mark(classes)
     if not mark:
         return

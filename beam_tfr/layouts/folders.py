@@ -33,7 +33,7 @@ from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.errors import UsageError
 
 _MOST_COUNTS = 20  # of splits
-_MOST_NAMES = 1_000  # of files, that are looked at
+_MOST_NAMES = 1_000  # of files that are looked at
 
 
 def check_split_folders(
@@ -45,19 +45,19 @@ def check_split_folders(
 ) -> None:
     """Checks that the default layout ignores neither splits nor classes that names show.
 
-    Several folders of one level that are named like splits look so, and in the only folder names
-    of images that begin with different classes.
+    Splits show where several folders of one level are named like splits; classes show where all
+    images are in one folder, and their names begin with different classes.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
         shares_option: the option that gives the shares of splits; empty if none does.
-        keys: some images, whose names may begin with their class.
+        keys: keys of some images, whose names may begin with their class.
         names_in: folder -> names of files in it, maybe none.
         is_photo: path of a file -> whether it certainly is a photo.
 
     Raises:
-        UsageError: folders of one level are named like two or more splits, or images in the only
-            folder like classes; suggests a layout that reads them.
+        UsageError: the layout ignores splits or classes; the message suggests a layout that reads
+            them.
     """
     split_levels = find_split_levels(without_mask_folders(folders))
     levels = [level for level in split_levels if are_different(level.images)]
@@ -81,9 +81,9 @@ def check_split_folders(
 
 
 def _choose_level(levels: Sequence[SplitLevel], folders: Iterable[str]) -> SplitLevel:
-    """The level of most splits, of those whose layouts read other folders as they are meant.
+    """Chooses the level with most splits whose layout reads other folders as they are meant.
 
-    One that takes a folder of a split for that of a class is not meant.
+    A layout that takes the folder of a split for a class is not meant.
     """
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level.layout)]
     certain_levels = [
@@ -96,11 +96,11 @@ def _choose_level(levels: Sequence[SplitLevel], folders: Iterable[str]) -> Split
 
 
 def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
-    """The layout to use, and the option to leave out.
+    """Describes the layout to use, and the option to leave out.
 
     Args:
-        layout: the one that takes the splits.
-        keys: some images.
+        layout: the layout that takes the splits.
+        keys: keys of some images.
         shares_option: the option that gives the shares of splits; empty if none does.
     """
     instead = f" without `{shares_option}=`" if shares_option else ""
@@ -111,13 +111,13 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
 
 
 def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
-    """What becomes of folders of folds that the layout does not take for splits; may be empty.
+    """Says what becomes of folds that the layout does not take for splits; may be empty.
 
-    Such as fold1/train and fold2/train, whose images are often the same.
+    Examples are fold1/train and fold2/train, which often have the same images.
 
     Args:
-        levels: all of them.
-        layout: the one that is used.
+        levels: all levels.
+        layout: the layout that is used.
     """
     fold_levels = [level for level in levels if not level.num_splits]
     if not fold_levels or layout in [level.layout for level in fold_levels]:
@@ -130,12 +130,12 @@ def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
 
 
 def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> str:
-    """The layout that reads classes of file names, such as cat_1.jpg; empty if there are none.
+    """Describes the layout that reads classes from file names, such as cat_1.jpg; may be empty.
 
     Args:
-        layout: the one that takes the splits, and no classes.
-        keys: some images.
-        instead: what is to be left out.
+        layout: the layout that takes the splits, and no classes.
+        keys: keys of some images.
+        instead: says which option to leave out.
     """
     all_keys = sorted(keys)
     named = find_named_layout(map(os.path.basename, all_keys))
@@ -145,7 +145,7 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
     fit = [key for key in all_keys if find_named_class(os.path.basename(key)) == named]
     lost_splits = _read_splits(all_keys, layout) - _read_splits(fit, layout)
     if not all("test" in split.lower() for split in lost_splits):
-        return ""  # none but those of tests, whose classes often are secret, may be left out
+        return ""  # only test sets, whose classes often are secret, may be left out
     leaves_out = _describe_unnamed(fit, sorted({*all_keys} - {*fit}))
     example = os.path.basename(fit[0])
     return (
@@ -155,20 +155,20 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
 
 
 def _read_splits(keys: Iterable[str], layout: str) -> set[str]:
-    """The splits that a layout reads of some images."""
+    """Returns the splits that a layout reads from some keys."""
     parsed_layout = parse_layout(layout)
     values = [parsed_layout.parse_key(key) or {} for key in keys]
     return {part.get("split", "") for part in values} - {""}
 
 
 def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
-    """What becomes of images whose names have no class; empty without any.
+    """Says what becomes of images whose names have no class; empty if there are none.
 
-    Those of folders without any class can be left out; others become rejects.
+    Images in folders without any class can be left out; others become rejects.
 
     Args:
         named: images whose names have a class.
-        unnamed: those whose names have none, sorted.
+        unnamed: images whose names have no class, sorted.
     """
     with_classes = {*map(os.path.dirname, named)}
     without = [key for key in unnamed if os.path.dirname(key) not in with_classes]
@@ -184,10 +184,11 @@ def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
 
 
 def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
-    """Checks that names of images in the only folder do not have classes that are ignored.
+    """Checks that the names of images in the only folder have no classes that are ignored.
 
     Raises:
-        UsageError: all of some images have such names; suggests a layout that reads them.
+        UsageError: the names of some images all have classes; the message suggests a layout that
+            reads them.
     """
     if len(folders) != 1 or "" in folders:
         return
@@ -215,16 +216,16 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
 
 
 def _read_folders(folders: Iterable[str], layout: str) -> dict[str, Mapping[str, str]]:
-    """Folder -> the values that a layout with splits reads of its images; none if it rejects them.
+    """Returns folder -> the values that a layout with splits reads from its images.
 
-    In the order of folders.
+    Folders are sorted; one whose images the layout rejects has no values.
     """
     parsed_layout = parse_layout(layout)
     return {folder: parsed_layout.parse_key(f"{folder}/1") or {} for folder in sorted(folders)}
 
 
 def _has_split_as_class(folders: Iterable[str], layout: str) -> bool:
-    """Whether a layout takes folders for classes that are named like splits."""
+    """Whether a layout takes folders that are named like splits for classes."""
     values_of = _read_folders(folders, layout)
     classes = {values.get("label", "") for values in values_of.values()}
     names = {name for folder in folders for name in folder.split("/")}
@@ -232,7 +233,10 @@ def _has_split_as_class(folders: Iterable[str], layout: str) -> bool:
 
 
 def describe_misnamed(folders: Iterable[str], layout: str) -> str:
-    """What to do about folders whose names a layout reads, but that no split may have."""
+    """Says how to rename a folder whose split, as a layout reads it, has an invalid name.
+
+    Empty if there is no such folder.
+    """
     for folder, values in _read_folders(folders, layout).items():
         split = values.get("split", "")
         if split and not is_split_name(split):
@@ -246,12 +250,12 @@ def describe_misnamed(folders: Iterable[str], layout: str) -> str:
 
 
 def _name_with_split(folder: str, split: str) -> str:
-    """The name in a folder's path that its split was read from."""
+    """Returns the name in a folder's path that its split was read from."""
     return next(name for name in folder.split("/") if split in name)
 
 
 def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
-    """What becomes of images in folders that a layout does not read; empty without any."""
+    """Says what becomes of images in folders that a layout does not read; may be empty."""
     all_values = _read_folders(folders, layout)
     rejected = [folder for folder, values in all_values.items() if not values]
     values_of = {folder: values for folder, values in all_values.items() if values}
@@ -279,10 +283,13 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
 
 
 def _find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Name of a folder that a layout takes for a split, but is not named like one -> that split.
+    """Finds folders that a layout takes for splits though they are not named like splits.
 
     Args:
-        values_of: folder -> what the layout reads of it.
+        values_of: folder -> what the layout reads from it.
+
+    Returns:
+        Name of a folder -> its split.
     """
     split_of = {folder: values.get("split", "") for folder, values in values_of.items()}
     known_splits = find_split_folders({*split_of.values()})
@@ -294,10 +301,10 @@ def _find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, 
 
 
 def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Folders whose class, as a layout reads it, is the name of images or splits; some have one.
+    """Finds folders whose class is named like images or a split, if other folders have classes.
 
     Args:
-        values_of: folder -> what the layout reads of it.
+        values_of: folder -> what the layout reads from it.
     """
     split_names = find_split_folders({part for folder in values_of for part in folder.split("/")})
     labels = {values.get("label", "") for values in values_of.values()}
@@ -315,11 +322,11 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _is_in_all_splits(label: str, values_of: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether each of several splits has a class: valid beside invalid, in train and in test.
+    """Whether each of several splits has a class: valid, beside invalid, in both train and test.
 
     Args:
         label: the class.
-        values_of: folder -> what a layout reads of it.
+        values_of: folder -> what a layout reads from it.
     """
     all_splits = {values.get("split", "") for values in values_of.values()}
     splits = {

@@ -1,4 +1,4 @@
-"""Describes folders that look like splits, and that the default layout ignores."""
+"""Describes folders that look like splits, but that the default layout ignores."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,9 +21,9 @@ _MOST_EXCLUDED = 3  # folders that a message names
 
 
 def describe_ignored_split(folders: Mapping[str, int]) -> str:
-    """A message about folders of one split, which the default layout ignores; empty without any.
+    """Returns a message about folders of one split that the default layout ignores; may be empty.
 
-    Or which it takes for classes, if all images are in them.
+    If all images are in them, the default layout may take them for classes.
 
     Args:
         folders: folder of images, whose last part is their class -> number of images.
@@ -31,7 +31,7 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
     total = sum(folders.values())
     for layout, images in find_split_levels(folders):
         if are_different(images):
-            return ""  # which `check_split_folders` refuses
+            return ""  # `check_split_folders` refuses them
         name = min(images)
         number = sum(images.values())
         if "{label}" not in layout:
@@ -53,9 +53,9 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
 
 
 def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
-    """A message about folders of splits, of which some are without classes, beside other folders.
+    """Returns a message about folders of splits, some without classes, beside others; may be empty.
 
-    Such as Train/0, Train/1, Test and Meta, where Test and Meta may be classes. Empty without any.
+    Examples are Train/0, Train/1, Test and Meta, where Test and Meta may be classes.
     """
     for subfolders in list_subfolders(folders):
         splits = sorted(find_split_folders(subfolders.names))
@@ -74,9 +74,9 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
 
 
 def _describe_split_classes(folders: Mapping[str, int]) -> str:
-    """A message about classes that are named like splits, beside others; empty without any.
+    """Returns a message about classes that are named like splits, beside others; may be empty.
 
-    Such as train, test and extra.
+    Examples are train, test and extra.
     """
     for subfolders in list_subfolders(folders):
         splits = sorted(find_split_folders(subfolders.names))
@@ -93,10 +93,7 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
 
 
 def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
-    """A message about a folder of a split beside one without, as rps-test-set beside rps.
-
-    Empty if there is none.
-    """
+    """Returns a message about a folder like rps-test-set beside rps; empty if there is none."""
     for subfolders in list_subfolders(folders):
         unmarked = find_unmarked_train(subfolders.names)
         if not unmarked:
@@ -116,7 +113,7 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
 
 
 def _rename_folder(folders: Mapping[str, int], path: str, new_path: str) -> dict[str, int]:
-    """Folders with their images, as they would be if the one of a path had another."""
+    """Returns folders with their images, as they would be if a folder had another path."""
     renamed = dict[str, int]()
     for folder, number in folders.items():
         if f"{folder}/".startswith(f"{path}/"):
@@ -126,10 +123,10 @@ def _rename_folder(folders: Mapping[str, int], path: str, new_path: str) -> dict
 
 
 def _describe_seeming_splits(folders: Iterable[str]) -> str:
-    """A message about folders whose names seem to say splits: imagesTr, imagesTs; may be empty."""
+    """Returns a message about folders whose names hint at splits: imagesTr, imagesTs; or ""."""
     for subfolders in list_subfolders(folders):
         if find_split_folders(subfolders.names):
-            continue  # which are told otherwise
+            continue  # reported elsewhere
         example_of = find_seeming_splits(subfolders.names)
         if not example_of:
             continue

@@ -1,4 +1,4 @@
-"""The options that convert images together with their masks, and which folders these leave out."""
+"""Describes options that convert images together with their masks, and folders left out by them."""
 
 import collections
 import posixpath
@@ -9,7 +9,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.pair_paths import fill_path
 
 _OPTIONAL = "[optional]"
-_MOST_FILES = 900  # of which all names are known
+_MOST_FILES = 900  # in a folder whose names are all known
 NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it, maybe none
 _MOST_PATTERNS = 5  # that a message names
 
@@ -19,10 +19,10 @@ class MaskCure(NamedTuple):
 
     Attributes:
         folder: the input, below the folder that all images share; empty for that folder.
-        pair: what `pair=` calls the masks.
-        path: that of the mask of an image.
-        layout: how images are read.
-        images: the name of folders of images.
+        pair: name of the masks in `pair=`.
+        path: path of the mask of an image.
+        layout: how to read images.
+        images: name of the folders of images.
     """
 
     folder: str
@@ -32,16 +32,16 @@ class MaskCure(NamedTuple):
     images: str
 
     def describe(self) -> str:
-        """The options, for messages."""
+        """Returns the options, for messages."""
         source = f"`input=DIR/{self.folder}` " if self.folder else ""
         return f"{source}`pair={self.pair}='{self.path}'` `layout='{self.layout}'`"
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
-        """What becomes of images without masks, and of those in other folders; may be empty.
+        """Says what becomes of images without masks, and of images in other folders; may be empty.
 
         Args:
-            folders: all of them, below the one that all images share.
-            masks: those that are named like folders of masks.
+            folders: all folders, below the folder that all images share.
+            masks: folders that are named like folders of masks.
         """
         all_folders = sorted({*folders})
         named_masks = {*masks}
@@ -68,10 +68,10 @@ class MaskCure(NamedTuple):
         return text
 
     def describe_misfits(self, folders: Iterable[str], names_in: NamesIn) -> str:
-        """Names a folder of which no mask has the name that the path says; empty without one.
+        """Names a folder in which no mask has the name that the path expects; may be empty.
 
         Args:
-            folders: all of them, below the one that all images share.
+            folders: all folders, below the folder that all images share.
             names_in: folder -> the first names of files in it, maybe none.
         """
         for folder, mask_folder in self._find_masks(sorted({*folders})).items():
@@ -94,10 +94,10 @@ class MaskCure(NamedTuple):
         return f"{self.folder}/" if self.folder else ""
 
     def _find_masks(self, folders: Sequence[str]) -> Mapping[str, str]:
-        """Folder of images -> that of their masks, of those that have one.
+        """Returns folder of images -> folder of their masks, for folders that have one.
 
-        Where several would have the same, such as image_2 and instance, beside semantic, that is
-        the one that has the name of folders of images.
+        If several would share a folder of masks, such as image_2 and instance beside semantic, only
+        the one that is named like the folders of images gets it.
         """
         known_folders = {*folders}
         images_of = collections.defaultdict[str, list[str]](list)

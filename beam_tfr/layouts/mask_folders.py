@@ -36,29 +36,29 @@ _MASK_WORDS = (
 )
 # Words before are apart: PedMasks, but not unmasks.
 _MASKS = NamePattern(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}")
-_OF_IMAGES = NamePattern(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks, of train
-_MOST_NAMES = 100  # of files in a folder, that are compared
-_MOST_FOLDERS = 10  # whose files are compared
+_OF_IMAGES = NamePattern(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks for train
+_MOST_NAMES = 100  # of files in a folder that are compared
+_MOST_FOLDERS = 10  # folders whose files are compared
 _MOST_PHOTOS = 3  # files of a folder that show whether it holds photos
-IsPhoto = Callable[[str], bool]  # path of a file -> whether it certainly is a photo, and no mask
+IsPhoto = Callable[[str], bool]  # path of a file -> whether it certainly is a photo, not a mask
 _LIKE_IMAGES = "{stem}.png"
 
 
 class MaskFolders(NamedTuple):
-    """A folder of images, and one of masks that lies beside it.
+    """A folder of images, and a folder of masks beside it.
 
     Attributes:
-        parent: the folder that both are in, below the one that all images share; maybe empty.
-        images, masks: their paths in it.
-        below: the folder in either that holds files; empty if they hold them themselves.
+        parent: the folder that both are in, below the folder that all images share; may be empty.
+        images, masks: their paths in the parent.
+        below: the folder in each that holds files; empty if they hold the files themselves.
         has_siblings: whether folders beside the parent hold such folders too, as cat/images and
             dog/images.
-        pairs: folders of images and of masks, below the parent and below those beside it.
-        has_splits: whether the folder of images is that of one of several splits, such as test
-            beside train, which has no masks.
-        ends: what follows in the names of images and masks upon a text that folders elsewhere have
-            otherwise, such as org and label of a_org, a_label, b_org and b_label; mostly empty.
-        are_deep: whether one of them has folders where the other one has none.
+        pairs: folders of images and of masks, below the parent and below the folders beside it.
+        has_splits: whether the folder of images is one of several splits, such as test beside
+            train, which has no masks.
+        ends: endings of the names of images and of masks, if folders elsewhere have the same
+            endings: org and label, of a_org, a_label, b_org and b_label; mostly empty.
+        are_deep: whether one of the two has subfolders where the other has none.
     """
 
     parent: str
@@ -74,10 +74,10 @@ class MaskFolders(NamedTuple):
     def describe(
         self, all_folders: Sequence[str], names_in: NamesIn, *, in_archives: bool = False
     ) -> str:
-        """Says that they are, and how both are converted together.
+        """Reports the folders, and says how to convert both together.
 
         Args:
-            all_folders: those beside them, too.
+            all_folders: all folders, including others beside these.
             names_in: folder -> names of files in it, maybe none.
             in_archives: whether some may be in archives, where only images are found.
         """
@@ -106,11 +106,11 @@ class MaskFolders(NamedTuple):
         )
 
     def _require_pngs(self, extension: str, cure: MaskCure) -> str:
-        """What has to be done first with masks that are no PNGs.
+        """Says what to do first with masks that are not PNGs.
 
         Args:
-            extension: theirs.
-            cure: the options that convert them then.
+            extension: extension of the masks.
+            cure: the options that convert them afterwards.
         """
         text = ", once masks are PNGs"
         if extension.lower() in LIKE_PHOTOS:
@@ -120,7 +120,7 @@ class MaskFolders(NamedTuple):
         return text
 
     def _cure_several(self) -> str:
-        """What makes one mask of several."""
+        """Says how to merge several masks into one."""
         merged = "mask" if self.masks != "mask" else "merged"
         path = f"{{folder}}/../{merged}/{{stem}}.png"
         folder = f"{self.parent}/{merged}".lstrip("/")
@@ -135,7 +135,7 @@ class MaskFolders(NamedTuple):
         )
 
     def _have_several_masks(self, names_in: NamesIn) -> bool:
-        """Whether a folder of one image has several masks, as of Data Science Bowl 2018."""
+        """Whether the folder of one image has several masks, as in Data Science Bowl 2018."""
         if not self.has_siblings:
             return False
         for images, masks in self.pairs[:_MOST_FOLDERS]:
@@ -144,14 +144,14 @@ class MaskFolders(NamedTuple):
         return False
 
     def _path_of(self, folder: str) -> str:
-        """The folder of files in one of the two."""
+        """Returns the folder of files in one of the two folders."""
         return "/".join(filter(None, [self.parent, folder, self.below]))
 
     def _choose_cure(self, name: str, images: Sequence[str]) -> MaskCure:
-        """The options that convert both together.
+        """Chooses the options that convert both together.
 
         Args:
-            name: that of the mask of an image.
+            name: name of the mask of an image.
             images: names of images in the folder; empty if they are not known.
         """
         if not self.images and not self.below:
@@ -172,7 +172,7 @@ class MaskFolders(NamedTuple):
         return self._cure_below(name, images)
 
     def _cure_below(self, name: str, images: Sequence[str]) -> MaskCure:
-        """The options where the folder of images becomes the input; see `_choose_cure`."""
+        """Returns the options that make the folder of images the input; see `_choose_cure`."""
         layout = "*"
         if self.below:
             layout = self._choose_layout()
@@ -187,7 +187,7 @@ class MaskFolders(NamedTuple):
         return MaskCure(folder, self._name_pair(), path, layout, images)
 
     def _name_pair(self) -> str:
-        """What `pair=` calls the masks: mask, unless they are depth or the like."""
+        """Returns the name of the masks in `pair=`: mask, unless they are depth or the like."""
         for name in self.masks.split("/"):
             mask = _MASKS.fullmatch(name) or _OF_IMAGES.fullmatch(name)
             if mask and mask["other"]:
@@ -195,7 +195,7 @@ class MaskFolders(NamedTuple):
         return "mask"
 
     def _read_parent(self, *, has_class: bool) -> str:
-        """The layout of images in a folder each of several parents, such as train/cat/images.
+        """Returns the layout of images in one folder of each parent, such as train/cat/images.
 
         Args:
             has_class: whether the last part of the parent is a class, unless it is a split.
@@ -210,7 +210,7 @@ class MaskFolders(NamedTuple):
         return "/".join([*parts, "*", "*"]) if parts else "*"
 
     def _choose_layout(self) -> str:
-        """The layout of images below their folder."""
+        """Returns the layout of images below their folder."""
         first, *others = self.below.split("/")
         if split_of_folder(first):
             return "{split}/" + "*/" * len(others) + "*"
@@ -218,37 +218,37 @@ class MaskFolders(NamedTuple):
 
 
 def _read_names(layout: str, images: Sequence[str]) -> str:
-    """A layout, with the classes that names of images begin with if it has none: cat_1.jpg."""
+    """Returns a layout that also reads classes from names such as cat_1.jpg, if it has none."""
     if "{label}" in layout or not are_all_named(images):
         return layout
     return layout.removesuffix("*") + find_named_layout(images)
 
 
 def is_of_masks(folder: str) -> bool:
-    """Whether a folder, or one around it, is named like those of masks."""
+    """Whether a folder, or one around it, is named like a folder of masks."""
     return any(map(_MASKS.fullmatch, folder.split("/")))
 
 
 def list_nothing(_: str) -> Sequence[str]:
-    """The names of files, where they are not known."""
+    """Lists no names of files, where they are not known."""
     return ()
 
 
 def is_unknown(_: str) -> bool:
-    """Whether a file is a photo, where its content is not known."""
+    """Returns False, where it is not known whether a file is a photo."""
     return False
 
 
 def find_mask_folders(
     folders: Iterable[str], names_in: NamesIn = list_nothing, is_photo: IsPhoto = is_unknown
 ) -> MaskFolders | None:
-    """Finds the first folder of masks beside one of images; None if there is none.
+    """Finds the first folder of masks beside a folder of images; None if there is none.
 
-    A folder of photos beside one that is not named like images holds none, whatever its name:
-    mask_weared_incorrect and with_mask are classes.
+    A folder of photos holds no masks, whatever its name, unless the other folder is named like
+    images: mask_weared_incorrect and with_mask are classes.
 
     Args:
-        folders: paths of folders of files, below the one that all share.
+        folders: paths of folders of files, below the folder that all share.
         names_in: folder -> names of files in it, maybe none.
         is_photo: path of a file -> whether it certainly is a photo.
     """
@@ -281,11 +281,11 @@ def _find_named_masks(
     names_at: Mapping[tuple[str, str], Sequence[str]],
     holds_photos: Callable[[str], bool],
 ) -> MaskFolders | None:
-    """The first folder that is named as that of the masks of another; None without one.
+    """Returns the first folder that is named like the masks of another; None if there is none.
 
     Args:
         folders: paths of folders of files, sorted.
-        names_at: the folders around, and below -> names.
+        names_at: the folders around and below a name -> names there.
         holds_photos: path of a folder -> whether its files certainly are photos.
     """
     for (parent, below), names in names_at.items():
@@ -310,7 +310,7 @@ def _find_named_masks(
 
 
 def _group_names(folders: Iterable[str]) -> Mapping[tuple[str, str], Sequence[str]]:
-    """The folders around a name in a path, and below it -> all names between these."""
+    """Returns the folders around and below a name in a path -> all names between them."""
     names_at = collections.defaultdict[tuple[str, str], list[str]](list)
     for folder in folders:
         parts = folder.split("/")
@@ -323,12 +323,12 @@ def _group_names(folders: Iterable[str]) -> Mapping[tuple[str, str], Sequence[st
 def _pair_folders(
     folders: Iterable[str], images: str, masks: str, *, known_folders: Set[str]
 ) -> list[tuple[str, str]]:
-    """Folders of images with those of their masks, where there are any.
+    """Returns folders of images that have a folder of masks, each with that folder.
 
     Args:
-        folders: those of images.
+        folders: folders of images.
         images, masks: the names of either.
-        known_folders: all of them.
+        known_folders: all folders.
     """
     pairs = []
     for folder in folders:
@@ -341,12 +341,12 @@ def _pair_folders(
 def _find_deep_masks(
     names_at: Mapping[tuple[str, str], Sequence[str]],
 ) -> MaskFolders | None:
-    """The first folder of masks beside one of images, where one has folders; None without one.
+    """Returns the first folders of images and masks of which only one has subfolders, or None.
 
-    Such as CelebAMask-HQ-mask-anno/0 beside CelebA-HQ-img.
+    An example is CelebAMask-HQ-mask-anno/0 beside CelebA-HQ-img.
 
     Args:
-        names_at: the folders around, and below -> names.
+        names_at: the folders around and below a name -> names there.
     """
     names_in = collections.defaultdict[str, dict[str, None]](dict)
     for (parent, _), names in names_at.items():
@@ -361,13 +361,13 @@ def _find_deep_masks(
 def _find_ends(
     images: str, masks: str, names_at: Mapping[tuple[str, str], Sequence[str]]
 ) -> tuple[str, str]:
-    """What follows in two names upon a text, which is another in two names elsewhere.
+    """Returns the endings of two names with the same beginning, if other names share them.
 
-    Empty if no names elsewhere have both ends.
+    Empty if no two names elsewhere have these endings.
 
     Args:
         images, masks: the names.
-        names_at: the folders around, and below -> names.
+        names_at: the folders around and below a name -> names there.
     """
     shared = len(common_start([images, masks]))
     begin = last_separator(images[:shared]) + 1
@@ -384,14 +384,14 @@ def _find_ends(
 
 
 def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:
-    """The folders of a name below a folder, and below those beside it."""
+    """Returns the folders of a name below a folder, and below the folders beside it."""
     outer, slash, _ = parent.rpartition("/")
     pattern = re.compile(rf"{re.escape(outer + slash)}[^/]+/{re.escape(name)}")
     return [folder for folder in folders if pattern.fullmatch(folder)]
 
 
 def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
-    """The names of a folder of images and of one of masks, among some; None without both."""
+    """Returns the names of a folder of images and a folder of masks; None without both."""
     known_names = frozenset(names)
     for name in names:
         mask = _OF_IMAGES.fullmatch(name)
@@ -408,7 +408,7 @@ def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _rank_mask(mask: re.Match[str]) -> tuple[bool, bool]:
-    """Classes of pixels come first, then instances, then other images of a pair."""
+    """Returns a sort key: classes of pixels come first, then instances, then other pairs."""
     return mask["other"] is not None, _is_of_instances(mask[0])
 
 
@@ -417,9 +417,9 @@ def _is_of_instances(name: str) -> bool:
 
 
 def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
-    """Folders of images without those whose name says that they hold the masks of another's.
+    """Returns folders of images, without folders named like masks of others.
 
-    Such as trainannot beside train.
+    An example is trainannot beside train.
 
     Args:
         folders: folder of images -> number of images.
@@ -434,7 +434,7 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
-    """Yields folders that are named like those of masks, and others with the same files."""
+    """Yields folders that are named like masks, with other folders that have the same files."""
     are_masks = {folder: is_of_masks(folder) for folder in folders}
     masks = [folder for folder in folders if are_masks[folder]]
     masks = sorted(masks, key=_is_of_instances)[:_MOST_FOLDERS]
@@ -448,9 +448,9 @@ def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFo
 
 
 def _divide_paths(images: str, masks: str) -> MaskFolders:
-    """The parts of paths of folders of images and of masks: what they share, and what they do not.
+    """Divides the paths of a folder of images and of its masks into what they share, and the rest.
 
-    They share folders around, and those of classes below: images/cat and gt/cat.
+    They share folders around them, and folders of classes below: images/cat and gt/cat.
     """
     image_parts = images.split("/") if images else []
     mask_parts = masks.split("/")
@@ -475,7 +475,7 @@ def describe_mask_folders(
     *,
     in_archives: bool = False,
 ) -> str:
-    """Says so if folders look like images and the masks beside them; empty if none do.
+    """Reports folders that look like images and the masks beside them; empty if there are none.
 
     Args:
         folders: paths of folders of files, below the one that all share.
@@ -484,6 +484,6 @@ def describe_mask_folders(
         in_archives: whether some may be in archives, where only images are found.
     """
     all_folders = [*folders]
-    known_names = functools.cache(names_in)  # which lists a folder once
+    known_names = functools.cache(names_in)  # lists a folder only once
     found = find_mask_folders(all_folders, known_names, is_photo)
     return found.describe(all_folders, known_names, in_archives=in_archives) if found else ""

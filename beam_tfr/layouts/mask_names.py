@@ -1,4 +1,4 @@
-"""Finds images that are named like masks of those beside them: 1_mask.png or 1.png by 1.jpg."""
+"""Finds images that are named like masks of images beside them: 1_mask.png or 1.png, of 1.jpg."""
 
 import collections
 import re
@@ -24,13 +24,13 @@ _PARTS = (
     "trimap",
     "manual",
     "ho.",
-)  # one of which all have
+)  # every such name has one of them
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal", "part")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
 _MOST_GROUPS = 100  # ways in which masks are named
 _MOST_PATTERNS = 5  # that a message names
 _JPEGS = EXTENSIONS["jpeg"]
-# What an image may have where its mask has a mark: 1_sat.jpg beside 1_mask.png.
+# What the name of an image may have instead of the mark of its mask: 1_sat.jpg, of 1_mask.png.
 _IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
 _BEFORE = re.compile(rf"(?is)(?P<folder>(?:.*/)?)(?P<mark>{_WORDS}[-_. ])(?P<name>[^/]+)")
 
@@ -39,10 +39,10 @@ class _Marked(NamedTuple):
     """A file that is named like the mask of another.
 
     Attributes:
-        path: of the file.
-        stem: the path of the other, without its extension.
-        name: of the option's pair.
-        mask: the path that the option names, in which {} stands for the image.
+        path: path of the file.
+        stem: path of the other file, without its extension.
+        name: name of the pair in the option.
+        mask: the path in the option; {} stands for the image.
         files: the pattern of the names of such files.
     """
 
@@ -53,7 +53,7 @@ class _Marked(NamedTuple):
     files: str
 
     def name_pair(self, image: str) -> str:
-        """The option that makes it the mask of an image."""
+        """Returns the option that makes the file the mask of an image."""
         end = image.rpartition(".")[0].removeprefix(self.stem)
         field = "path" if self.mask.startswith("{}") else "stem"
         removed = f"%{end}" if end else ""
@@ -61,12 +61,12 @@ class _Marked(NamedTuple):
 
 
 class _MaskGroup:
-    """Masks whose names follow from those of their images in one way.
+    """Masks whose names follow from the names of their images in the same way.
 
     Attributes:
-        number: how many.
-        mask, image: the paths of the first one, and of its image.
-        pair: the option that puts each into the record of its image.
+        number: number of masks.
+        mask, image: path of the first mask, and of its image.
+        pair: the option that puts each mask into the record of its image.
         files: the pattern of their names.
     """
 
@@ -86,18 +86,18 @@ class _MaskGroup:
 
 
 def _rank_group(group: _MaskGroup) -> tuple[int, bool, str]:
-    """The place of a group among others: of equally many files, masks come first."""
+    """Returns the sort key of a group: most files first, and masks before other pairs."""
     return -group.number, not group.pair.startswith("mask="), group.mask
 
 
 class MaskNames:
-    """Counts files that are named like masks of those beside them.
+    """Counts files that are named like masks of files beside them, such as 1_mask.png.
 
-    These are names such as 1_mask.png, and 1.png beside 1.jpg.
+    1.png beside 1.jpg counts too.
 
     Attributes:
-        number: how many.
-        num_further: how many are of an image that has another one.
+        number: number of masks.
+        num_further: number of masks whose image has another one.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class MaskNames:
         """Looks at some files; a mask counts if its image is among them."""
         text = "\n".join(keys).lower()
         images = list[str]()
-        if any(part in text for part in (*_PARTS, *_OTHER_PARTS)):  # as of few files
+        if any(part in text for part in (*_PARTS, *_OTHER_PARTS)):  # so are few files
             images += self._look_at_marks(keys)
         if ".png" in text and ".jp" in text:
             images += self._look_at_extensions(keys)
@@ -131,7 +131,7 @@ class MaskNames:
                 yield image
 
     def _look_at_extensions(self, keys: Sequence[str]) -> Iterator[str]:
-        """Yields the JPEGs beside which PNGs have their names."""
+        """Yields the JPEGs beside PNGs of the same name."""
         image_of = dict[str, str]()
         for key in keys:
             stem, _, extension = key.rpartition(".")
@@ -153,11 +153,11 @@ class MaskNames:
         group.add(mask, image, pair)
 
     def describe(self, *, in_archives: bool, given_pairs: Collection[str] = ()) -> str:
-        """A message about them; empty if there are none.
+        """Returns a message about the masks; empty if there are none.
 
         Args:
             in_archives: whether some may be in archives, where only images are found.
-            given_pairs: the names of pairs that images have already.
+            given_pairs: names of pairs that images already have.
         """
         if not self.number:
             return ""
@@ -182,13 +182,13 @@ class MaskNames:
 
 
 def _cure_further(groups: Sequence[_MaskGroup]) -> str:
-    """What becomes of masks of images that have another one."""
+    """Says what to do about masks of images that have another one."""
     patterns = " ".join(f"'**/{group.files}'" for group in groups[:_MOST_PATTERNS])
     return f"merge those of an image into one file, or leave out others with `exclude={patterns}`"
 
 
 def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
-    """The path before the last word of a name -> the image, if several images have that word."""
+    """Returns the path before a name's last word -> its image, if several images have that word."""
     images = dict[str, re.Match[str]]()
     for key in keys:
         image = _IMAGE_END.fullmatch(key.rpartition(".")[0])
@@ -199,7 +199,7 @@ def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _read_mark(key: str) -> _Marked | None:
-    """What the name of a file says; None if it is not like that of a mask."""
+    """Parses a file name that is like that of a mask; None for other names."""
     path, _, extension = key.rpartition(".")
     behind = _BEHIND.fullmatch(path)
     if behind:
@@ -217,5 +217,5 @@ def _read_mark(key: str) -> _Marked | None:
 
 
 def _name_pair(other: str | None) -> str:
-    """The name of the option's pair: a mask, unless a word says that it is something else."""
+    """Returns the name of the pair in the option: mask, unless a word says otherwise."""
     return other.lower() if other else "mask"

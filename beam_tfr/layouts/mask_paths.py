@@ -1,4 +1,4 @@
-"""Finds the path by which names of masks follow from those of their images: 1_mask.png of 1.jpg."""
+"""Finds the path that gives the name of a mask from the name of its image: 1_mask.png, of 1.jpg."""
 
 import collections
 import os
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence, Set
 from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.pair_paths import fill_path
 
-LIKE_PHOTOS = (".jpg", ".jpeg")  # which are no masks
-_MOST_MASKS = 100  # that are compared with an image
+LIKE_PHOTOS = (".jpg", ".jpeg")  # never masks
+_MOST_MASKS = 100  # compared with an image
 _SEPARATORS = "-_. "
 _NUMBER_BEHIND = re.compile(r"(?<=[^-_. ])[-_. ]+[0-9]+(?=\.[A-Za-z]+$)")
 # Parts of names of masks that are meant for people, or of other tasks: they come last.
@@ -17,9 +17,9 @@ _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
 
 
 def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
-    """The path that names the masks of images, such as `{stem%_rgb}_mask.png`.
+    """Returns the path that names the masks of most images, such as `{stem%_rgb}_mask.png`.
 
-    That is the one by which most of some images have masks; empty if there is none.
+    Empty if there is none.
 
     Args:
         images, masks: names of files.
@@ -41,12 +41,12 @@ def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
 
 
 def _count_masks(path: str, images: Iterable[str], masks: Set[str]) -> int:
-    """How many images have the mask that a path names."""
+    """Counts the images that have the mask that a path names."""
     return sum(fill_path(path, image) in masks for image in images)
 
 
 def _count_shared(stem: str, mask: str) -> int:
-    """How many characters the name of an image shares with that of a mask, at either end."""
+    """Counts the characters that the names of an image and a mask share, at the better end."""
     mask_stem = os.path.splitext(mask)[0]
     at_start = len(common_start([stem, mask_stem]))
     at_end = len(common_start([stem[::-1], mask_stem[::-1]]))
@@ -54,7 +54,7 @@ def _count_shared(stem: str, mask: str) -> int:
 
 
 def _derive_path(stem: str, mask: str) -> str:
-    """The path by which an image has a mask; empty if their names share nothing that is certain.
+    """Returns the path that leads from an image to a mask; empty if their names share too little.
 
     Args:
         stem: the name of the image, without its extension.
@@ -77,12 +77,12 @@ def _derive_path(stem: str, mask: str) -> str:
 
 
 def _has_letters(text: str) -> bool:
-    """Whether a text has letters, as what all names share has, and no brackets."""
+    """Whether a text has letters, like what all names share, and no brackets."""
     return any(map(str.isalpha, text)) and not any(map(text.count, "[{}"))
 
 
 def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
-    """Whether most of some images have a mask among others, by the names of files."""
+    """Whether most of some images have a mask among other files, judging by names."""
     path = find_mask_name(images, masks)
     if not path or path.endswith(LIKE_PHOTOS):
         return False
@@ -90,11 +90,11 @@ def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
 
 
 def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
-    """Whether an image has several masks that a number tells apart: 1_0.png and 1_1.png, of 1.jpg.
+    """Whether an image has several masks that differ by a number: 1_0.png and 1_1.png, of 1.jpg.
 
     Args:
         images, masks: names of files.
-        path: that which names the mask of an image, as `find_mask_name` gives it.
+        path: path that names the mask of an image, from `find_mask_name`.
     """
     plain_path = _NUMBER_BEHIND.sub("", path)
     mask_of = {image: fill_path(path, image) for image in images}
@@ -110,5 +110,5 @@ def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) 
 
 
 def last_separator(text: str) -> int:
-    """Where the last separator of words in a text is; -1 without one."""
+    """Returns the position of the last separator of words in a text; -1 if there is none."""
     return max(map(text.rfind, _SEPARATORS))

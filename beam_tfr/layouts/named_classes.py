@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.layouts.split_names import is_split_word, is_split_word_or_short
 
-# A name that begins with a class. What is between that and the number becomes part of the layout.
+# A name that begins with a class. The text between class and number becomes part of the layout.
 _NUMBERED = re.compile(
     r"[^0-9]*[^0-9._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+"
 )  # cat.1.jpg, great_pyrenees_1.jpg, cat (1).jpg
 _DIRECTLY = re.compile(r"[^0-9]*[A-Za-z]{3}[0-9]+\.[^.]+")  # glass1.jpg
-# Of Edge Impulse: cat.2kl1a0b3.jpg, cat.1.jpg.2kl1a0b3.jpg
+# As from Edge Impulse: cat.2kl1a0b3.jpg, cat.1.jpg.2kl1a0b3.jpg
 _WITH_ID = re.compile(
     r"[A-Za-z][A-Za-z_ -]*\.(?:.+\.)?(?=[^.]*[0-9])(?=[^.]*[A-Za-z])[0-9A-Za-z]{6,}\.[^.]+"
 )
 _BEHIND = re.compile(r"[0-9]+(?P<mark>[._ -]+)[A-Za-z](?:[^0-9]*[^0-9._ -])?\.[^.]+")  # 12_frog.png
-_SYNSET = re.compile(r"n[0-9]{8}_[0-9]+\.[^.]+")  # n01440764_18.JPEG, of ImageNet
-_PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg, of Market-1501
+_SYNSET = re.compile(r"n[0-9]{8}_[0-9]+\.[^.]+")  # n01440764_18.JPEG in ImageNet
+_PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg in Market-1501
 # What cameras and programs put before a number.
 _NO_CLASS = re.compile(
     r"(?i)(?:i|im|img|images?|dsc[a-z]?|p|pxl|photos?|pics?|pictures?|frames?|scan|screenshot|file"
@@ -25,20 +25,20 @@ _NO_CLASS = re.compile(
     r"|rgb|masks?|depth|labels?|gt)[-_ .]*"
 )
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
-_VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg, of UTKFace
-_NUMBERS = re.compile(r"(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*")  # 01-90_85-274&482-43.jpg, of CCPD
+_VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg in UTKFace
+_NUMBERS = re.compile(r"(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*")  # 01-90_85-274&482-43.jpg in CCPD
 _EXAMPLE = "{label}_{number}.*"
-# A class that may have digits itself, and the number behind it: obj1__0.png.
+# A class that may have digits itself, and the number after it: obj1__0.png.
 _ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+")
 
 
 def _spell_numbered(name: re.Match[str]) -> str:
-    """The layout of a name that ends in a number behind a separator."""
+    """Returns the layout of a name that ends in a separator and a number."""
     return f"{{label}}{name['mark']}{name['open']}{{number}}{name['close']}.*"
 
 
 def find_named_class(name: str) -> str:
-    """The layout of a file's name that begins with a class, such as cat.1.jpg; or empty."""
+    """Returns the layout of a file name that begins with a class, such as cat.1.jpg; or ""."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered:
         return _spell_numbered(numbered)
@@ -55,10 +55,10 @@ def find_named_class(name: str) -> str:
 
 
 def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
-    """The classes that the names of files begin with, by the layout that most of them have.
+    """Returns the classes that file names begin with, by the layout that fits most of them.
 
     Returns:
-        Name -> its class; empty if there are not several classes, or the words are those of
+        Name -> its class; empty if there are not several classes, or if the words are those of
         cameras, such as IMG_1.jpg.
     """
     all_names = [*names]
@@ -67,7 +67,7 @@ def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def find_named_layout(names: Iterable[str]) -> str:
-    """The layout that reads the classes of `find_named_classes`; empty if there are none."""
+    """Returns the layout that reads the classes of `find_named_classes`; empty without any."""
     all_names = [*names]
     layouts = {*map(find_named_class, all_names)} - {""}
     classes_of = {layout: _read_classes(all_names, layout) for layout in layouts}
@@ -76,9 +76,9 @@ def find_named_layout(names: Iterable[str]) -> str:
 
 
 def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
-    """Name -> its class, of those names that have the form of a layout.
+    """Returns name -> its class, for names that have the form of a layout.
 
-    Others may fit it too: of ILSVRC2012_val_1.jpg, {label}_{number}.* reads a class.
+    Other names may fit the layout too: {label}_{number}.* reads a class from ILSVRC2012_val_1.jpg.
     """
     parsed_layout = parse_layout(layout)
     classes = {}
@@ -90,16 +90,16 @@ def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
 
 
 def are_all_named(names: Sequence[str]) -> bool:
-    """Whether all names begin with classes, of which one at least has several files."""
+    """Whether all names begin with classes, at least one of which has several files."""
     classes = find_named_classes(names)
     return len(classes) == len({*names}) > len({*classes.values()})
 
 
 def suggest_layout(name: str) -> str:
-    """The layout for files like one in no folder: cat_1.jpg, train_1.jpg or train_cat_1.jpg.
+    """Suggests the layout for files in no folder that are named like cat_1.jpg or train_cat_1.jpg.
 
-    Empty if its name begins as cameras name files, such as IMG_1.jpg, or fits none, as 001.jpg,
-    or is made of numbers.
+    Empty if the name begins like those of cameras, such as IMG_1.jpg, has no such form, as 001.jpg,
+    or consists of numbers.
     """
     numbered = _ANY_NUMBERED.fullmatch(name)
     named_class = find_named_class(name) or (_spell_numbered(numbered) if numbered else _EXAMPLE)

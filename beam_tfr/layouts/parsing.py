@@ -1,6 +1,7 @@
 """Parses layouts such as `{split}/{label}/*`, and reads paths by them.
 
-A layout that ends in `**` reads a whole key, others its end. Finds paths that fit in several ways.
+A layout that ends in `**` reads a whole key, other layouts read its end. Finds keys that fit a
+layout in several ways.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ _EXAMPLE = "such as {label}/* or {split}/{label}/**"
 _VALUES = ("{label}", "{split}", "{group}")
 _REGEXES = {value: f"(?P<{value[1:-1]}>[^/]*?)" for value in _VALUES}
 _REGEXES |= {"{number}": "[0-9]+", "*": "[^/]*", _DEEP: ".*"}
-# To make a value as long as possible, the pieces that are no value match so.
+# How pieces that are not values match, to make a value as long as possible.
 _REGEXES_BESIDE = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
 _ANY_TEXT = {*_VALUES, "*"}
 _PIECE = re.compile(r"\{[^{}]*\}|\*\*|[*{}]|[^*{}]+")
@@ -32,7 +33,7 @@ _PIECE = re.compile(r"\{[^{}]*\}|\*\*|[*{}]|[^*{}]+")
 def is_split_name(name: str) -> bool:
     """Whether a split may have this name.
 
-    Names of splits are part of file names, and `none` is reserved.
+    Names of splits become part of file names, and `none` is reserved.
     """
     return NAME.fullmatch(name) is not None and name != NO_SPLIT
 
@@ -47,9 +48,9 @@ class LongerValue(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How to read the last parts of a key, or all of it; made by `parse_layout`.
+    """A rule for reading the last parts of a key, or all of it; made by `parse_layout`.
 
-    `{label}/**` reads all: the class is the first folder, whatever lies below.
+    `{label}/**` reads a whole key: the class is the first folder, whatever lies below.
     """
 
     parts: tuple[str, ...]
@@ -60,7 +61,7 @@ class Layout:
         return Layout((*self.parts[:-1], _DEEP))
 
     def below(self, levels: int) -> "Layout":
-        """The layout of keys with so many more folders before its first part."""
+        """Returns the layout of keys with so many more folders before its first part."""
         return Layout((*["*"] * levels, *self.parts))
 
     def __str__(self) -> str:
@@ -74,7 +75,7 @@ class Layout:
     def longest(self) -> dict[str, re.Pattern[str]]:
         """Each value that ends within a name -> a pattern with its longest match.
 
-        Empty if a key fits in one way only.
+        Empty if a key can fit in one way only.
         """
         path = f"{self}/"
         regexes = {}
@@ -92,22 +93,19 @@ class Layout:
         return re.compile(above + pattern, re.DOTALL)
 
     def parse_key(self, key: str) -> dict[str, str] | None:
-        """Returns the "label", "split" and "group" that the layout names.
-
-        None for a key that does not fit it.
-        """
+        """Returns the "label", "split" and "group" that the layout names; None without a match."""
         match = self._regex.fullmatch(key)
         return match.groupdict() if match else None
 
     def group_of(self, key: str) -> str | None:
-        """The "group" that the layout reads from a key; None if it names none, or does not fit."""
+        """Returns the "group" that the layout reads from a key; None without a match or group."""
         return (self.parse_key(key) or {}).get("group")
 
     def may_hide_folders(self, key: str) -> bool:
         r"""Whether a backslash in a key that fits may separate folders, as on Windows.
 
-        So a value would be wrong: it has the backslash itself, or the folder above a\b.jpg is
-        taken for the class.
+        A value would then be wrong: it would contain the backslash, or the folder above a\b.jpg
+        would be taken for the class.
         """
         if "\\" not in key:
             return False
@@ -123,7 +121,7 @@ class Layout:
     def find_longer_value(self, key: str) -> LongerValue | None:
         """Finds a value that could be longer; None if the key fits in one way only.
 
-        What a * before a value takes could belong to the value too, unless there are digits in it.
+        The text that a * takes before a value could belong to the value too, unless it has digits.
         """
         if not self.longest:
             return None
@@ -142,7 +140,7 @@ class Layout:
         return None
 
     def describe_ambiguity(self, keys: Collection[str]) -> str:
-        """A message about the keys that fit in several ways; empty if there are none."""
+        """Returns a message about the keys that fit in several ways; empty if there are none."""
         longer_values = {}
         for key in keys:
             longer_value = self.find_longer_value(key)
@@ -164,7 +162,7 @@ def parse_layout(text: str) -> Layout:
     """Parses a layout such as `{split}/{label}/*` or `{label}_*`.
 
     Raises:
-        UsageError: a part is unknown or repeated, two of them touch, or the last part does not end
+        UsageError: a piece is unknown or repeated, two pieces touch, or the last part does not end
             in `*`.
     """
     parts = tuple(text.strip("/").split("/"))
@@ -187,7 +185,7 @@ def _check_part(part: str) -> None:
     """Checks a part between slashes.
 
     Raises:
-        ValueError: it has an unknown piece, no piece at all, or two that touch.
+        ValueError: the part has an unknown piece, no piece at all, or two that touch.
     """
     if "{" not in part and part != "*":
         raise _unknown_piece(part)

@@ -17,16 +17,16 @@ from beam_tfr.layouts.split_names import (
     split_of_folder,
 )
 
-_MOST_LEVELS = 12  # of folders, from the common one or the files, that may be splits
-_MARKS = re.compile("[*{}]")  # which layouts cannot have as text
+_MOST_LEVELS = 12  # of folders that may be splits, counted from the common folder or from the files
+_MARKS = re.compile("[*{}]")  # layouts cannot have them as text
 
 
 class SplitLevel(NamedTuple):
     """The folders of a level that are named like splits.
 
     Attributes:
-        layout: the one that takes them as splits.
-        images: the name of each -> its images.
+        layout: the layout that takes them as splits.
+        images: name of each folder -> number of its images.
     """
 
     layout: str
@@ -34,7 +34,7 @@ class SplitLevel(NamedTuple):
 
     @property
     def num_splits(self) -> int:
-        """The number of different splits that they are named like; folds are none."""
+        """The number of different splits that the folders are named like; folds do not count."""
         folders = find_split_folders(self.images).values()
         return len({split_of_folder(folder.split) for folder in folders} - {""})
 
@@ -55,14 +55,14 @@ def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
 
 
 def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
-    """Level above the files, lowest first -> each name of a split there -> its images."""
+    """Counts images of splits: level above the files, lowest first -> name of a split -> images."""
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
         lowest_names = folder.rsplit("/", _MOST_LEVELS)[-_MOST_LEVELS:]
         for level, name in enumerate(reversed(lowest_names)):
             images[level][name] += number
     splits = _keep_splits(images)
-    # A class may be called like a split; where all are, the folders of splits have no classes.
+    # A class may be named like a split; if all are, the folders of splits have no classes.
     if 0 in splits and splits[0].keys() != images[0].keys() and not _are_within_classes(folders):
         split_folders = find_split_folders(images[0])
         splits[0] = collections.Counter(
@@ -80,7 +80,7 @@ def _are_within_classes(folders: Iterable[str]) -> bool:
 
 
 def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
-    """The layout that reads splits from this level above the files."""
+    """Returns the layout that reads splits from this level above the files."""
     if not level:
         return _layout_of_last_folders(folders)
     last_names = {folder.rpartition("/")[2] for folder in folders}
@@ -98,7 +98,7 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
 
 
 def _layout_of_last_folders(folders: Iterable[str]) -> str:
-    """The layout that reads splits from the folders of files."""
+    """Returns the layout that reads splits from the folders of files."""
     last_parts = [folder.rpartition("/") for folder in folders]
     splits = find_split_folders(name for _, _, name in last_parts)
     parents = {parent for parent, _, name in last_parts if name in splits}
@@ -115,7 +115,7 @@ def _has_siblings(folders: Iterable[str], level: int) -> bool:
 
 
 def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
-    """Level below the common folder -> each name of a split there -> its images."""
+    """Counts images of splits: level below the common folder -> name of a split -> images."""
     unlabelled = _find_unlabelled_splits(folders)
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
@@ -127,9 +127,9 @@ def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counte
 
 
 def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
-    """The folders of splits with images, but without folders of classes, beside one with those.
+    """Returns folders of splits that hold images but no classes, beside a split with classes.
 
-    All folders beside them are named like splits: else they may be classes.
+    All folders beside them must be named like splits; otherwise they may be classes.
     """
     unlabelled = set[str]()
     for start, names, holders in list_subfolders(folders):
@@ -139,7 +139,7 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
 
 
 def _layout_below_splits(folders: Iterable[str], level: int) -> str:
-    """The layout of splits at a level, and of the classes in them or in their folder of images."""
+    """Returns the layout of splits at a level, with classes in them or in a folder of images."""
     inner_names = {folder.split("/")[level + 1] for folder in folders if folder.count("/") > level}
     if inner_names and all(map(IMAGES.fullmatch, inner_names)):
         return "{split}/*/{label}/**"  # test/images/cat/1.jpg
@@ -147,10 +147,10 @@ def _layout_below_splits(folders: Iterable[str], level: int) -> str:
 
 
 def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collections.Counter[str]]:
-    """The levels with folders that are named like splits, with these alone, the first level first.
+    """Keeps the folders that are named like splits, and levels with such folders, in order.
 
     Args:
-        images: level -> each name of a folder there -> its images.
+        images: level -> name of each folder there -> number of its images.
     """
     kept = {}
     for level, images_in in sorted(images.items()):
@@ -161,7 +161,7 @@ def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collectio
 
 
 def spell_split(layout: str, names: Iterable[str]) -> str:
-    """A layout with what folders have around their split, such as `seg_{split}/{label}/*`."""
+    """Returns a layout with the text around splits in folders, such as `seg_{split}/{label}/*`."""
     folders = find_split_folders(names).values()
     befores = {folder.before for folder in folders}
     behinds = {folder.behind for folder in folders}
@@ -183,7 +183,7 @@ def _have_one_separator(separators: set[str]) -> bool:
 
 
 def _name_class(layout: str, folders: Iterable[SplitFolder]) -> str:
-    """The piece of a layout for what folders have beside their split: a class, or any text."""
+    """Returns the piece of a layout for the text beside splits in folders: a class, or any text."""
     if "{label}" in layout:
         return "*"
     are_shared = (folder.is_shared for folder in folders)
@@ -194,9 +194,9 @@ class Subfolders(NamedTuple):
     """The folders in one folder.
 
     Attributes:
-        start: the path of that folder, with a trailing slash; empty for the common one.
-        names: their names.
-        holders: the names of those that hold folders.
+        start: path of the outer folder, with a trailing slash; empty for the common folder.
+        names: names of the folders in it.
+        holders: names of those that hold folders themselves.
     """
 
     start: str
@@ -205,7 +205,7 @@ class Subfolders(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of folders around these, below the common one."""
+        """The number of folders around these, below the common folder."""
         return self.start.count("/")
 
 
@@ -219,7 +219,7 @@ def list_subfolders(folders: Iterable[str]) -> Iterator[Subfolders]:
 
 
 def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
-    """Each folder with folders below it -> their names; the common one is empty."""
+    """Returns each folder with subfolders -> their names; the common folder is ""."""
     names_in = collections.defaultdict[str, set[str]](set)
     for folder in folders:
         parts = folder.split("/")

@@ -1,4 +1,4 @@
-"""Splits that the names of folders and files name: `train`, `Training`, `val2017`, `test_set`."""
+"""Finds splits in the names of folders and files: `train`, `Training`, `val2017`, `test_set`."""
 
 import collections
 import functools
@@ -15,17 +15,17 @@ _WORD = "(train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?|ho
 _SPLIT = re.compile(_WORD, re.IGNORECASE)
 _FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)
 _WORD_AND_END = re.compile(rf"{_WORD}([-_ ](?:set|data|images))", re.IGNORECASE)
-# A longer name that ends so: seg_train.
+# A longer name that ends in a split: seg_train.
 _LONGER_FOLDER = re.compile(rf"(.+[-_ .]){_FOLDER.pattern}", re.IGNORECASE | re.DOTALL)
-# One that begins so: train_cat.
+# A name that begins with a split: train_cat.
 _LONGER_BEHIND = re.compile(rf"{_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
-# One with a word in its middle: ISIC_Training_Input.
+# A name with a split in its middle: ISIC_Training_Input.
 _LONGER_AROUND = re.compile(rf"(.+[-_ .]){_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile("(?<=[-_ .])")
-# One of a cross-validation: fold1, audio_fold1.
+# A fold of a cross-validation: fold1, audio_fold1.
 _FOLD = re.compile(r"(|.+[-_ .])((?:fold|split|cv)[-_ ]?[0-9]+)", re.IGNORECASE | re.DOTALL)
 _DIGITS = re.compile("[0-9]+")
-# A word of a name, with a year such as that of val2017, between characters that are no letters.
+# A word of a name, maybe with a year, as in val2017, between characters that are not letters.
 _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
 # The word before the number of a shard, which stands for the split whatever comes before it.
 _BEFORE_NUMBER = re.compile(
@@ -52,7 +52,7 @@ def is_split_word_or_short(text: str) -> bool:
 
 
 def split_of_folder(name: str) -> str:
-    """The split that a folder is named like, in lower case; empty if it is another folder."""
+    """Returns the split that a folder is named like, in lower case; empty for other folders."""
     match = _FOLDER.fullmatch(name)
     return match[1].lower() if match else ""
 
@@ -61,9 +61,9 @@ class SplitFolder(NamedTuple):
     """The parts of the name of a folder that is named like a split.
 
     Attributes:
-        before: what comes before the split, such as `seg_` of seg_train.
+        before: text before the split, such as `seg_` in seg_train.
         split: the split, which may have this name.
-        behind: what comes behind it, such as `-Set` of Train-Set, or `_cat` of train_cat.
+        behind: text after the split, such as `-Set` in Train-Set, or `_cat` in train_cat.
         is_shared: whether another folder has another split between the same texts.
     """
 
@@ -74,13 +74,13 @@ class SplitFolder(NamedTuple):
 
 
 def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
-    """Finds the folders that are named like splits, among those of one level.
+    """Finds the folders that are named like splits, among the folders of one level.
 
-    A split at the end of a longer name counts if another folder has another split behind the same
-    prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does one at
-    its beginning, or in its middle: train_cat beside test_cat, a_train_b beside a_test_b. Numbers
+    A split at the end of a longer name counts if another folder has another split after the same
+    prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does a split
+    at the beginning or in the middle: train_cat beside test_cat, a_train_b beside a_test_b. Numbers
     may differ: 1-Training beside 2-Testing. Several folds, such as fold1 and fold2, are splits too.
-    A word that all splits end in is no part of them: `_images` of train_images and test_images.
+    A word that all splits end in is not part of them: `_images` in train_images and test_images.
 
     Returns:
         Name -> its parts.
@@ -97,7 +97,7 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
 
 
 def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
-    """The parts of names, without a word such as `_images` if all splits end in it."""
+    """Returns the parts of names, without a word such as `_images` if all splits end in it."""
     cut = dict[str, SplitFolder]()
     for name, parts in folders.items():
         match = _WORD_AND_END.fullmatch(parts.split)
@@ -108,9 +108,9 @@ def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
 
 
 def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
-    """The parts of the names beside some that share what is around their splits.
+    """Divides the names beside names that share the text around their splits.
 
-    None unless all of them end in splits too: noisy_train beside clean_val and clean_test.
+    Empty unless all of them end in splits too: noisy_train beside clean_val and clean_test.
     """
     others = {}
     for name in names:
@@ -124,7 +124,7 @@ def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
 def have_classes(folders: Iterable[SplitFolder]) -> bool:
     """Whether folders have classes around their splits: cat_train, cat_test and dog_train.
 
-    Of 1-train and 2-test, the numbers are none.
+    The numbers in 1-train and 2-test are not classes.
     """
     splits_around = collections.defaultdict[str, set[str]](set)
     for folder in folders:
@@ -134,7 +134,7 @@ def have_classes(folders: Iterable[SplitFolder]) -> bool:
 
 
 def _find_shared(names: Iterable[str]) -> set[str]:
-    """What several names have before, behind or around different splits; see `_text_around`."""
+    """Returns the texts that several names have around different splits; see `_text_around`."""
     splits_around = collections.defaultdict[str, set[str]](set)
     for name in names:
         last = _LONGER_FOLDER.fullmatch(name)
@@ -150,10 +150,10 @@ def _find_shared(names: Iterable[str]) -> set[str]:
 
 
 def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
-    """The parts of a name that is like a split, given what several have around theirs."""
+    """Returns the parts of a name that is like a split, given the texts that names share."""
     if split_of_folder(name):
         return _divide_name(name)
-    if len(name) > MOST_CHARACTERS:  # its starts would take the square of that
+    if len(name) > MOST_CHARACTERS:  # all beginnings of a name have the square of its length
         return None
     starts = itertools.accumulate(_SEPARATOR.split(name)[:-1], str.__add__)
     own_prefixes = [start for start in starts if _text_around(start) in shared]
@@ -169,12 +169,12 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
 
 
 def _text_around(before: str = "", behind: str = "") -> str:
-    """What a name has around its split: in lower case, any number as 0, a slash for the split."""
+    """Returns the text around a split in lower case; 0 stands for numbers, / for the split."""
     return _DIGITS.sub("0", f"{before}/{behind}".lower())
 
 
 def _divide_name(name: str) -> SplitFolder:
-    """The parts of a name that begins with a split; all of it is the split if it may be one."""
+    """Divides a name that begins with a split; all of it is the split if it can be one."""
     match = _FOLDER.fullmatch(name)
     if is_split_name(name) or not match:
         return SplitFolder("", name)
@@ -182,18 +182,18 @@ def _divide_name(name: str) -> SplitFolder:
 
 
 def _divide_behind(name: str, before: str) -> SplitFolder:
-    """The parts of a name whose split is behind a text that other names share."""
+    """Divides a name whose split follows a text that other names share."""
     parts = _divide_name(name.removeprefix(before))
     return parts._replace(before=before, is_shared=True)
 
 
 class UnmarkedTrain(NamedTuple):
-    """Folders of which one is named like a split of the other, as rps-test-set beside rps.
+    """Two folders, one named like a split of the other, as rps-test-set beside rps.
 
     Attributes:
-        marked: the one that is.
-        unmarked: the other, which seems to be the split train.
-        renamed: the name that it would have then.
+        marked: the folder that is named like a split.
+        unmarked: the other folder, which seems to be the split train.
+        renamed: the name that the other folder would have as a split.
     """
 
     marked: str
@@ -202,10 +202,10 @@ class UnmarkedTrain(NamedTuple):
 
 
 def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
-    """Finds a folder of one level that seems to be the split train of another one's set.
+    """Finds a folder of one level that seems to be the split train of another folder's set.
 
-    Its name is that of the other without the split, or, of two, begins like the other's, as
-    images_background beside images_evaluation.
+    Its name is that of the other folder without the split; or there are only two folders, and their
+    names begin alike, as images_background beside images_evaluation.
     """
     for name in sorted(names):
         match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)
@@ -226,17 +226,17 @@ def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
 
 
 def split_within(folder: str) -> str:
-    """The split that the outermost folder of a path is named like; empty if none is named so."""
+    """Returns the split that the outermost such folder of a path is named like; may be empty."""
     return next(filter(None, map(split_of_folder, folder.split("/"))), "")
 
 
 def split_around(folder: str) -> str:
-    """The split that a folder, or the one around it, is named like; empty if there is none.
+    """Returns the split that a folder, or the one around it, is named like; may be empty.
 
-    The name of the folder itself may be a longer one that ends so, such as seg_test.
+    The name of the folder itself may be longer, and end in a split, such as seg_test.
 
     Args:
-        folder: with a trailing slash.
+        folder: path of the folder, with a trailing slash.
     """
     names = folder.split("/")[:-1]
     splits = filter(None, map(split_of_folder, reversed(names[-_OUTER_FOLDERS:])))
@@ -245,7 +245,7 @@ def split_around(folder: str) -> str:
 
 
 def splits_within(folders: Collection[str]) -> Mapping[str, str]:
-    """The split that some folder of each path is named like; see `find_split_folders`.
+    """Returns the split that some folder of each path is named like; see `find_split_folders`.
 
     Returns:
         Path -> split, in lower case; empty for none.
@@ -265,9 +265,10 @@ def splits_within(folders: Collection[str]) -> Mapping[str, str]:
 
 @functools.lru_cache
 def splits_of_file(name: str) -> dict[str, str]:
-    """The splits that words of a file's name name.
+    """Returns the splits that are words of a file's name.
 
-    Split, in lower case -> its word, with the digits after it: "train" -> "train2017".
+    Returns:
+        Split, in lower case -> its word, with the digits after it: "train" -> "train2017".
     """
     numbered = _BEFORE_NUMBER.search(name)
     if numbered:
@@ -276,20 +277,19 @@ def splits_of_file(name: str) -> dict[str, str]:
 
 
 def seeming_split(name: str) -> str:
-    """The part of a name that seems to say a split, in lower case; empty if there is none.
+    """Returns the part of a name that hints at a split, in lower case; empty if there is none.
 
-    It is not certain: labelsTest does, but so does latest.
+    A hint is not certain: labelsTest has one, but so does latest.
     """
     match = _WITHIN_WORD.search(name) or _SHORT.search(name)
     return match[0].lower() if match else ""
 
 
 def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
-    """What the names of folders of one level seem to say: imagesTr and imagesTs.
+    """Finds the splits that the names of folders of one level hint at: imagesTr and imagesTs.
 
     Returns:
-        What seems to be a split -> the first name; empty unless all names have one, and they
-        differ.
+        Hint -> the first name with it; empty unless all names have one, and they differ.
     """
     example_of = dict[str, str]()
     for name in sorted(names):
@@ -298,12 +298,12 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def describe_split_names(names: Iterable[str]) -> str:
-    """Says which splits the names of images begin with, or have a word for; may be empty.
+    """Reports splits that the names of images begin with, or contain as a word; may be empty.
 
-    All have one, and they differ, such as train_1.jpg and test_1.jpg.
+    All names must have one, and they must differ, such as train_1.jpg and test_1.jpg.
 
     Args:
-        names: of files, without folders.
+        names: names of files, without folders.
     """
     example_of = dict[str, str]()  # split -> the first name
     for name in names:
@@ -323,5 +323,5 @@ def are_different(splits: Iterable[str]) -> bool:
 
 
 def are_splits(names: Set[str]) -> bool:
-    """Whether all of some folders of a level are named like splits."""
+    """Whether all folders of a level are named like splits."""
     return names == find_split_folders(names).keys()

@@ -1,4 +1,4 @@
-"""Images that are there in two formats, as phones and converters leave them."""
+"""Finds images that exist in two formats, as phones and converters leave them."""
 
 import collections
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.schema.extensions import FORMAT_OF, stem_of_image
 
 _MAIN_FORMAT = "jpeg"
-_NO_PHOTOS = ("png", "gif", "ppm")  # beside JPEGs these may be masks, of which others tell
+_NO_PHOTOS = ("png", "gif", "ppm")  # beside JPEGs these may be masks, which are reported elsewhere
 
 
 def describe_twins(keys: Iterable[str]) -> str:
-    """The message about images beside a JPEG of the same name in another format.
+    """Returns the message about JPEGs beside images of the same name in another format.
 
-    Such as `IMG_1.HEIC` beside `IMG_1.JPG`: two images, whose bytes differ, of one photo. Empty if
-    there are none.
+    `IMG_1.HEIC` beside `IMG_1.JPG` is an example: two images of one photo, whose bytes differ.
+    Empty if there are none.
     """
     formats_of = collections.defaultdict[str, dict[str, str]](dict)  # stem -> format -> key
     for key in keys:
