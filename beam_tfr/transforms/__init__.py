@@ -1,6 +1,6 @@
-"""The steps as PTransforms, around the functions of other modules.
+"""Defines the steps as PTransforms, around the functions of other modules.
 
-`pipeline.Convert` composes them; `MapImages` adds a step of your own, `ReadRejects` reads the
+`pipeline.Convert` composes them; `MapImages` adds a step of your own, and `ReadRejects` reads the
 rejects from the output of `Convert`.
 """
 

@@ -1,4 +1,4 @@
-"""Steps that find the copies in a dataset, and reject all but one of each cluster."""
+"""Finds the copies in a dataset, and rejects all but one of each cluster."""
 
 import collections
 import dataclasses
@@ -31,15 +31,16 @@ _REASON = DUPLICATE.encode()
 class FindCopies(beam.PTransform):
     """Finds the copies in a dataset, by its contents and sidecars.
 
-    The hashes are divided among workers, and one of them holds only the images that have copies.
+    The hashes are divided among workers, and one worker holds only the images that have copies.
 
     Attributes:
         base: the dataset.
-        rejects: whether the copies to reject are asked for, instead of all.
-        only_torn: whether clusters that are in one split already are left out.
+        rejects: whether to find only the copies to reject, instead of all.
+        only_torn: whether to leave out clusters that lie in a single split already.
 
-    Output: packed (key, NUL, name of the cluster), as `ChooseSplits.groups`; of rejects (key, NUL,
-    a sentence that says of which image it is a copy), as `reject_copies` takes them.
+    Output: packed (key, NUL, name of the cluster), as for `ChooseSplits.groups`. With `rejects`,
+    packed (key, NUL, a sentence that says which image it is a copy of), as `reject_copies` takes
+    them.
     """
 
     base: BaseDataset
@@ -68,7 +69,7 @@ class ReadDroppedCopies(beam.PTransform):
     Attributes:
         base: the dataset.
 
-    Output: as that of `FindCopies` of rejects.
+    Output: the same as that of `FindCopies` with `rejects`.
     """
 
     base: BaseDataset
@@ -80,16 +81,16 @@ class ReadDroppedCopies(beam.PTransform):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class FollowCopies(beam.PTransform):
-    """Finds images that take the place of a copy in a dataset that is updated, with its split.
+    """Finds images that take the place of a copy when a dataset is updated, and their splits.
 
-    An image that is kept takes the place of those that are dropped for it. One that was dropped
-    takes the place of the one that was kept, if that is gone, or may be there beside it now.
+    An image that is kept takes the place of the images dropped for it. An image that was dropped
+    takes the place of the one that was kept, if that is gone or both may now be records.
 
     Attributes:
         before: the dataset.
-        copies: what is dropped now, as `FindCopies` of rejects gives it; None if nothing is.
+        copies: the copies to drop now, from `FindCopies` with `rejects`; None if there are none.
 
-    Output: packed (key, NUL, split), of images that were no records before.
+    Output: packed (key, NUL, split) of images that were no records before.
     """
 
     before: BaseDataset
@@ -111,11 +112,11 @@ class FollowCopies(beam.PTransform):
 
 
 class _Followers(NamedTuple):
-    """Images that may take the place of a copy.
+    """The images that may take the place of a copy.
 
     Attributes:
-        of_record: key of a record of the dataset that is updated -> their keys.
-        keys: of all of them.
+        of_record: key of a record of the dataset that is updated -> keys of such images.
+        keys: keys of all such images.
     """
 
     of_record: Mapping[bytes, Set[bytes]]
@@ -123,11 +124,11 @@ class _Followers(NamedTuple):
 
     @classmethod
     def link(cls, _: None, before: Mapping[bytes, bytes], now: Mapping[bytes, bytes]) -> Self:
-        """Links them to the records.
+        """Links such images to the records.
 
         Args:
             before: key of an image that was dropped -> the sentence about it.
-            now: the same of those that are dropped now.
+            now: the same for images that are dropped now.
         """
         kept_now = {key: _find_kept(detail) for key, detail in now.items()}
         of_record = collections.defaultdict[bytes, set[bytes]](set)
@@ -139,9 +140,9 @@ class _Followers(NamedTuple):
 
 
 def _list_followers(packed: bytes, followers: _Followers) -> Iterator[tuple[bytes, bytes]]:
-    """Yields (key of an image that may take the place of a record, split of that).
+    """Yields (key of an image that may take the place of a record, split of the record).
 
-    Of images that were records themselves, the split is empty.
+    For images that were records themselves, the split is empty.
     """
     for key, split in parse_pairs(packing.unpack_values(packed)).items():
         if key in followers.keys:
@@ -151,15 +152,15 @@ def _list_followers(packed: bytes, followers: _Followers) -> Iterator[tuple[byte
 
 
 def _find_kept(detail: bytes) -> bytes:
-    """The key of the image that is kept, from the sentence about a copy."""
+    """Finds the key of the image that is kept in the sentence about a copy."""
     return to_bytes(parse_kept(to_text(detail))[0])
 
 
 def _choose_copied_split(follower: tuple[bytes, Iterable[bytes]]) -> Iterator[bytes]:
-    """The split of the copies whose place an image takes.
+    """Chooses the split of the copies whose place an image takes.
 
-    It is train if one of them was there, since a model may have seen it, else that of most of them;
-    of several, the first one.
+    If one of the copies was in train, that is train, since a model may have seen it; otherwise it
+    is the split of most copies, or the first of several such splits.
     """
     key, values = follower
     splits = collections.Counter(split.decode() for split in values)
@@ -209,19 +210,18 @@ def _find_copies(
 
 
 def reject_copies(refs: PCollection[bytes], copies: PCollection[bytes]) -> PCollection[bytes]:
-    """Turns references of copies into those of rejects.
+    """Turns references of copies into rejects.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
-            returned.
-        copies: the output of `FindCopies` of rejects. Each worker holds all of them.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
+        copies: the output of `FindCopies` with `rejects`. Each worker holds all of them.
     """
     rejecting = beam.ParDo(FunctionDoFn(_reject_refs), _collect(copies, "CopiesByKey"))
     return refs | "RejectCopies" >> rejecting.with_output_types(bytes)
 
 
 def _collect(packs: PCollection[bytes], label: str) -> AsSingleton:
-    """The side input of packed (key, NUL, value): key -> value."""
+    """Makes a side input, key -> value, from packed (key, NUL, value)."""
     joined = packs | f"All{label}" >> beam.combiners.ToList()
     return AsSingleton(joined | label >> beam.Map(_parse_values))
 

@@ -1,7 +1,4 @@
-"""ReadImages, for an update.
-
-Takes records from the dataset instead of reading their sources.
-"""
+"""Copies records of a dataset that is updated, instead of reading their sources."""
 
 from collections.abc import Iterable, Iterator
 
@@ -35,7 +32,7 @@ class Copier:
     """Copies records of a dataset.
 
     Args:
-        base: the dataset, whose image options are those of the update too.
+        base: the dataset; the update has the same image options.
     """
 
     def __init__(self, base: BaseDataset) -> None:
@@ -52,7 +49,7 @@ class Copier:
         self._at_once = AT_ONCE
 
     def find_stable(self, work: ShardWork) -> set[int]:
-        """The positions of images whose records stay, whatever their neighbors do.
+        """Finds the positions of images whose records stay, whatever happens to their neighbors.
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
@@ -64,7 +61,7 @@ class Copier:
         """Yields the records from one position of a shard to another, all of which stay.
 
         Raises:
-            RecordError: one is damaged.
+            RecordError: a record is damaged.
         """
         while begin < end:
             positions = range(begin, min(begin + self._at_once, end))
@@ -78,10 +75,7 @@ class Copier:
     def read_records(
         self, known_images: Iterable[KnownImage | None]
     ) -> Iterator[KnownRecord | None]:
-        """Reads the records of images that may be copied, in order.
-
-        Yields None for one that is damaged.
-        """
+        """Reads the records of images that may be copied, in order; yields None for damage."""
         numbers = [image.number for image in known_images if image and image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may set it
@@ -97,10 +91,10 @@ class Copier:
         self._at_once = max(1, min(AT_ONCE, at_once))
 
     def can_copy(self, record: KnownRecord, image: KnownImage, shard: Shard, position: int) -> bool:
-        """Whether a record and its statistics are those that a conversion would make.
+        """Whether a record and its statistics are the same as a conversion would make.
 
-        With `encoding=keep`, those of images that come into the sample for statistics, or leave it,
-        are not: see `ResizeImages`. What changes of boxes cannot be seen in a record.
+        With `encoding=keep`, they are not if an image enters or leaves the sample for statistics:
+        see `ResizeImages`. A record also does not show how its boxes changed.
         """
         if self._boxes is RecordBoxes.MAY_CHANGE and not image.state.same_reference:
             return False
@@ -111,9 +105,9 @@ class Copier:
     def copy_record(
         self, record: KnownRecord, ref: ImageRef, image: KnownImage
     ) -> tuple[Record, Change]:
-        """Copies a record for a reference to the same source; says whether it changed.
+        """Copies a record for a reference to the same source; also says whether the record changed.
 
-        The copy has what the counts and the contents take from it.
+        The counts and the contents take what they need from the copy.
         """
         stored = record.serialized
         renamed = stored
@@ -142,26 +136,26 @@ class Copier:
         return copy, change
 
     def _relabel(self, serialized: bytes, ref: ImageRef) -> bytes:
-        """A record with the labels and columns of a reference."""
+        """Returns a record with the labels and columns of a reference."""
         if self._boxes:
             return examples.with_label_ids(serialized, ref, self._names)
         return examples.with_names(serialized, ref, self._names, self._features_of_images)
 
     def change_of(self, image: KnownImage) -> Change:
-        """What differs in the new record of an image whose source did not change."""
+        """Says what differs in the new record of an image whose source did not change."""
         if self._boxes and not image.state.same_reference:
             return Change.RELABELLED
         return Change.KEPT
 
 
 def is_source(data: bytes, record: KnownRecord) -> bool:
-    """Whether these are the bytes that a record was made from, by size and CRC-32C."""
+    """Whether a record was made from these bytes, by their size and CRC-32C."""
     crc32c = google_crc32c.value(data)
     return (len(data), crc32c) == (record.row["source_bytes"], record.row["source_crc32c"])
 
 
 def stored_source(record: KnownRecord) -> bytes | None:
-    """The source of a record, if it holds its very bytes."""
+    """Returns the source of a record, if the record holds its exact bytes."""
     encoded = examples.parse_example(record.serialized).get(ENCODED)
     if encoded and is_source(encoded[0], record):
         return encoded[0]  # type: ignore[no-any-return]

@@ -1,9 +1,7 @@
-"""Reports steps to an engine's console.
+"""Reports steps to an engine's console with Beam's counters, in the namespace `beam_tfr`.
 
-They are Beam's counters of the namespace `beam_tfr`.
-
-An update takes 0.6 µs in a loop and several times as much between
-codecs, so they are updated once per list of images.
+Updating a counter takes 0.6 µs in a loop, and several times as much between codecs, so counters are
+updated once per list of images.
 """
 
 import functools
@@ -26,17 +24,14 @@ _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 
 
 class CloudDoFn(beam.DoFn):
-    """A DoFn whose worker uses the pipeline's options for gs://.
-
-    These are the account and the projects.
-    """
+    """A DoFn whose worker uses the pipeline's options for gs://: the account and the projects."""
 
     def setup(self) -> None:
         cloud.use_cloud_options(worker_options())
 
 
 class FunctionDoFn(CloudDoFn):
-    """A function wrapped as a DoFn.
+    """A DoFn that wraps a function.
 
     Args:
         function: (element) or (element, side input) -> elements.
@@ -52,7 +47,7 @@ class FunctionDoFn(CloudDoFn):
 
 
 def count(name: str, number: int = 1) -> None:
-    """Adds to a counter; docs/dataflow.md says what each of them counts."""
+    """Adds to a counter; docs/dataflow.md says what each counter counts."""
     _counter(name).inc(number)
 
 

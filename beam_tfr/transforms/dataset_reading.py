@@ -1,4 +1,4 @@
-"""Reads what a dataset knows about its images, some shards at a time."""
+"""Reads what a dataset knows about its images, several shards at a time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
     Args:
         begin: the beginning of the pipeline.
         base: the dataset.
-        splits_stay: whether an image that is still there is in the same split.
+        splits_stay: whether images that are still there stay in their split.
 
     Returns:
-        For each image its split (empty if it may be in another one), a NUL, and what
-        `known.encode_source` gives; packed.
+        For each image, packed: its split (empty if it may be in another one now), a NUL, and the
+        result of `known.encode_source`.
     """
     read = functools.partial(_read_known, base=base, splits_stay=splits_stay)
     return read_shards(begin, base, "Known", read)
@@ -50,7 +50,7 @@ def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) ->
 def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
     """Whether it helps to know an image: it has a record, or a reject that may stay.
 
-    A reject by its name is decided by the listing.
+    The listing alone decides on rejects by name.
     """
     if not source.reject:
         return True
@@ -58,16 +58,16 @@ def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
 
 
 def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split each image of a dataset is in, be it a record or a reject.
+    """Reads which split each image of a dataset is in, whether it is a record or a reject.
 
     Returns:
-        For each image its key, a NUL, its split; packed.
+        For each image, packed: its key, a NUL, and its split.
     """
     return read_shards(begin, base, "Splits", functools.partial(_read_split, base=base))
 
 
 def read_splits_of_records(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split each record of a dataset that is not of rows is in; see `read_splits`."""
+    """Reads which split each record is in, except records of rows; see `read_splits`."""
     read = functools.partial(_read_split_of_records, base=base)
     return read_shards(begin, base, "RecordSplits", read)
 
@@ -80,10 +80,10 @@ def _read_split_of_records(shard: PlannedShard, *, base: BaseDataset) -> Iterato
 
 
 def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
-    """The keys of the images of a shard with its split; none of those without a split.
+    """Reads the keys of the images of a shard, with its split; none if it has no split.
 
     Raises:
-        DataError: its sidecar is missing.
+        DataError: the sidecar of the shard is missing.
     """
     if shard.split == NO_SPLIT:
         return iter(())
@@ -99,9 +99,9 @@ def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
 
 
 def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
-    """The keys of the images of a shard; None if its sidecar is missing.
+    """Reads the keys of the images of a shard; None if its sidecar is missing.
 
-    Sidecars of rows have no keys, and their contents have those of records.
+    Sidecars of rows have no keys, but their contents have the keys of records.
     """
     if base.read_manifest().options["encoding"] == "row":
         return _read_keys_of_records(shard, base)
@@ -112,10 +112,10 @@ def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
 def read_earlier_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     """Reads which split the record of each image of a dataset is in.
 
-    Of contents that cannot be read, nothing is known: such images are not counted as moved.
+    Nothing is known about contents that cannot be read: their images are not counted as moved.
 
     Returns:
-        For each record a NUL, its key, a NUL, its split; packed.
+        For each record, packed: a NUL, its key, a NUL, and its split.
     """
     read = functools.partial(_read_earlier_split, base=base)
     return read_shards(begin, base, "Earlier", read)
@@ -130,7 +130,7 @@ def _read_earlier_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[b
 
 
 def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]:
-    """The keys of the records of a shard that are not too long for contents."""
+    """Reads the keys of the records of a shard, except those that are too long for contents."""
     dataset = base.read_manifest()
     entry = shard.entry
     if entry is None or not entry.num_examples:
@@ -142,7 +142,7 @@ def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]
 def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
     """Reads the references of a dataset's images, as if their sources were listed.
 
-    The output is that of `MatchImages`.
+    The output is like that of `MatchImages`.
     """
     return read_shards(begin, base, "Dataset", functools.partial(_read_refs, base=base))
 
@@ -160,16 +160,16 @@ def read_shards(
     read: Callable[[PlannedShard], Iterator[Any]],
     output_type: Any = bytes,
 ) -> PCollection[Any]:
-    """What a function gives for each shard of a dataset.
+    """Applies a function to each shard of a dataset.
 
-    An element has the numbers of some.
+    An element has the numbers of several shards.
 
     Args:
         begin: the beginning of the pipeline.
         base: the dataset.
-        name: of what is read, in the labels of the steps.
-        read: yields what there is of a shard.
-        output_type: type of that.
+        name: what is read, for the labels of the steps.
+        read: yields what a shard holds.
+        output_type: the type of these values.
     """
     number_of_shards = len(planned_shards(base.read_manifest()))
     numbers = [*range(number_of_shards)]

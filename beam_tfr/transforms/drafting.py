@@ -1,4 +1,4 @@
-"""Drafts the plan of a conversion, and that of a repair, on the worker that plans the shards."""
+"""Drafts the plan of a conversion or of a repair on the worker that plans the shards."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ from beam_tfr.transforms.reading import ReadImages
 
 
 def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
-    """The plan of a conversion without its cuts.
+    """Makes the plan of a conversion, without its cuts.
 
     Args:
         survey: survey of all references.
@@ -56,16 +56,16 @@ class DraftFromSample:
     It does not hold all options, since paths must not leave with a job.
 
     Attributes:
-        settings: of the plan.
-        origin: of the input; see `Input`.
+        settings: settings of the plan.
+        origin: origin of the input; see `Input`.
         layout: how labels and splits are read from paths.
         shares_option: the option that gives the shares of splits; empty if none does.
         has_default_layout: whether the option `layout` was left out.
         read: the step that reads files.
-        functions: from the content of a file to its record.
-        guarded_functions: the same where earlier attempts crashed.
-        settles_copies: whether the images of a dataset keep the digest of its input: references of
-            copies that were settled are not those of the input any more.
+        functions: the functions from the content of a file to its record.
+        guarded_functions: the same, where earlier attempts crashed.
+        settles_copies: whether the images of a dataset keep the digest of its input: once copies
+            are settled, their references are no longer those of the input.
     """
 
     settings: PlanSettings
@@ -91,7 +91,7 @@ class DraftFromSample:
         )
 
     def _count_doubts(self, survey: Survey) -> None:
-        """Counts the images in folders that may be meant in another way.
+        """Counts the images in folders that may have another meaning.
 
         Raises:
             UsageError: see `check_split_folders`.
@@ -111,7 +111,7 @@ class DraftFromSample:
             count("nested", folder.images)
 
     def _find_input_digest(self, plan: Plan) -> str:
-        """The digest of the input: of the references, or else that of the dataset they are from."""
+        """Finds the digest of the input: of the references, or of the dataset they come from."""
         if self.settles_copies and isinstance(self.origin, BaseDataset):
             dataset = self.origin.read_manifest()
             if plan.matched == dataset.counts["matched"]:  # none was taken down
@@ -119,9 +119,9 @@ class DraftFromSample:
         return plan.input_digest
 
     def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
-        """The mean size of the records of a sample.
+        """Measures the mean size of the records of a sample.
 
-        It also says whether all of its files could be read.
+        Also returns whether all of its files could be read.
         """
         sizes: Mapping[str, int | None] = {}
         if isinstance(self.origin, BaseDataset):
@@ -138,7 +138,7 @@ class DraftFromSample:
 
 
 def _count_doubtful_classes(folders: Mapping[str, int]) -> None:
-    """Counts the images in folders that the default layout may take for something else."""
+    """Counts the images in folders that the default layout may misinterpret."""
     images = sum(folders.values())
     if describe_last_folders(folders):
         count("last-folders", images)
@@ -151,14 +151,14 @@ class DraftAgain:
     """Drafts the plan of a dataset again, on a worker.
 
     Attributes:
-        folder: of the dataset.
-        manifest_digest: of the dataset to repair.
-        input_digest: of the input that it was made from.
+        folder: folder of the dataset.
+        manifest_digest: digest of the manifest of the dataset to repair.
+        input_digest: digest of the input that it was made from.
         digest_differs: whether rows of the input are in other splits, so that only numbers of
             images are compared.
-        matched: split -> images.
-        options: of the dataset.
-        settings: of the plan, with the number of shards of each split.
+        matched: split -> number of images.
+        options: options of the dataset.
+        settings: settings of the plan, with the number of shards of each split.
     """
 
     folder: str
@@ -184,7 +184,7 @@ class DraftAgain:
         return dataclasses.replace(plan, options=self.options)
 
     def _is_same_input(self, survey: Survey) -> bool:
-        """Whether a survey is of the images that the dataset was made from."""
+        """Whether a survey covers the images that the dataset was made from."""
         if self.digest_differs:
             return survey.counts == self.matched
         return f"{survey.digest:064x}" == self.input_digest

@@ -1,4 +1,4 @@
-"""PlanShards: assigns references to shards, and claims the output for the plan."""
+"""Assigns references to shards, and claims the output for the plan."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Target(NamedTuple):
     counts_added: bool = False
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
-        """Claims the folder for a plan, counts its images and shards; yields the plan.
+        """Claims the folder for a plan, counts its images and shards, and yields the plan.
 
-        It is complete if the folder already holds its dataset.
+        The plan is complete if the folder already holds its dataset.
         """
         # A job made from a template takes the lock itself: nothing ran when it was submitted.
         beam_options = beam_internals.worker_options()
@@ -67,9 +67,9 @@ class Target(NamedTuple):
         yield plan
 
     def find_finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-        """The shard, if it need not be written.
+        """Returns the shard if it need not be written.
 
-        An earlier run finished it, or it is in the dataset that is updated.
+        In that case, an earlier run finished it, or it is in the dataset that is updated.
         """
         finished = sidecars.read_finished(
             self.output,
@@ -84,7 +84,7 @@ class Target(NamedTuple):
 
 
 def _count_changed(images: int) -> None:
-    """Counts a shard of an earlier run that is written again for changed input.
+    """Counts a shard of an earlier run that is written again because its input changed.
 
     Args:
         images: number of its images that changed.
@@ -98,8 +98,8 @@ def _count_changed(images: int) -> None:
 class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
-    Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the
-    order keys of some. Every planned shard is emitted, even if it is empty.
+    Claims the output for the plan. Only references are shuffled, each once and as short bytes, and
+    the order keys of some. Every planned shard is emitted, even if it is empty.
 
     Attributes:
         target: the folder to claim for the plan; None to plan without writing anything.
@@ -107,7 +107,7 @@ class PlanShards(beam.PTransform):
         seed: seed for the order.
         gives_splits: see `Survey`.
         known_images: with an update: packed (split, known image) of the dataset.
-        earlier_splits: with an update that may move images: packed (empty, key, its split before).
+        earlier_splits: with an update that may move images: packed (empty, key, earlier split).
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -192,7 +192,7 @@ def _order_shard(
 ) -> Iterator[ShardWork]:
     """Orders the references of a shard, and adds what earlier runs know about it.
 
-    That is the shard itself if it is finished, else what an update knows of its images.
+    That is the shard itself if it is finished, otherwise what an update knows about its images.
     """
     _, parts = shard_parts
     ordered = assignment.order_shard(parts, seed)
@@ -216,7 +216,7 @@ def _order_shard(
 def _match_images(
     refs: Sequence[bytes], images: Mapping[bytes, bytes], compare: str
 ) -> dict[int, KnownImage]:
-    """What an update knows of images, by the positions of their references.
+    """Finds what an update knows about images, by the positions of their references.
 
     Args:
         refs: encoded references, in order.
@@ -237,7 +237,7 @@ def _note_added(
     known_images: Mapping[int, KnownImage],
     earlier_splits: Mapping[bytes, bytes],
 ) -> dict[int, KnownImage]:
-    """Known images, of which those are marked that had no record before."""
+    """Returns known images, and marks those that had no record before."""
     noted = {}
     for position, image in known_images.items():
         is_added = key_of(refs[position]) not in earlier_splits

@@ -1,4 +1,4 @@
-"""WriteManifest publishes the dataset; ReadRejects reads its rejects."""
+"""Publishes the dataset with its manifest, and reads its rejects."""
 
 import dataclasses
 import functools
@@ -28,9 +28,7 @@ _GROUPS = 64
 
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
-    """Writes manifest.json from the counts of all shards.
-
-    It is written last, and only if the counts add up.
+    """Writes manifest.json from the counts of all shards: last, and only if the counts add up.
 
     Attributes:
         output: folder of the dataset.
@@ -64,7 +62,7 @@ class WriteManifest(beam.PTransform):
         yield dataset
 
     def _add_up(self, plan: Plan, parts: Iterable[RunTotals]) -> Manifest:
-        """Adds up the shards and publishes the dataset, unless an earlier attempt has."""
+        """Adds up the shards and publishes the dataset, unless an earlier attempt already did."""
         totals = shard_totals.merge_totals(plan, parts)
         if plan.provisional:
             raise RunError(
@@ -85,10 +83,7 @@ class WriteManifest(beam.PTransform):
         )
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, shard_totals.SplitTotals]) -> None:
-        """Checks that rejects are within the budget.
-
-        If not, lists them in the work folder.
-        """
+        """Checks that rejects are within the budget; otherwise lists them in the work folder."""
         counts = {split: total.counts for split, total in totals.items()}
         try:
             rejects.check_rejects(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
@@ -103,9 +98,9 @@ class WriteManifest(beam.PTransform):
 
 
 def _assign_group(info: ShardInfo | Unfinished) -> tuple[int, ShardInfo | Unfinished]:
-    """Gives a shard to one of `_GROUPS`: always the same, so that it is counted once.
+    """Assigns a shard to one of `_GROUPS`, always the same, so that it is counted only once.
 
-    Therefore they are grouped and not combined: two workers would have added it up by themselves.
+    Shards are therefore grouped, not combined: two workers could each have added up the same shard.
     """
     return info.shard.number % _GROUPS, info
 
@@ -117,7 +112,7 @@ def _add_up_group(group: tuple[int, Iterable[ShardInfo | Unfinished]]) -> RunTot
 class ReadRejects(beam.PTransform):
     """Reads the rejects of complete datasets, given their `Manifest`.
 
-    Output: `Reject`, as listed in rejects.jsonl.
+    Output: `Reject`s as listed in rejects.jsonl.
     """
 
     def expand(self, manifests: PCollection[Manifest]) -> PCollection[Reject]:

@@ -1,4 +1,4 @@
-"""ReadImages: turns shards into items, in order."""
+"""Turns shards into items, in order."""
 
 import dataclasses
 import functools
@@ -27,14 +27,14 @@ class ReadImages(beam.PTransform):
         root: folder that keys are relative to, with a trailing slash.
         ahead: how to read the files; None for rows of tables, whose references hold everything.
         accept_unreadable: whether to reject files that cannot be read now, but perhaps later.
-        output: folder of the dataset, where attempts at each shard are marked; if they crashed
-            twice, its items are guarded. Empty where nothing can crash.
+        output: folder of the dataset, where attempts at each shard are marked; the items of a shard
+            that crashed twice are guarded. Empty if nothing can crash.
         guarded: whether the items of all shards are guarded.
-        base: the dataset to update, whose records are copied where their sources did not change.
+        base: the dataset to update; records are copied from it if their sources did not change.
 
-    Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A
-    shard with files that cannot be read now ends with an `Unfinished`, or, if they can be read in
-    the end, with all of its items again.
+    Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. If
+    files of a shard cannot be read now, the shard ends with an `Unfinished`, or, if they become
+    readable in the end, with all of its items again.
     """
 
     root: str
@@ -46,7 +46,7 @@ class ReadImages(beam.PTransform):
     base: BaseDataset | None = None
 
     def mark_path(self, name: str) -> str:
-        """The file of this name that marks attempts; empty where nothing can crash."""
+        """Returns the file of this name that marks attempts; empty if nothing can crash."""
         return self.output and storage.work_path(self.output, name)
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
@@ -77,7 +77,7 @@ class _Read(CloudDoFn):
                 yield [item._replace(guarded=True) for item in items] if guarded else items
 
     def _make_reader(self, work: ShardWork) -> ShardReader:
-        """The reader of a shard, for the first attempt."""
+        """Makes the reader of a shard, for the first attempt."""
         step = self._step
         if step.base is None or step.ahead is None:
             return ShardReader(work=work, root=step.root, ahead=step.ahead, missed=self._missed)
@@ -92,9 +92,9 @@ class _Read(CloudDoFn):
         )
 
     def _read_twice(self, reader: ShardReader) -> Iterator[Item]:
-        """Yields the items of a shard, again from the first if files become readable.
+        """Yields the items of a shard, from the first one again if files become readable.
 
-        The shard starts over because nothing of it was kept in memory, and its order is fixed.
+        The shard starts over because no items were kept in memory, and their order is fixed.
         """
         unread = yield from reader.read_items()
         if not unread:

@@ -1,6 +1,6 @@
-"""MatchImages and ReadTable list references; other steps drop some, or rename their classes.
+"""Lists references from files and tables; other steps drop some, or rename their classes.
 
-Those of a dataset come from `dataset_reading`.
+`dataset_reading` lists those of a dataset.
 """
 
 from __future__ import annotations
@@ -68,21 +68,19 @@ _REST = "rest"
 @with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class MatchImages(beam.PTransform):
-    """Lists the files that match patterns, as references.
-
-    Each file comes once, with label and split.
+    """Lists the files that match patterns as references: each file once, with label and split.
 
     Attributes:
         patterns: local or gs://.
         labeler: reads labels and splits from paths.
-        root: folder that keys are relative to, with a trailing slash; empty for the one that all
+        root: folder that keys are relative to, with a trailing slash; empty for the folder that all
             patterns share.
         input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions
             of them.
         exclude: patterns of files to skip.
         keep_damaged: whether a damaged archive is a reject.
 
-    Output: encoded `ImageRef`s, as `packing.pack_batches` packs them.
+    Output: encoded `ImageRef`s, packed by `packing.pack_batches`.
     """
 
     patterns: Sequence[str]
@@ -136,10 +134,7 @@ class MatchImages(beam.PTransform):
         exclusions: Sequence[re.Pattern[str]],
         limit: int | None,
     ) -> Iterator[Any]:
-        """Lists parts of patterns, each up to a limit.
-
-        The rest of each goes to another output.
-        """
+        """Lists parts of patterns, each up to a limit; the rest of each goes to another output."""
         skipped = SkippedFiles(self.patterns, exclude, exclusions)
         masks = MaskNames()
         parts = [PatternPart(*part) for part in json.loads(batch)]
@@ -182,7 +177,7 @@ class MatchImages(beam.PTransform):
 def _split_listing(
     listed: Iterable[storage.Entry | PatternPart],
 ) -> tuple[list[storage.Entry], list[PatternPart]]:
-    """The files among what was listed, and what is left to list."""
+    """Separates the listed files from the parts that have yet to be listed."""
     files = []
     rest = []
     for entry in listed:
@@ -194,7 +189,7 @@ def _split_listing(
 
 
 def _group_rest(rest: Sequence[PatternPart]) -> list[list[PatternPart]]:
-    """Groups what is left to list: archives, and each long part by itself."""
+    """Groups the parts that have yet to be listed: several archives, or one long part."""
     groups = []
     archives = []
     for part in rest:
@@ -219,9 +214,9 @@ def _divide(rest: str, *, ranges: int) -> Iterator[str]:
 
 
 def count_batches(ranges: int) -> int:
-    """The number of elements for so many ranges.
+    """Computes the number of elements for this many ranges.
 
-    If possible a multiple of four, so that two or four workers end as one.
+    If possible, that is a multiple of four, so that two or four workers finish at the same time.
     """
     return ranges // RANGES_AT_A_TIME // 4 * 4 or -(-ranges // RANGES_AT_A_TIME)
 
@@ -234,8 +229,8 @@ class ReadTable(beam.PTransform):
     Attributes:
         opened: result of `open_tables`.
 
-    Output: encoded `ImageRef`s, as `packing.pack_batches` packs them, each with another key: rows
-    of one key are merged.
+    Output: encoded `ImageRef`s, packed by `packing.pack_batches`, each with another key: rows with
+    the same key are merged.
     """
 
     opened: Tables
@@ -284,10 +279,10 @@ class ReadTable(beam.PTransform):
             hashes.add(ref.key)
 
     def _check_repeats(self, parts: Sequence[RepeatedKeys]) -> RepeatedKeys:
-        """The keys of all parts that several rows have.
+        """Merges the keys that several rows have, from all parts.
 
         Raises:
-            DataError: they must not be.
+            DataError: the table must not have such keys.
         """
         repeated = merge_parts(parts)
         check_repeats(self.opened, repeated)
@@ -322,11 +317,11 @@ class _KeyHashes:
 
     @property
     def are_many(self) -> bool:
-        """Whether it is time to pass on what was added."""
+        """Whether there are enough hashes to pass them on."""
         return len(self._hashes) >= HASHES_AT_A_TIME * HASH_BYTES
 
     def take(self) -> Iterator[beam.pvalue.TaggedOutput]:
-        """Passes on what was added since the last call."""
+        """Passes on the hashes added since the last call."""
         for part in divide_by_hash(number_keys(self._table, self._hashes, self._row)):
             yield beam.pvalue.TaggedOutput("keys", part)
         self._row += len(self._hashes) // HASH_BYTES
@@ -338,7 +333,7 @@ def _find_repeated_keys(_: int, hashes: Iterable[bytes]) -> RepeatedKeys:
 
 
 def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
-    """Emits packed references, and by their keys, to another output, those of repeated keys."""
+    """Emits packed references; those with repeated keys go to another output, by their keys."""
     if not repeated:
         yield packed
         return
@@ -356,12 +351,11 @@ def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
 def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
     """Takes the first references of the order, or all if there are fewer.
 
-    The others cost one hash each.
+    Each other reference costs only one hash.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
-            returned.
-        limit: maximum number; a worker holds as many order keys of 16 bytes.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
+        limit: maximum number; a worker holds this many order keys of 16 bytes.
         seed: seed for the order.
     """
     ordering = beam.FlatMap(functools.partial(_order_refs, seed=seed))
@@ -373,12 +367,12 @@ def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollectio
 
 
 def _order_refs(packed: bytes, *, seed: int) -> list[bytes]:
-    """The order keys of packed references."""
+    """Computes the order keys of packed references."""
     return order_keys(seed, map(key_of, packing.unpack_values(packed)))
 
 
 def _last_of(orders: Sequence[bytes]) -> list[bytes]:
-    """The last of some order keys, in a list; none of none."""
+    """Returns the last of some order keys in a list, which is empty if there are none."""
     return [*orders[-1:]]
 
 
@@ -394,9 +388,8 @@ def drop_removed(refs: PCollection[bytes], removed: Removed) -> PCollection[byte
     """Drops references of images that were taken down, by their keys.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
-            returned.
-        removed: what was taken down.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
+        removed: the images that were taken down.
     """
     drop = FunctionDoFn(functools.partial(_drop_keys, hashes=removed.keys))
     return refs | "LeaveOut" >> beam.ParDo(drop).with_output_types(bytes)
@@ -413,8 +406,7 @@ def rename_classes(refs: PCollection[bytes], renames: Mapping[str, str]) -> PCol
     """Gives the classes of references other names.
 
     Args:
-        refs: encoded `ImageRef`s, as `packing.pack_batches` packs them; so are those that are
-            returned.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
         renames: class -> its new name.
     """
     renaming = beam.Map(_rename_classes, renames=renames).with_output_types(bytes)

@@ -1,4 +1,4 @@
-"""Reads the images of one shard, in order, for ReadImages."""
+"""Reads the images of one shard, in order."""
 
 import collections
 import dataclasses
@@ -29,7 +29,7 @@ _CURES = {
 
 
 class MissedReads:
-    """Counts the reads that failed in a row, to see when the source is gone.
+    """Counts consecutive failed reads, to notice when the source is gone.
 
     Args:
         accept_unreadable: whether any number may fail.
@@ -44,7 +44,7 @@ class MissedReads:
         """Takes the result of a read.
 
         Raises:
-            RunError: so many failed in a row.
+            RunError: too many consecutive reads failed.
         """
         if not isinstance(content, RejectError) or content.reason not in _MISSED_REASONS:
             self._number = 0
@@ -63,7 +63,7 @@ class MissedReads:
 
 
 def _problem_of(error: RejectError) -> str:
-    """What is wrong with a source of which a file cannot be read."""
+    """Says what is wrong with the source of a file that cannot be read."""
     if error.reason == "not-found":
         return _MISSING
     return _CLOSED if error.detail.startswith(_FORBIDDEN) else _GONE
@@ -87,12 +87,10 @@ class ShardReader:
     accept_unreadable: bool = False
 
     def read_items(self) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard in order.
+        """Yields the items of the shard in order, up to the first file that cannot be read now.
 
-        It ends at the first file that cannot be read now.
-
-        The rest of the shard is then read only to find all such files. Waiting for each would delay
-        every shard in which a permission is missing.
+        The rest of the shard is then read only to find all such files. Waiting for each of them
+        would delay every shard in which a permission is missing.
 
         Returns:
             The files that cannot be read now, but perhaps later, and why; empty if all items were
@@ -111,17 +109,17 @@ class ShardReader:
     def read_contents(
         self, positions: Sequence[int], *, leave: Container[int] = ()
     ) -> Iterator[tuple[ImageRef, FileContent]]:
-        """The references at positions, with the contents of their files.
+        """Yields the references at positions, with the contents of their files.
 
-        For `leave` see `read_refs`.
+        For `leave`, see `read_refs`.
         """
         refs = (ImageRef.decode(self.work.refs[position]) for position in positions)
         return read_refs(self.root, refs, self.ahead, leave=leave)
 
     def make_item(self, position: int, ref: ImageRef, content: FileContent) -> Item | RejectError:
-        """The item of an image.
+        """Makes the item of an image; returns the error if its file cannot be read now.
 
-        The error if its file cannot be read now, but perhaps later.
+        Such a file can perhaps be read later.
         """
         item = Item(self.work.shard, position, self.root + ref.key, ref, None)
         if ref.reason:
@@ -130,9 +128,9 @@ class ShardReader:
         return self.add_content(item, content)
 
     def add_content(self, item: Item, content: FileContent) -> Item | RejectError:
-        """An item with the content of its file, or with a reject if it can never be read.
+        """Makes an item with the content of its file, or with a reject if it can never be read.
 
-        The error itself if it cannot be read now, but perhaps later.
+        If the file cannot be read now, but perhaps later, returns the error itself.
         """
         self.missed.add(item.uri, content)
         if not isinstance(content, RejectError):
@@ -144,7 +142,7 @@ class ShardReader:
     def find_unread(
         self, contents: Iterator[tuple[ImageRef, FileContent]]
     ) -> dict[ImageRef, RejectError]:
-        """The files that cannot be read now, but perhaps later, in the rest of a shard."""
+        """Finds the files in the rest of a shard that cannot be read now, but perhaps later."""
         unread = {}
         for ref, content in contents:
             interrupt.check_interrupt()
@@ -159,7 +157,7 @@ class ShardReader:
         return not any(_may_pass(content) for _, content in contents)
 
     def make_unfinished(self, unread: Mapping[ImageRef, RejectError]) -> Item:
-        """The item that says that the shard is not finished, as files cannot be read now."""
+        """Makes the item that says that files of the shard cannot be read now."""
         causes = collections.Counter(error.detail for error in unread.values())
         first = next(iter(unread))
         value = Unfinished(

@@ -1,7 +1,4 @@
-"""Steps that do something for each shard of a dataset, on any runner.
-
-They check or export it.
-"""
+"""Applies steps to each shard of a dataset, on any runner, to check or export it."""
 
 import dataclasses
 import functools
@@ -28,8 +25,8 @@ class ForEachShard(beam.PTransform):
     """Applies a step to each shard of a dataset, on any worker.
 
     Attributes:
-        shards: what stands for each shard.
-        step: what takes them; its output is that of this transform.
+        shards: elements that stand for the shards.
+        step: the transform to apply to them; its output is that of this transform.
     """
 
     shards: Sequence[Any]
@@ -43,9 +40,7 @@ class ForEachShard(beam.PTransform):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
-    """Checks the shards of a dataset, each on one worker.
-
-    Writes the report to a JSON file.
+    """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.
 
     Shuffles the hashes of the keys, 24 bytes per record, in 256 parts.
 
@@ -106,10 +101,7 @@ def _find_repeats(folder: str, part: tuple[int, Iterable[bytes]]) -> Iterator[Pr
 def _write_report(
     _: None, results: Iterable[TaskResult | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
-    """Writes the report on a dataset.
-
-    It has the results of the shards and the repeated keys.
-    """
+    """Writes the report on a dataset from the results of the shards and the repeated keys."""
     check = DatasetCheck(read_manifest(folder))
     for result in results:
         if isinstance(result, TaskResult):
@@ -125,8 +117,8 @@ class ExportShards(ForEachShard):
     """Writes shards of a dataset in another format, each on one worker.
 
     Args:
-        job: what is exported, and how.
-        parts: the shards, with the number of images of each that are exported.
+        job: what to export, and how.
+        parts: the shards, each with the number of its images to export.
 
     Output: a PCollection of None for each shard.
     """

@@ -1,4 +1,4 @@
-"""ChooseSplits: gives each reference its split, by the shares of each class and by groups."""
+"""Chooses the split of each reference, by the shares of each class and by groups."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ DraftStrata = Callable[[Any, ClassCounts], StrataDraft]
 class ChooseSplits(beam.PTransform):
     """Chooses the split of each reference that has none yet.
 
-    First of groups, then of single images, which make up for what groups cannot divide. Only
-    images in groups, and those of a dataset that is updated, are shuffled.
+    Groups come first, then single images, which make up for what groups cannot divide evenly. Only
+    images in groups, and images of a dataset that is updated, are shuffled.
 
     Attributes:
         shares: split -> share of each class; None if all images are in splits already.
         seed: seed for the order in which a class is divided.
         grouped: whether the references may name groups.
-        known_splits: of images that stay where they are: packed (key, NUL, split). Shares choose
-            those of all others, whatever the references say.
-        groups: of images that share their split, whatever the references say: packed (key, NUL,
-            group). If all of them are in splits, shares choose one of these; without shares, or
-            if some are in none, all go to that of most of them.
-        copied_splits: of images that take the place of a copy: packed (key, NUL, its split). They
-            follow other images of their groups that are in splits already.
-        known_images: about how many there are, of those in `known_splits` and `groups`.
-        layout: reads the groups of references that have lost them, since their splits were chosen.
+        known_splits: splits of images that stay where they are: packed (key, NUL, split). Shares
+            choose the splits of all other images, whatever the references say.
+        groups: groups of images that share their split, whatever the references say: packed (key,
+            NUL, group). If all images of a group are in splits, shares choose one of these splits;
+            without shares, or if some are in none, all go to the split of most of them.
+        copied_splits: splits for images that take the place of a copy: packed (key, NUL, split of
+            the copy). They follow other images of their groups that are in splits already.
+        known_images: approximate number of images in `known_splits` and `groups`.
+        layout: reads the groups of references that have lost them since their splits were chosen.
 
     Output: references, packed as they come.
     """
@@ -159,10 +159,10 @@ class ChooseSplits(beam.PTransform):
         """Finds the cuts between splits for the units of some elements.
 
         Args:
-            label: of the steps.
+            label: label of the steps.
             elements: references or groups.
-            counts: of all images.
-            list_units: the units of an element.
+            counts: counts of all images.
+            list_units: lists the units of an element.
             make_survey: makes a survey of no units.
             draft_strata: drafts the cuts, given the survey of all units and the counts.
         """
@@ -190,7 +190,7 @@ class ChooseSplits(beam.PTransform):
 
 @with_output_types(tuple[int, bytes])
 class _DivideByKey(beam.DoFn):
-    """Divides values that begin with a key, a pack for each part of the keys.
+    """Divides values that begin with a key into a pack for each part of the keys.
 
     Args:
         kind: first byte of the packs.
@@ -229,7 +229,7 @@ def _regroup(packed: bytes, layout: Layout) -> Iterator[bytes]:
 
 
 def _join_part(part: tuple[int, Iterable[bytes]], *, are_splits_known: bool) -> Iterator[bytes]:
-    """The references of a part of the keys, with what is known of them."""
+    """Joins the references of a part of the keys with what is known about them."""
     values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS, _COPIED)}
     for packed in part[1]:
         values[packed[:1]] += packing.unpack_values(packed[1:])
@@ -242,7 +242,7 @@ def _join_part(part: tuple[int, Iterable[bytes]], *, are_splits_known: bool) -> 
 
 
 def _count_followed(refs: Iterable[bytes], copied: Mapping[bytes, bytes]) -> None:
-    """Counts images that got the split of a copy; those in groups have none yet."""
+    """Counts images that got the split of a copy; images in groups have no split yet."""
     if not copied:
         return
     followed = 0
@@ -253,7 +253,7 @@ def _count_followed(refs: Iterable[bytes], copied: Mapping[bytes, bytes]) -> Non
 
 
 def _sort_out(packed: bytes) -> Iterator[Any]:
-    """Passes on packed references; those in groups to another output, by their groups."""
+    """Passes on packed references; those in groups go to another output, by their groups."""
     others = []
     grouped = dict[bytes, list[bytes]]()
     for encoded in packing.unpack_values(packed):
@@ -293,8 +293,8 @@ def _list_group_units(
 class _SurveyUnits(beam.DoFn):
     """Surveys the units of a bundle.
 
-    A combiner cannot, since it needs the counts as a side input: then all references would be
-    grouped in one place.
+    A combiner could not, since it would need the counts as a side input: all references would then
+    be grouped in one place.
     """
 
     def __init__(self, list_units: ListUnits, make_survey: MakeSurvey, seed: int) -> None:

@@ -12,7 +12,7 @@ class MergeTotals(beam.CombineFn):
     """Merges totals of bundles.
 
     Args:
-        make: makes a total of nothing, which has `merge`.
+        make: makes an empty total, which has `merge`.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -36,7 +36,7 @@ class MergeTotals(beam.CombineFn):
 
 
 class CountRefs(MergeTotals):
-    """Counts packed references in a total, which has `add`, for encoded references, too."""
+    """Counts packed references in a total that has `add` for encoded references."""
 
     def add_input(self, total: Any, element: bytes) -> Any:
         total.add(packing.unpack_values(element))

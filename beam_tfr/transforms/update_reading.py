@@ -1,4 +1,4 @@
-"""Reads the images of one shard, for an update: copies what the dataset has."""
+"""Reads the images of one shard for an update, copying what the dataset already has."""
 
 import dataclasses
 from collections.abc import Collection, Generator, Iterator, Mapping
@@ -16,9 +16,7 @@ from beam_tfr.transforms.shard_reading import ShardReader
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateReader(ShardReader):
-    """Reads the new or changed images of a shard.
-
-    Copies the records of the others.
+    """Reads the new and changed images of a shard, and copies the records of the others.
 
     Attributes:
         copier: copies records of the dataset that is updated.
@@ -30,8 +28,8 @@ class UpdateReader(ShardReader):
     def read_items(self) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
         """Yields the items of the shard in order; see `ShardReader.read_items`.
 
-        Records that stay as they are whatever their neighbors do are copied several at a time. If
-        one of them is damaged, the shard starts over, and they are copied one by one.
+        Records that stay as they are, whatever happens to their neighbors, are copied several at a
+        time. If one of them is damaged, the shard starts over, and they are copied one by one.
         """
         stable = self.copier.find_stable(self.work)
         try:
@@ -46,9 +44,7 @@ class UpdateReader(ShardReader):
     def _read_beside(
         self, stable: Collection[int]
     ) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard in order.
-
-        Those at stable positions come several at a time.
+        """Yields the items of the shard in order; those at stable positions come several at a time.
 
         Raises:
             RecordError: a record at a stable position is damaged.
@@ -77,7 +73,7 @@ class UpdateReader(ShardReader):
         return {}
 
     def _copy_stretch(self, begin: int, end: int) -> Iterator[Item]:
-        """The records from one position to another, all of which stay as they are."""
+        """Copies the records from one position to another, all of which stay as they are."""
         for copied in self.copier.copy_stretch(self.work, begin, end):
             interrupt.check_interrupt()
             yield Item(self.work.shard, begin, "", None, copied, change=Change.KEPT)
@@ -91,17 +87,17 @@ class UpdateReader(ShardReader):
         image: KnownImage,
         records: Iterator[KnownRecord | None],
     ) -> Item | RejectError:
-        """The item of an image that the dataset has.
+        """Makes the item of an image that the dataset already has.
 
         Args:
-            position: of the image.
+            position: position of the image.
             ref: its reference.
-            content: of its file; None if it was not read.
-            image: what is known of the image.
-            records: those of the images that may be copied, from this one on.
+            content: content of its file; None if it was not read.
+            image: what is known about the image.
+            records: records of the images that may be copied, from this one on.
 
         Returns:
-            As `make_item`.
+            The same as `make_item`.
         """
         item = Item(self.work.shard, position, self.root + ref.key, ref, None)
         if image.reject:
@@ -123,12 +119,10 @@ class UpdateReader(ShardReader):
         return self.add_content(item._replace(change=self.copier.change_of(image)), content)
 
     def _find_source(self, ref: ImageRef, record: KnownRecord | None) -> FileContent:
-        """The source of a record that cannot be copied.
-
-        It comes from the record itself, or is read now.
+        """Finds the source of a record that cannot be copied: in the record, or by reading it now.
 
         Raises:
-            DataError: the update has no input, from which it could be read.
+            DataError: the update has no input to read it from.
         """
         if record and not self.ahead.companions:
             source = stored_source(record)

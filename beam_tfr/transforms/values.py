@@ -1,4 +1,4 @@
-"""ResizeImages, ParseArrays, BuildExamples, and steps of your own."""
+"""Converts values: resizes images, parses arrays, builds Examples, and runs steps of your own."""
 
 import dataclasses
 import functools
@@ -44,7 +44,7 @@ _PICKLE = beam.coders.PickleCoder()
 class _Coder(beam.coders.Coder):
     """Pickles elements, and estimates their size without pickling.
 
-    Beam asks how large many elements are, and would pickle them for that too.
+    Beam asks for the size of many elements, and would otherwise pickle them for that too.
     """
 
     def encode(self, value: Item | ShardWork) -> bytes:
@@ -79,7 +79,7 @@ class MapImages(beam.PTransform):
     guarded: _Function | None = None
 
     def default_label(self) -> str:
-        """The stage, or the name of the function: a pipeline may have several of these steps."""
+        """Returns the stage or the function's name: a pipeline may have several of these steps."""
         if self.stage != MapImages.stage:
             return self.stage
         return f"{self.stage}({getattr(self.fn, '__name__', '')})"
@@ -107,13 +107,13 @@ class MapImages(beam.PTransform):
 class ResizeImages(MapImages):
     """Turns bytes into an `Image`: decodes, rotates, resizes, encodes.
 
-    With `encoding=keep`, statistics come from a sample of each shard, since sums of pixels take
-    longer than all else. Its images are evenly spaced in the order of the shard, which depends on
-    hashes of the keys alone.
+    With `encoding=keep`, statistics come from a sample of each shard, since summing pixels takes
+    longer than everything else. The images of the sample are evenly spaced in the order of the
+    shard, which depends only on hashes of the keys.
 
     Args:
         options: how to convert images.
-        companions: the images beside each, which are placed where its pixels are.
+        companions: the images beside each image, which are placed where its pixels are.
     """
 
     def __init__(self, options: ImageOptions, *, companions: Sequence[Companion] = ()) -> None:
@@ -144,10 +144,7 @@ def _convert(
     statistics: bool,
     guarded: bool = False,
 ) -> Image:
-    """Converts an image, and places others beside it.
-
-    `guarded` for shards that crashed.
-    """
+    """Converts an image, and places others beside it; `guarded` for shards that crashed."""
     convert = images.convert_guarded if guarded else images.convert_image
     is_embedded = ref.place.startswith("/")  # in a dataset, which has a format of its own
     name = "" if is_embedded else ref.key
@@ -181,8 +178,8 @@ class BuildExamples(MapImages):
 
     Args:
         encoding: option of `ConvertOptions`, which determines the input.
-        place: places the columns of an image, as `images.columns.place_columns` does; None if none
-            follows its pixels.
+        place: places the columns of an image, as `images.columns.place_columns` does; None if no
+            column follows its pixels.
     """
 
     def __init__(
@@ -204,8 +201,8 @@ class RejectRemoved(MapImages):
     """Rejects records whose sources were taken down under another name.
 
     Args:
-        removed: what was taken down.
-        encoding: of the dataset.
+        removed: the images that were taken down.
+        encoding: encoding of the dataset.
     """
 
     def __init__(self, removed: Removed, encoding: str) -> None:

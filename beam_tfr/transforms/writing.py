@@ -1,4 +1,4 @@
-"""WriteShards: writes items to the files of shards."""
+"""Writes items to the files of shards."""
 
 import collections
 import contextlib
@@ -59,14 +59,14 @@ class WriteShards(beam.io.WriteToTFRecord):
     Shards and order are those of the plan. Beam itself assigns records to shards at random and
     renames all files at the end, where a retry can lose some. Here a file appears in the work
     folder when its last item has arrived, under a name of its own, followed by its sidecar;
-    `WriteManifest` moves the files that it has checked to their places.
+    `WriteManifest` checks the files and moves them to their places.
 
     Attributes:
         output: folder of the dataset.
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        features: those of a record; by default those of images with labels.
+        features: features of a record; by default those of images with labels.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files
             for `WriteManifest`.
@@ -149,7 +149,7 @@ class _Write(CloudDoFn):
 
 
 class _ShardWriter:
-    """Writes the sidecar of a shard that has rejects only, and no file.
+    """Writes the sidecar of a shard that has only rejects, and no file.
 
     Args:
         step: the settings.
@@ -182,13 +182,10 @@ class _ShardWriter:
         return self._write_sidecar(ShardInfo(shard=self._shard))
 
     def abort(self) -> None:
-        """Drops what is not committed."""
+        """Drops everything that is not committed."""
 
     def _add_refs(self, refs: Sequence[bytes]) -> None:
-        """Keeps references for the sidecar.
-
-        Only their fingerprints if there are no images.
-        """
+        """Keeps references for the sidecar, or only their fingerprints if there are no images."""
         self._refs += refs if self._has_images else map(sidecars.fingerprint_ref, refs)
 
     def _check_lock(self) -> None:
@@ -206,7 +203,7 @@ class _ShardWriter:
 
 
 class _FileWriter(_ShardWriter):
-    """Writes the records of a shard to its file, and what they say to its contents."""
+    """Writes the records of a shard to its file, and the values in them to its contents."""
 
     def __init__(self, step: WriteShards, shard: Shard) -> None:
         super().__init__(step, shard)
@@ -238,7 +235,7 @@ class _FileWriter(_ShardWriter):
         """Commits the shard after its last item.
 
         Returns:
-            `Unfinished` if it does not have the bytes that a repair expects.
+            `Unfinished` if the file does not have the bytes that a repair expects.
         """
         self._check_lock()
         info = ShardInfo(shard=self._shard)
@@ -282,10 +279,7 @@ class _FileWriter(_ShardWriter):
         self._label_ids.update(itertools.chain.from_iterable(map(label_ids_of, copied.refs)))
 
     def _finish(self, info: ShardInfo) -> Any:
-        """Ends the file.
-
-        Adds what was counted, and returns the contents as a `pyarrow.Table`.
-        """
+        """Ends the file, adds the counts, and returns the contents as a `pyarrow.Table`."""
         step = self._step
         self._file.close()
         schema = contents_schema(step.features.specs, step.features.names)
@@ -308,7 +302,7 @@ class _FileWriter(_ShardWriter):
     def _commit_files(self, info: ShardInfo, contents: Any) -> None:
         """Commits the file and its contents.
 
-        Files that the updated dataset has already stay as they are.
+        Files that the updated dataset already has stay as they are.
         """
         standing = None
         if self._step.base:
@@ -332,10 +326,7 @@ class _FileWriter(_ShardWriter):
         return storage.create(path, scratch=scratch, replace=self._is_repair)
 
     def _write(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
-        """Writes the frames of records, which have these sizes.
-
-        Returns where the records are.
-        """
+        """Writes the frames of records, which have these sizes; returns where the records are."""
         for record in unframe_records(frames, sizes):
             self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
@@ -343,7 +334,7 @@ class _FileWriter(_ShardWriter):
         return RecordPlaces([*begins], lengths, self._file.write_records(frames, sizes))
 
     def _read_cells(self, record: Record, ref: ImageRef) -> dict[str, Any]:
-        """The cells of the contents that come from a record; counts its boxes on the way."""
+        """Reads the cells of the contents that come from a record, and counts its boxes."""
         values: Mapping[str, Any] = {}
         with contextlib.suppress(ValueError):  # a step of your own may make what is no Example
             values = self._read_values(record, ref)
@@ -355,10 +346,10 @@ class _FileWriter(_ShardWriter):
         return contents_row(values, self._columns)
 
     def _read_values(self, record: Record, ref: ImageRef) -> Mapping[str, Any]:
-        """The values of a record; those that are not needed may be missing.
+        """Reads the values of a record; values that are not needed may be missing.
 
         Raises:
-            ValueError: it is no tf.train.Example.
+            ValueError: the bytes are no tf.train.Example.
         """
         if self._step.features.is_counted or record.values is None:
             return parse_example(record.serialized)
