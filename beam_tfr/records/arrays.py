@@ -1,4 +1,4 @@
-"""ParseArrays: parses .npy files, without unpickling.
+"""Parses .npy files, without unpickling.
 
 The header is checked against the size of the file before anything is allocated, so one that claims
 an exabyte costs nothing.
@@ -39,13 +39,13 @@ _HEADER_ERRORS = (
 
 
 class _NpyHeader(NamedTuple):
-    """What the header of a .npy file says.
+    """The facts that the header of a .npy file states.
 
     Attributes:
         shape: shape of the array.
         order: "C", or "F" if the first index varies fastest.
         dtype: type of the elements.
-        num_bytes: size of the header, before the elements.
+        num_bytes: size of the header, which comes before the elements.
     """
 
     shape: tuple[int, ...]
@@ -98,7 +98,7 @@ def parse_array(data: bytes) -> Array:
 
 
 def _name_type(dtype: np.dtype[Any]) -> str:
-    """The name of a type, of which some are in `DTYPES`."""
+    """Returns the name of a type; some names are keys of `DTYPES`."""
     if dtype.kind in "SU":
         return STRING
     if dtype.kind == "T":  # texts of NumPy 2, which no file can hold
@@ -110,7 +110,7 @@ def _read_header(data: bytes) -> _NpyHeader:
     """Reads the header of a file, which may say anything.
 
     Raises:
-        RejectError: `not-an-array`: it is not of a known version; `damaged-array`.
+        RejectError: `not-an-array`: the file has no known version; `damaged-array`.
     """
     file = io.BytesIO(data)
     try:
@@ -132,7 +132,7 @@ def _read_header(data: bytes) -> _NpyHeader:
 
 
 def _is_possible(shape: Sequence[Any]) -> bool:
-    """Whether a tensor may have a shape, which is anything that NumPy takes for one."""
+    """Whether a tensor may have a shape, which is anything that NumPy accepts as one."""
     if len(shape) > MAX_RANK or {*map(type, shape)} - {int}:
         return False
     if min(shape, default=0) < 0:
@@ -142,7 +142,7 @@ def _is_possible(shape: Sequence[Any]) -> bool:
 
 
 def _tensor_content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
-    """The values of an array, as `serialize_tensor` takes them.
+    """Returns the values of an array, as `serialize_tensor` takes them.
 
     Raises:
         RejectError: `damaged-array`: a boolean that is neither 0 nor 1, or text that is not valid
@@ -163,8 +163,8 @@ def _tensor_content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
 
 
 def _encode_text(characters: bytes) -> bytes:
-    """The UTF-8 of a text in an array.
+    """Encodes a text of an array in UTF-8.
 
-    NumPy's own conversion ends in an internal error of the interpreter on an invalid character.
+    On an invalid character, NumPy's own conversion ends in an internal error of the interpreter.
     """
     return characters.decode("utf-32-le").rstrip("\0").encode()

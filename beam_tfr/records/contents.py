@@ -1,10 +1,8 @@
-"""The table of contents of a shard.
+"""Defines the table of contents of a shard: a row for each record, in the order of the records.
 
-It has a row for each record, in the order of the records.
-
-A row holds the place of its record, all its values but the payload, and what is known only while
-the record is made. The columns follow from the features of the dataset (`contents_columns`), their
-names from those of the features:
+A row holds the place of its record, all its values except the payload, and values that are known
+only while the record is made. The columns follow from the features of the dataset
+(`contents_columns`), and their names from those of the features:
 
     image/filename             ─▶ key
     image/class/label, …/text  ─▶ label, class
@@ -13,7 +11,7 @@ names from those of the features:
     image/source/height        ─▶ source_height
     a table's column           ─▶ its name
 
-`records.contents_file` writes and reads it.
+`records.contents_file` writes and reads the table.
 """
 
 import collections
@@ -54,10 +52,10 @@ class RecordPlaces(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ContentsColumn:
-    """A column with one value a record.
+    """A column with one value per record.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         kind: type of its values: "string", "int64", "float" or "hash".
         several: whether its cells are lists.
     """
@@ -67,7 +65,7 @@ class ContentsColumn:
     several: ClassVar[bool] = False
 
     def arrow_type(self) -> Any:
-        """Its type in a `pyarrow.Schema`."""
+        """Returns its type in a `pyarrow.Schema`."""
         pa = need_pyarrow()
         types = {
             "string": pa.string(),
@@ -78,10 +76,7 @@ class ContentsColumn:
         return types[self.kind]
 
     def cell(self, values: Sequence[Any] | None) -> Any:
-        """The cell of a record, given the values of a feature.
-
-        None if it has no such feature.
-        """
+        """Returns the cell of a record, given the values of a feature; None if there are none."""
         return _shorten(values[0]) if values else None
 
 
@@ -101,14 +96,14 @@ class ListColumn(ContentsColumn):
 
 
 class SizeColumn(ContentsColumn):
-    """A column of sizes in bytes, of all values of a feature."""
+    """A column of sizes in bytes, each of all values of a feature."""
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         return None if values is None else sum(map(len, values))
 
 
 class DigestColumn(ContentsColumn):
-    """A column of SHA-256, which a feature has in hex."""
+    """A column of SHA-256 digests, which a feature has in hex."""
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         if not values or len(values[0]) != 64:
@@ -120,7 +115,7 @@ class DigestColumn(ContentsColumn):
 
 
 def _shorten(value: Any) -> Any:
-    """A value as it is in a cell: texts decoded, and null if they are long."""
+    """Returns a value as cells hold it: texts are decoded, and null if they are long."""
     if not isinstance(value, bytes):
         return value
     text = value.decode("utf-8", "backslashreplace")
@@ -143,11 +138,11 @@ MADE = (*SOURCE, *LOOKS)  # that no record holds: null where contents were made 
 def contents_columns(
     present: Mapping[str, FeatureSpec], names: RecordNames
 ) -> dict[str, ContentsColumn]:
-    """The columns that hold a feature: feature -> column.
+    """Returns the columns that hold features: feature -> column.
 
     Args:
         present: name -> (dtype, shape) of the features of the dataset.
-        names: those of the key and label features, and of payloads.
+        names: names of the key and label features, and of payloads.
     """
     fixed = {
         names.key: "key",
@@ -180,9 +175,9 @@ def contents_columns(
 def _free_name(
     feature: str, taken: Collection[str], tries: collections.Counter[str], *, is_payload: bool
 ) -> str:
-    """The name of the column of a feature.
+    """Finds a free name for the column of a feature.
 
-    While another column has it, it gets one more `_`, and after eight of these a number.
+    While another column has the name, it gets one more `_`, and after eight of these a number.
     """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
@@ -197,7 +192,7 @@ def _ending(tries: int) -> str:
 
 
 def contents_schema(present: Mapping[str, FeatureSpec], names: RecordNames) -> Any:
-    """The `pyarrow.Schema` of the contents of a dataset.
+    """Returns the `pyarrow.Schema` of the contents of a dataset.
 
     Raises:
         NotInstalledError: pyarrow is missing.
@@ -217,17 +212,17 @@ def contents_schema(present: Mapping[str, FeatureSpec], names: RecordNames) -> A
 def contents_row(
     values: Mapping[str, Sequence[Any]], columns: Mapping[str, ContentsColumn]
 ) -> dict[str, Any]:
-    """The cells that a record determines: column -> value.
+    """Returns the cells that a record determines: column -> value.
 
     Args:
         values: feature -> values, as `examples.parse_example` returns them.
-        columns: those of `contents_columns`.
+        columns: result of `contents_columns`.
     """
     return {column.name: column.cell(values.get(feature)) for feature, column in columns.items()}
 
 
 def made_cells(value: Image | Array) -> dict[str, Any]:
-    """The cells that no record holds, of an image or array just made."""
+    """Returns the cells of an image or array just made that its record does not hold."""
     cells: dict[str, Any] = {
         "source_bytes": value.source_bytes,
         "source_crc32c": value.source_crc32c,
@@ -240,7 +235,7 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
 
 
 def with_places(rows: Any, places: RecordPlaces) -> Any:
-    """A `pyarrow.Table` of contents with the columns that say where its records lie."""
+    """Returns a `pyarrow.Table` of contents with the columns that say where its records lie."""
     pa = need_pyarrow()
     for name, values in places._asdict().items():
         column = pa.array(values, pa.int64())
@@ -249,12 +244,12 @@ def with_places(rows: Any, places: RecordPlaces) -> Any:
 
 
 def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
-    """The contents of a shard as a `pyarrow.Table`.
+    """Joins the contents of a shard to a `pyarrow.Table`.
 
     Args:
         rows: column -> value, null if it is missing; or tables of several rows.
-        schema: that of the dataset.
-        split, shard: of the shard.
+        schema: schema of the dataset's contents.
+        split, shard: split and number of the shard.
     """
     pa = need_pyarrow()
     constants = {"split": split, "shard": shard}
@@ -270,7 +265,7 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
 
 
 def _tables_of(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
-    """Yields tables of these columns, one for all rows that follow each other."""
+    """Yields tables of these columns, one for each stretch of consecutive rows."""
     pa = need_pyarrow()
     for are_rows, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
         if are_rows:
@@ -280,7 +275,7 @@ def _tables_of(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
 
 
 def need_pyarrow() -> Any:
-    """The module pyarrow.
+    """Returns the module pyarrow.
 
     Raises:
         NotInstalledError: it is missing.

@@ -1,6 +1,7 @@
-"""The file of the contents of a shard: a small Parquet file.
+"""Writes and reads the file of the contents of a shard: a small Parquet file.
 
-It is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
+It is not compressed, so that reading it takes no more memory than the file has bytes, whoever wrote
+it.
 """
 
 import io
@@ -17,7 +18,7 @@ _REPAIR = "`beam-tfr repair` makes it again"
 
 
 def contents_bytes(table: Any) -> bytes:
-    """The Parquet file of contents."""
+    """Encodes contents as a Parquet file."""
     pa = need_pyarrow()
     from pyarrow import parquet
 
@@ -45,13 +46,13 @@ def parse_contents(
 
     Args:
         data: the bytes of the file.
-        schema: that of the dataset.
-        path: for messages.
-        num_rows: records of the shard.
-        columns: those to read; None for all.
+        schema: schema of the dataset's contents.
+        path: path of the file, for messages.
+        num_rows: number of records of the shard.
+        columns: columns to read; None for all.
 
     Raises:
-        DataError: they are damaged, or not the contents of such a shard.
+        DataError: the bytes are damaged, or not the contents of such a shard.
     """
     pa = need_pyarrow()
     try:
@@ -73,14 +74,14 @@ def parse_contents(
 
 
 def damaged_contents(path: str, problem: str) -> DataError:
-    """The error for contents that have a problem."""
+    """Makes the error for contents that have a problem."""
     return DataError(f"{path} is damaged: {problem}. {_REPAIR}")
 
 
 def _open_file(data: bytes, schema: Any) -> Any:
-    """A `pyarrow.parquet.ParquetFile` of a schema.
+    """Opens a file as a `pyarrow.parquet.ParquetFile`, and checks its schema.
 
-    It has texts as dictionaries, which are looked at before they are repeated in every row.
+    Texts are read as dictionaries, which can be checked before they are repeated in every row.
 
     Raises:
         ValueError: the file has another schema.
@@ -102,15 +103,15 @@ def _open_file(data: bytes, schema: Any) -> Any:
 
 
 def _names_of(schema: Any, kind: Any) -> set[str]:
-    """The names of the columns of a type."""
+    """Returns the names of the columns of a type."""
     return {field.name for field in schema if field.type == kind}
 
 
 def _check_metadata(metadata: Any, num_rows: int) -> None:
-    """Checks who wrote a file, and that it has a row for each record.
+    """Checks that pyarrow wrote a file, and that it has a row for each record.
 
     Raises:
-        ValueError: another program wrote it, or it has other rows.
+        ValueError: another program wrote it, or its number of rows differs.
     """
     if metadata.num_rows != num_rows:
         raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
@@ -135,7 +136,7 @@ def _check_texts(column: Any) -> None:
     """Checks that no text of a column is longer than convert writes.
 
     Raises:
-        ValueError: one is.
+        ValueError: a text is longer.
     """
     from pyarrow import compute
 

@@ -1,4 +1,4 @@
-"""BuildExamples: serializes images, arrays, files and rows as tf.train.Example."""
+"""Serializes images, arrays, files and rows as tf.train.Example, and parses Examples."""
 
 import contextlib
 import functools
@@ -48,9 +48,9 @@ def build_record(
 
     Args:
         encoding: option of `ConvertOptions`.
-        value: what the steps before made of the source: an `Image`, an `Array`, bytes, or nothing.
+        value: what earlier steps made of the source: an `Image`, an `Array`, bytes, or nothing.
         ref: its reference, with the features that a table gives the record.
-        columns: these features, where the record has others than the reference.
+        columns: these features, if the record has others than the reference.
     """
     image = None
     made = dict[str, Any]()  # cells of the contents
@@ -133,12 +133,12 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
 def with_names(
     serialized: bytes, ref: ImageRef, names: RecordNames, features: Container[str]
 ) -> bytes:
-    """A record with the labels and columns of a reference; all else stays.
+    """Returns a record with the labels and columns of a reference; all else stays.
 
     Args:
         serialized: the record.
-        ref: a reference to the same source; without `columns`, the record keeps those that it has.
-        names: those of the label features.
+        ref: a reference to the same source; without `columns`, the record keeps its own columns.
+        names: names of the label features.
         features: names of the features that are neither labels nor columns.
     """
     example = example_class().FromString(serialized)
@@ -156,11 +156,11 @@ def with_names(
 def with_renamed_classes(
     serialized: bytes, names: RecordNames, renames: Mapping[str, str]
 ) -> bytes:
-    """A record with other names of classes, and the same ids.
+    """Returns a record with other names of classes, and the same ids.
 
     Args:
         serialized: the record.
-        names: those of the label features.
+        names: names of the label features.
         renames: class -> its new name.
     """
     example = example_class().FromString(serialized)
@@ -174,7 +174,7 @@ def with_renamed_classes(
 
 
 def with_label_ids(serialized: bytes, ref: ImageRef, names: RecordNames) -> bytes:
-    """A record of boxes with the class ids of a reference.
+    """Returns a record of boxes with the class ids of a reference.
 
     The reference may have labels of more boxes.
     """
@@ -194,9 +194,9 @@ def _set(target: Any, values: Iterable[Any]) -> None:
 
 
 class TooManyValuesError(ValueError):
-    """A record has more features or values than are parsed.
+    """A record with too many features or values to be parsed.
 
-    Each takes up to 100 times its bytes in memory.
+    Parsing takes up to 100 times their bytes in memory.
     """
 
 
@@ -205,7 +205,7 @@ def read_message(serialized: bytes) -> Any:
 
     Raises:
         TooManyValuesError: it has more than `MAX_FEATURES`, `MAX_VALUES` or `_MAX_OTHERS`.
-        ValueError: the bytes are not one.
+        ValueError: the bytes are no tf.train.Example.
     """
     if len(serialized) > _FEW_BYTES:
         _Counter(serialized).count(0, 0, 0, len(serialized))
@@ -216,9 +216,7 @@ def read_message(serialized: bytes) -> Any:
 
 
 def parse_example(serialized: bytes) -> dict[str, list[Any]]:
-    """Parses any serialized tf.train.Example.
-
-    Returns feature name -> values (bytes, float or int).
+    """Parses any serialized tf.train.Example: feature name -> values (bytes, float or int).
 
     Raises:
         ValueError: see `read_message`.
@@ -231,9 +229,9 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
 
 
 def check_example(serialized: bytes, features: Mapping[str, Any]) -> None:
-    """Checks that a record which was parsed as a tf.train.Example is one.
+    """Checks that a record that was parsed as a tf.train.Example really is one.
 
-    Other messages may parse, without features or with some of theirs.
+    Other messages may parse too, without features or with some of theirs.
 
     Raises:
         ValueError: it is another message.
@@ -268,15 +266,15 @@ class _Counter:
         self._others = 0  # fields that hold no value: a message may be divided into empty ones
 
     def count(self, depth: int, kind: int, start: int, end: int) -> None:
-        """Counts what is in a message.
+        """Counts the features and values in a message.
 
         Args:
-            depth: of the message, by `_PATH`.
-            kind: the number of its field.
-            start, end: where it begins and ends.
+            depth: depth of the message in `_PATH`.
+            kind: number of the field that holds the message.
+            start, end: where the message begins and ends.
 
         Raises:
-            TooManyValuesError: there is more than is parsed.
+            TooManyValuesError: there are too many to be parsed.
         """
         for number, begin, stop in _fields(self._data, start, end):
             is_counted = number in _PATH[depth]
@@ -293,7 +291,7 @@ class _Counter:
                 self.count(depth + 1, number, begin, stop)
 
     def _count_values(self, kind: int, begin: int, stop: int) -> int:
-        """How many values a field of a list has, of which each number may be packed."""
+        """Counts the values in a field of a list; numbers may be packed."""
         if kind == _BYTES_LIST:
             return 1
         if kind == _FLOAT_LIST:

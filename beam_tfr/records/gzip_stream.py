@@ -1,7 +1,4 @@
-"""Inflates gzip files that may be damaged.
-
-It takes bounded memory, and goes up to the last sound byte.
-"""
+"""Inflates gzip files that may be damaged, up to the last intact byte and in bounded memory."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -12,7 +9,7 @@ _WBITS = 31  # zlib expects the header and trailer of gzip
 
 
 class InflateError(Exception):
-    """The gzip stream is damaged after the last piece that was yielded."""
+    """Damage of a gzip stream after the last piece that was yielded."""
 
 
 def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -28,7 +25,7 @@ def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _GzipStream:
-    """A gzip file that is read in chunks: members, each with header and trailer."""
+    """A gzip file that is read in chunks: members, each with a header and a trailer."""
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_WBITS)

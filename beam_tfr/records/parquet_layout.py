@@ -1,15 +1,13 @@
-"""Reads how the values of an untrusted Parquet file are stored.
+"""Reads how an untrusted Parquet file stores its values, before a library decodes them.
 
-This comes before a library decodes them.
+A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say, and
+pyarrow's own access to damaged metadata can crash the process. This module reads what
+https://parquet.apache.org/docs/file-format/metadata describes; only the pages tell the truth.
 
-A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say; and
-pyarrow's own access to damaged metadata ends the process. This reads what
-https://parquet.apache.org/docs/file-format/metadata describes, of which only pages have the truth.
-
-A guarded process with a limit on memory, as it reads tables (`inputs.parquet_file`), would hold the
-same files, but costs each process that reads another 0.25 s and 77 MiB, and has such a limit on
-Linux only; this takes 0.3 ms a file. Tables of others are compressed, and pages are all that bounds
-them.
+A guarded process with a limit on memory, such as the one that reads tables (`inputs.parquet_file`),
+would handle the same files, but it costs each process that reads another 0.25 s and 77 MiB, and the
+limit works only on Linux; this module takes 0.3 ms per file. Tables that other programs wrote are
+compressed, and nothing but their pages bounds them.
 """
 
 from typing import Any
@@ -45,10 +43,10 @@ _STRUCT = 12
 
 
 def check_metadata_bytes(data: bytes, columns: int) -> None:
-    """Checks that the metadata of a file are no longer than those of a file of some columns.
+    """Checks that the metadata of a file are no longer than those of a file with this many columns.
 
     Raises:
-        ValueError: they are.
+        ValueError: they are longer.
     """
     if _metadata_bytes(data) > (columns + 1) * _MOST_METADATA_BYTES:
         raise ValueError(f"its metadata have more bytes than those of {columns} columns")
@@ -59,7 +57,7 @@ def _metadata_bytes(data: bytes) -> int:
 
 
 def count_values(data: bytes, columns: int) -> list[int]:
-    """How many values the data pages of each column have.
+    """Counts the values in the data pages of each column.
 
     Raises:
         ValueError: the file is damaged, compressed, or has more columns.
@@ -77,7 +75,7 @@ def count_values(data: bytes, columns: int) -> list[int]:
 
 
 def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
-    """The values in the data pages of a column in a row group, given its metadata."""
+    """Counts the values in the data pages of a column in a row group, given its metadata."""
     first_data_page = column[_COLUMN_FIRST_DATA_PAGE]
     begin = min(first_data_page, column.get(_COLUMN_DICTIONARY_PAGE, first_data_page))
     end = begin + column[_COLUMN_COMPRESSED_SIZE]
@@ -109,7 +107,7 @@ class _ThriftReader:
         self.position = position
 
     def read_struct(self, depth: int = 0) -> dict[int, Any]:
-        """The fields of a struct by number; None for booleans, floats and texts."""
+        """Reads the fields of a struct, by number; None for booleans, floats and texts."""
         fields: dict[int, Any] = {}
         number = 0
         head = self._read_byte()

@@ -1,6 +1,6 @@
-"""Finds keys that occur twice in a dataset or in tables.
+"""Finds keys that occur more than once in a dataset or in tables.
 
-That takes 24 bytes for each key, and keys can be compared in 256 parts.
+That takes 24 bytes per key, and keys can be compared in 256 parts.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ _NUMBERED_HASH = np.dtype([("hash", "<u8", 2), ("file", "<u4"), ("number", "<u4"
 
 
 def hash_key(key: bytes) -> bytes:
-    """A hash of `HASH_BYTES` that stands for a key."""
+    """Computes a hash of `HASH_BYTES` that stands for a key."""
     return hashlib.blake2b(key, digest_size=HASH_BYTES).digest()
 
 
 def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> NDArray[Any]:
-    """The hashes of a file's keys with their positions, 24 bytes each.
+    """Returns the hashes of a file's keys with their positions, 24 bytes each.
 
     Args:
         file: number of the file.
-        hashes: those of its keys, in order.
+        hashes: hashes of its keys, in order.
         first: number of the first key.
     """
     halves = np.frombuffer(hashes, "<u8").reshape(-1, 2)
@@ -41,7 +41,7 @@ def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> NDArray
 
 
 def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
-    """Yields (part, rows as bytes); equal keys are in the same of 256 parts."""
+    """Yields (part, rows as bytes), in 256 parts; equal keys are in the same part."""
     parts = rows["hash"][:, 0] & np.uint64(_PARTS - 1)
     for part in np.unique(parts):
         yield int(part), rows[parts == part].tobytes()
@@ -50,10 +50,10 @@ def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
 def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
     """Finds the keys that occurred before.
 
-    Returns the positions of each, and of the one before it, sorted.
+    Returns the positions of each repeat, and of the occurrence before it, sorted.
 
     Args:
-        data: what `number_keys` returns for any files, or one of the parts of each, in any order.
+        data: results of `number_keys` for any files, or one of the parts of each, in any order.
     """
     rows = _sort_keys(data)
     positions = rows[["file", "number"]]
@@ -75,7 +75,7 @@ def find_repeated_keys(data: bytes) -> RepeatedKeys:
 
 
 def merge_parts(parts: Iterable[RepeatedKeys]) -> RepeatedKeys:
-    """The repeated keys of all parts, of which each key is in one."""
+    """Merges the repeated keys of all parts; each key is in one part."""
     merged = dict[bytes, tuple[KeyPosition, KeyPosition]]()
     for part in parts:
         merged.update(part)
@@ -83,7 +83,7 @@ def merge_parts(parts: Iterable[RepeatedKeys]) -> RepeatedKeys:
 
 
 def _sort_keys(data: bytes) -> NDArray[Any]:
-    """Numbered hashes, sorted by hash and then by position."""
+    """Sorts numbered hashes by hash and then by position."""
     rows = np.frombuffer(data, _NUMBERED_HASH)
     first_half, second_half = rows["hash"].T
     order = np.lexsort((rows["number"], rows["file"], first_half, second_half))
@@ -91,7 +91,7 @@ def _sort_keys(data: bytes) -> NDArray[Any]:
 
 
 def _find_equal(rows: NDArray[Any]) -> NDArray[Any]:
-    """The indices of sorted hashes that the next one is equal to."""
+    """Finds the indices of sorted hashes that equal the next one."""
     hashes = rows["hash"]
     is_repeated = (hashes[1:] == hashes[:-1]).all(axis=1)
     return np.flatnonzero(is_repeated)

@@ -1,13 +1,11 @@
-"""The file of a shard: compresses, hashes and counts what is written.
-
-Also finds a record in the file again.
+"""Compresses, hashes and counts what is written to the file of a shard, and finds records in it.
 
 `records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here, so that
 stored blocks (RFC 1951), used for payloads that are compressed already, have the same bytes however
 the records arrive, and so that any record can be read by itself:
 
     stored       blocks of 65,535 bytes: byte u of the records is in block u // 65,535, whose header
-                 has 5 bytes, behind the 10 bytes of the header of gzip
+                 has 5 bytes, after the 10 bytes of the header of gzip
     compressed   restart points (`Z_FULL_FLUSH` of zlib), after which a decompressor needs no
                  earlier bytes
 """
@@ -32,7 +30,7 @@ DEFAULT_GZIP_LEVEL = 3
 
 
 def gzip_level(compression: str, gzip_level: int | str, encoding: str) -> int | None:
-    """The gzip level to write with; None for no gzip."""
+    """Returns the gzip level to write with; None for no gzip."""
     if compression == "none":
         return None
     if gzip_level == "auto":
@@ -41,7 +39,7 @@ def gzip_level(compression: str, gzip_level: int | str, encoding: str) -> int | 
 
 
 def open_shard_file(write: Callable[[bytes], object], level: int | None) -> "ShardFile":
-    """The file of a shard.
+    """Opens the file of a shard.
 
     Args:
         write: function that receives the bytes of the file.
@@ -79,7 +77,7 @@ class ShardFile:
     def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
         """Writes framed records of these sizes.
 
-        Returns where to start inflating to read each, None unless they are compressed.
+        Returns where to start inflating to read each record, or None unless they are compressed.
         """
         self.write(frames)
         return [None] * len(sizes)
@@ -117,7 +115,7 @@ class _GzipFile(ShardFile, abc.ABC):
 
     @abc.abstractmethod
     def _compress(self, data: bytes) -> None:
-        """Appends the blocks of the next bytes, but what has to wait for others."""
+        """Appends the blocks of the next bytes, except bytes that have to wait for others."""
 
     @abc.abstractmethod
     def _end_blocks(self) -> None:
@@ -176,9 +174,9 @@ class _DeflatedFile(_GzipFile):
 
 
 def stored_range(begin: int, end: int) -> tuple[int, int]:
-    """Where bytes [begin, end) of the records are in a file of stored blocks.
+    """Computes where bytes [begin, end) of the records are in a file of stored blocks.
 
-    With the headers between them.
+    The range includes the headers between them.
     """
     first_block = begin // _BLOCK_BYTES
     last_block = (end - 1) // _BLOCK_BYTES
@@ -186,7 +184,7 @@ def stored_range(begin: int, end: int) -> tuple[int, int]:
 
 
 def _stored_position(position: int, block: int) -> int:
-    """The place in the file of a byte of the records, or of their end.
+    """Computes the place in the file of a byte of the records, or of their end.
 
     Args:
         position: position of the byte in the records.
@@ -196,10 +194,10 @@ def _stored_position(position: int, block: int) -> int:
 
 
 def strip_block_headers(data: bytes | memoryview, begin: int) -> bytes:
-    """The bytes of the records from `begin` on, without the headers between them.
+    """Returns the bytes of the records from `begin` on, without the headers between them.
 
     Args:
-        data: what the file holds at their `stored_range`.
+        data: the bytes of the file at their `stored_range`.
         begin: number of the first byte of the records.
     """
     view = memoryview(data)

@@ -1,9 +1,7 @@
-"""TensorFlow's messages without TensorFlow.
+"""Handles Examples, and tensors of `tf.io.serialize_tensor`, without TensorFlow.
 
-These are Examples, and tensors of `tf.io.serialize_tensor`.
-
-They use a separate descriptor pool, because a second definition of the same names in the default
-pool would collide with TensorFlow's.
+The messages use a separate descriptor pool, because a second definition of the same names in the
+default pool would collide with TensorFlow's.
 """
 
 import math
@@ -56,10 +54,11 @@ class Tensor(NamedTuple):
 
 
 def _make_classes() -> dict[str, Any]:
-    """Makes the classes of all messages in tensorflow.proto.txt, nested ones too.
+    """Makes the classes of all messages in tensorflow.proto.txt, including nested ones.
 
-    All are kept: protobuf refers weakly to the class of a nested message, so the garbage collector
-    of one thread could take it away while another thread gets it, and the process would crash.
+    All of them are kept alive: protobuf holds the class of a nested message only weakly, so the
+    garbage collector of one thread could free it while another thread gets it, and the process
+    would crash.
     """
     text = pathlib.Path(__file__).with_name("tensorflow.proto.txt").read_text()
     pool = descriptor_pool.DescriptorPool()
@@ -75,7 +74,7 @@ _CLASSES = _make_classes()
 
 
 def message_class(name: str) -> Any:
-    """The message class that is wire-compatible with TensorFlow's of this name."""
+    """Returns the message class that is wire-compatible with TensorFlow's class of this name."""
     return _CLASSES[f"tensorflow.{name}"]
 
 
@@ -84,7 +83,7 @@ def serialize_tensor(
 ) -> bytes:
     """Serializes a tensor; see `Tensor`.
 
-    A large content is not copied into a message before.
+    Avoids copying a large content into a message first.
     """
     dims = [{"size": side} for side in shape]
     tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims})
@@ -99,7 +98,7 @@ def serialize_tensor(
 
 
 def parse_tensor(data: bytes) -> Tensor | None:
-    """The tensor in the bytes of a serialized one; None for anything else."""
+    """Parses a serialized tensor; returns None for anything else."""
     try:
         message = message_class("TensorProto").FromString(data)
     except DecodeError:

@@ -1,6 +1,6 @@
 """Reads TFRecord files in plain Python, without Beam and TensorFlow.
 
-Checks every checksum, in bounded memory.
+Verifies every checksum, in bounded memory.
 
 A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and
 the masked CRC-32C of the data. A file is a sequence of records, optionally in gzip.
@@ -29,10 +29,10 @@ FRAME_BYTES = HEADER_BYTES + FOOTER.size
 
 
 class RecordError(DataError):
-    """A TFRecord file is damaged.
+    """Damage of a TFRecord file.
 
     Attributes:
-        file: its path.
+        file: path of the file.
         record: number of the record, from 0.
         offset: where the record begins or the stream ends too early, in bytes of the uncompressed
             stream.
@@ -55,7 +55,7 @@ class RecordError(DataError):
 class RecordFile:
     """An iterable over the records of one TFRecord file, for one iteration.
 
-    Takes three times the length of the longest record in memory, and about a megabyte.
+    Takes three times the memory of the longest record, and about a megabyte.
 
     Attributes:
         path: local or gs://.
@@ -125,7 +125,7 @@ class RecordFile:
             self.offset += size
 
     def _frame_size(self, buffer: bytes, begin: int) -> int:
-        """The size of the frame that begins there."""
+        """Returns the size of the frame that begins at a position."""
         length, checksum = _HEADER.unpack_from(buffer, begin)
         if masked_crc(buffer[begin : begin + _LENGTH_BYTES]) != checksum:
             raise self._error("its length does not match the checksum of the length")
@@ -145,7 +145,7 @@ class RecordFile:
     def _fill(self, stream: Iterator[bytes], begun: bytes, needed: int) -> bytes:
         """Adds pieces of the stream to the start of a record until it is long enough.
 
-        Empty at the end.
+        Returns nothing at the end of the stream.
         """
         pieces = [begun]
         size = len(begun)
@@ -185,32 +185,32 @@ class RecordFile:
 
 
 def max_record_bytes_in(file_bytes: int) -> int:
-    """The longest record to accept from a file of this size.
+    """Returns the longest record to accept from a file of this size.
 
-    So a small file cannot fill the memory.
+    The limit keeps a small file from filling the memory.
     """
     return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)
 
 
 def frame(data: bytes) -> bytes:
-    """A record as in a file: its length and its bytes, each with a checksum."""
+    """Frames a record as in a file: its length and its bytes, each with a checksum."""
     return b"".join((_frame_header(len(data)), data, FOOTER.pack(masked_crc(data))))
 
 
 def _frame_header(num_bytes: int) -> bytes:
-    """What a frame begins with: the length of its record, and the checksum of that."""
+    """Returns the beginning of a frame: the length of its record, and the checksum of that."""
     length = struct.pack("<Q", num_bytes)
     return length + FOOTER.pack(masked_crc(length))
 
 
 def unframe_records(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
-    """The records in frames of these sizes, one after the other."""
+    """Yields the records in frames of these sizes, one after the other."""
     for begin, end in itertools.pairwise(itertools.accumulate(sizes, initial=0)):
         yield frames[begin + HEADER_BYTES : end - FOOTER.size]
 
 
 def describe_damage(framed: bytes, size: int) -> str:
-    """What is wrong with a frame that should have this size; empty if nothing is."""
+    """Describes what is wrong with a frame that should have this size; empty if nothing is."""
     if len(framed) != size:
         return f"the file ends within it; {size - len(framed)} bytes are missing"
     if not framed.startswith(_frame_header(size - FRAME_BYTES)):
@@ -222,9 +222,9 @@ def describe_damage(framed: bytes, size: int) -> str:
 
 
 def masked_crc(data: bytes) -> int:
-    """The checksum of the TFRecord format: CRC-32C, rotated and offset.
+    """Computes the checksum of the TFRecord format: CRC-32C, rotated and offset.
 
-    So a CRC of data that contains CRCs stays strong.
+    The mask keeps a CRC of data that contains CRCs strong.
     """
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -242,7 +242,7 @@ def is_gzip(first: bytes) -> bool:
 def begins_record(first: bytes) -> bool:
     """Whether a file begins with a record, given its first `HEADER_BYTES` or more.
 
-    By the length of the record, which has a checksum.
+    The length of the record decides, since it has a checksum.
     """
     if len(first) < HEADER_BYTES:
         return False
