@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas
 import PIL.Image
 import pytest
 
+from beam_tfr import storage
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example, serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
+from beam_tfr.tables import formats
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -575,3 +578,57 @@ def test_a_legend_of_masks_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="names the values of masks"):
         find_content(ConvertOptions(table=(str(path),), output="/o"))
     assert find_content(ConvertOptions(table=(str(path),), output="/o", encoding="row"))
+
+
+def write_objects(path: Path, number: int) -> ConvertOptions:
+    """A table of JSON Lines with so many columns of objects, and its options."""
+    objects = {f"o{at}": [{"name": "cat", "bbox": [1, 2, 3, 4]}] for at in range(number)}
+    path.write_text(json.dumps({**objects, "path": "1.jpg"}) + "\n")
+    return ConvertOptions(table=(str(path),), output="/o")
+
+
+def write_nested_sides(path: Path, number: int) -> ConvertOptions:
+    """A table of JSON Lines with so many columns of lists of objects in lists."""
+    sides = {"xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2}
+    path.write_text(json.dumps({f"o{at}": [[sides]] for at in range(number)}) + "\n")
+    return ConvertOptions(table=(str(path),), output="/o")
+
+
+def write_boxes(path: Path, number: int) -> ConvertOptions:
+    """A CSV with so many columns that are named like boxes, and hold none."""
+    path = path.with_suffix(".csv")
+    names = [f"b{at}.bbox" for at in range(number)]
+    path.write_text(",".join(["path", *names]) + "\n" + "1.jpg" + ",1" * number + "\n")
+    return ConvertOptions(table=(str(path),), output="/o", uri_column="path")
+
+
+@pytest.mark.parametrize("write", [write_objects, write_nested_sides, write_boxes])
+def test_a_table_is_read_as_often_whatever_its_number_of_columns(
+    write: Callable[[Path, int], ConvertOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = list[str]()
+
+    def open_binary(path: str) -> IO[bytes]:
+        paths.append(path)
+        return open_file(path)
+
+    open_file = storage.open_binary
+    monkeypatch.setattr(storage, "open_binary", open_binary)
+    (tmp_path / "1.jpg").write_bytes(b"\xff\xd8")
+    numbers = []
+    for number in (25, 50):
+        paths.clear()
+        with contextlib.suppress(UsageError):  # objects are no features
+            open_tables(find_content(write(tmp_path / "t.jsonl", number)))
+        numbers.append(len(paths))
+    assert numbers[0] == numbers[1]
+
+
+def test_a_few_long_rows_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_FIRST_BYTES", 1 << 20)
+    cells = f'{{"a": 1, "b": "{"x" * 200_000}"}}\n'
+    (tmp_path / "t.jsonl").write_text(cells * 50)
+    (tmp_path / "t.csv").write_text("a,b\n" + f"1,{'x' * 200_000}\n" * 50)
+    for name in ("t.jsonl", "t.csv"):
+        rows = [*formats.read_first_rows(str(tmp_path / name), ["a"], 50)]
+        assert 5 <= len(rows) < 15

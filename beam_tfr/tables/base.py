@@ -99,6 +99,8 @@ class ColumnSelection(NamedTuple):
         label: column whose numbers are classes, if the schema of a Parquet file names them.
         say: called with what the table leaves open, and how it was read, one line each.
         skipped: counts files in the table that belong to no row.
+        most_bytes: of a table that is no Parquet, uncompressed, after which no more rows are read;
+            0 for all.
     """
 
     columns: Sequence[str]
@@ -107,6 +109,11 @@ class ColumnSelection(NamedTuple):
     label: str = ""
     say: Callable[[Note], object] = lambda _: None
     skipped: SkippedFiles = UNCOUNTED
+    most_bytes: int = 0
+
+    def ends_at(self, file: IO[bytes]) -> bool:
+        """Whether no more rows are read of a table that has been read up to here."""
+        return 0 < self.most_bytes < file.tell()
 
 
 class TableFormat(abc.ABC):
@@ -200,6 +207,8 @@ class ObjectFormat(TableFormat):
                 if known_columns and not row.keys() <= known_columns:
                     check_columns(name_row(path, number), [*row], (), selection.known_columns)
                 yield number, [get_cell(row, name) for name in selection.columns]
+                if selection.ends_at(file):
+                    return
 
 
 def read_field(row: Mapping[str, Any], name: str) -> Any:

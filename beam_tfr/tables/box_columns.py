@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ from beam_tfr.tables.box_names import (
 from beam_tfr.tables.box_objects import BoxObjects, find_box_objects
 from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.coordinates import names_boxes
-from beam_tfr.tables.formats import format_of, read_rows
+from beam_tfr.tables.formats import format_of, read_first_rows
 
 _FIRST_ROWS = 1_000  # which show whether sides are shares of the image, and splits
 _SPLIT_NAMES = {
@@ -302,7 +301,7 @@ def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> 
 
 
 def _read_first_rows(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    rows = itertools.islice(read_rows(path, columns), _FIRST_ROWS)
+    rows = read_first_rows(path, columns, _FIRST_ROWS)
     return [dict(zip(columns, cells, strict=True)) for _, cells in rows]
 
 

@@ -7,7 +7,7 @@ Such as those of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, 
 import itertools
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,10 +21,11 @@ from beam_tfr.tables.box_names import (
     find_marked_sides,
     find_name,
 )
-from beam_tfr.tables.formats import list_fields, read_rows
+from beam_tfr.tables.formats import list_fields, read_first_rows
 
 _FIRST_ROWS = 1_000  # in which fields are looked for
 _FEW_ROWS = 100  # whose cells are looked at
+_MOST_OBJECTS = 20  # columns or fields of objects with sides, for each of which these are read
 CLASS_FIELDS = (*CLASSES, "displayname", "tag", "name")
 OF_PERCENT = "original_width"  # beside sides in percent, as of Label Studio
 SHAPES_OF_PERCENT = re.compile(rf"\A\s*\[\s*{{.*['\"]{OF_PERCENT}['\"]", re.DOTALL)  # as text
@@ -90,10 +91,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
         columns: its columns.
     """
     fields = list_fields(path, _FIRST_ROWS)
-    for parent, names in _group_fields(fields).items():
-        boxes = find_marked_sides(names)
-        if boxes is None or OF_PERCENT in names:
-            continue
+    for parent, boxes in itertools.islice(_find_sides(fields), _MOST_OBJECTS):
         sides = tuple(f"{parent}.{name}" for name in boxes.sides)
         if not _hold_flat_lists(path, sides):
             continue
@@ -107,6 +105,14 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
             names=_find_class_map(others) if label else "",
         )
     return None
+
+
+def _find_sides(fields: Iterable[str]) -> Iterator[tuple[str, BoxColumns]]:
+    """Yields objects that have fields for the sides of a box, with these."""
+    for parent, names in _group_fields(fields).items():
+        boxes = find_marked_sides(names)
+        if boxes is not None and OF_PERCENT not in names:
+            yield parent, boxes
 
 
 def _group_fields(fields: Iterable[str]) -> dict[str, list[str]]:
@@ -161,11 +167,19 @@ def find_file(path: str, columns: Sequence[str]) -> str:
     name = find_name(FILES, by_plain_name(columns))
     if name:
         return name
-    for column in columns:
-        cells = [cell for (cell,) in _read_cells(path, [column])]
-        if cells and all(isinstance(cell, str) and has_image_name(cell) for cell in cells):
-            return column
-    return ""
+    once = [column for column, number in Counter(columns).items() if number == 1]
+    candidates = list[str]()
+    for row_number, cells in enumerate(_read_cells(path, once)):
+        row = dict(zip(once, cells, strict=True))
+        others = candidates if row_number else once
+        candidates = [column for column in others if _names_image(row[column])]
+        if not candidates:
+            break
+    return next(iter(candidates), "")
+
+
+def _names_image(cell: Any) -> bool:
+    return isinstance(cell, str) and has_image_name(cell)
 
 
 def _find_class_map(fields: Iterable[str]) -> str:
@@ -185,7 +199,7 @@ def by_end(fields: Iterable[str]) -> dict[str, str]:
 
 def _read_cells(path: str, fields: Sequence[str]) -> Iterator[Sequence[Any]]:
     """Yields the cells of some fields in the first rows."""
-    for _, cells in itertools.islice(read_rows(path, fields), _FEW_ROWS):
+    for _, cells in read_first_rows(path, fields, _FEW_ROWS):
         yield cells
 
 

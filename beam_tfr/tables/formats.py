@@ -9,6 +9,7 @@ the file.
 
 import contextlib
 import gzip
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +47,7 @@ from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
 _BEGIN_BYTES = 4 << 10  # of a table whose name says nothing, enough for its first lines
+_FIRST_BYTES = 64 << 20  # 64 MiB of a table, in which its first rows are looked at
 _MOST_JSON_BYTES = 16 << 20  # 16 MiB of one that is JSON, which then may tell its kind
 _JSON_LINES = "; with an object in each line it is JSON Lines: name it .jsonl"
 _COLUMN = re.compile(rb'\s*"?[A-Za-z_][^"\\/]{0,60}"?\s*')
@@ -221,6 +223,7 @@ def read_rows(
     images: Sequence[str] = (),
     label: str = "",
     say: Callable[[Note], object] = lambda _: None,
+    most_bytes: int = 0,
 ) -> Iterator[Row]:
     """Yields the rows of one table, local or on gs://.
 
@@ -230,9 +233,15 @@ def read_rows(
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
-    selection = ColumnSelection(columns, known_columns, images, label, say, skipped)
+    selection = ColumnSelection(columns, known_columns, images, label, say, skipped, most_bytes)
     with _naming_errors(path):
         yield from format_of(path).read_rows(path, selection)
+
+
+def read_first_rows(path: str, columns: Sequence[str], most_rows: int) -> Iterator[Row]:
+    """Yields the first rows of one table; fewer if they are long. Raises as `read_rows`."""
+    rows = read_rows(path, columns, most_bytes=_FIRST_BYTES)
+    return itertools.islice(rows, most_rows)
 
 
 def read_columns(path: str, rows: int) -> list[str]:

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
 from beam_tfr.tables.box_names import letters_of
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.formats import format_of, list_fields, read_rows
+from beam_tfr.tables.formats import format_of, list_fields, read_first_rows
 from beam_tfr.tables.names import list_distinct, means_nothing, read_single_name
 from beam_tfr.tables.our_exports import read_export_splits
 from beam_tfr.tables.parquet_rows import Parquet
@@ -232,7 +231,7 @@ def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set
     if not columns:
         return {}
     with contextlib.suppress(DataError):  # of a column that nothing else reads
-        for _, cells in itertools.islice(read_rows(table, columns), _FIRST_ROWS):
+        for _, cells in read_first_rows(table, columns, _FIRST_ROWS):
             _collect_values(values_of, dict(zip(columns, cells, strict=True)))
     named = {
         column: values_of.get(column, set())

@@ -8,6 +8,8 @@ from beam_tfr.tables.box_objects import CLASS_FIELDS, by_end, describe_class_map
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import list_fields_of, read_first_cells
 
+_MOST_FIELDS = 100  # of objects, whose cells are looked at
+
 
 def suggest_roles(content: TableContent, uri_column: str = "") -> str:
     """The options that read rows as images with their classes; empty if no column names images.
@@ -56,14 +58,14 @@ def _find_label(content: TableContent, uri_column: str) -> str:
     column = find_name(CLASSES, by_plain_name(others))
     if column and not list_fields_of(content, [column]):
         return column
-    fields = [name for name in list_fields_of(content, others) if _holds_texts(content, name)]
+    cells_of = read_first_cells(content, list_fields_of(content, others)[:_MOST_FIELDS])
+    fields = [name for name, cells in cells_of.items() if _are_texts(cells)]
     field = find_name(CLASS_FIELDS, by_end(fields))
     return field or next((name for name in others if f"{name}-metadata" in others), "")
 
 
-def _holds_texts(content: TableContent, name: str) -> bool:
-    """Whether a field has a text, or a list of texts, in all of the first rows."""
-    cells = read_first_cells(content, [name])[name]
+def _are_texts(cells: Iterable[Any]) -> bool:
+    """Whether cells have a text, or a list of texts, each."""
     return all(isinstance(member, str) for cell in cells for member in _members(cell))
 
 

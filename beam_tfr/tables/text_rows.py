@@ -91,6 +91,8 @@ class Delimited(TableFormat):
                 for position in decimal_commas:
                     cells[position] = read_decimal_comma(cells[position])
                 yield number, [cells[position] for position in positions]
+                if selection.ends_at(file):
+                    return
 
     def _find_dialect(self, path: str, file: IO[bytes]) -> Dialect:
         try:

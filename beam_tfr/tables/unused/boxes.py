@@ -3,7 +3,8 @@
 import itertools
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes, to_finite
 from beam_tfr.schema.feature_names import BOXES
@@ -136,22 +137,22 @@ def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Sugges
 
 def _hold_boxes(content: TableContent, columns: Sequence[str]) -> bool:
     """Whether one of some columns has lists of four numbers in all of the first rows."""
-    return any(_read_boxes(content, name) for name in columns)
+    return any(map(_parse_boxes, read_first_cells(content, columns).values()))
 
 
 def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
     """The likeliest form of the boxes in the first of some columns with any."""
-    boxes = next(filter(None, (_read_boxes(content, name) for name in columns)), [])
+    boxes = next(filter(None, map(_parse_boxes, read_first_cells(content, columns).values())), [])
     if not boxes or any(not 0 <= number <= 1 for box in boxes for number in box):
         return "xywh"
     are_corners = all(left < right and top < bottom for left, top, right, bottom in boxes)
     return "rel_xyxy" if are_corners else "rel_xywh"
 
 
-def _read_boxes(content: TableContent, column: str) -> list[list[float]]:
-    """The boxes in the first rows of a column; none if a cell has anything else."""
+def _parse_boxes(cells: Iterable[Any]) -> list[list[float]]:
+    """The boxes in some cells; none if one has anything else."""
     boxes = list[list[float]]()
-    for cell in read_first_cells(content, [column])[column]:
+    for cell in cells:
         try:
             members = split_boxes(cell)
             are_lists = all(isinstance(member, list) for member in members)

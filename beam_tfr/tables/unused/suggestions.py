@@ -1,13 +1,12 @@
 """What columns may hold, and the first rows that show it."""
 
 import contextlib
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.formats import list_fields, read_rows
+from beam_tfr.tables.formats import list_fields, read_first_rows
 
 FIRST_ROWS = 100
 
@@ -30,7 +29,7 @@ def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str,
         return {}
     cells_of: dict[str, list[Any]] = {name: [] for name in columns}
     with contextlib.suppress(BeamTfrError):  # which reading the rows raises
-        for _, cells in itertools.islice(read_rows(content.files[0], columns), FIRST_ROWS):
+        for _, cells in read_first_rows(content.files[0], columns, FIRST_ROWS):
             for name, cell in zip(columns, cells, strict=True):
                 cells_of[name].append(cell)
     return cells_of
