@@ -795,3 +795,46 @@ def test_numbers_of_thousands_of_digits_are_none(lines: str, tmp_path: Path) -> 
         read(path)
     assert "set_int_max" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+def count_finds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are looked for from now on."""
+    paths = list[str]()
+    find = storage.find
+
+    def note_and_find(path: str) -> storage.Entry | None:
+        paths.append(path)
+        return find(path)
+
+    monkeypatch.setattr(storage, "find", note_and_find)
+    return paths
+
+
+def test_a_list_is_read_once_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spellings = [f"{'./' * number}l.txt" for number in range(1, 50)]
+    path = write_set(tmp_path, LABEL, yaml=f"train: [images/train, {', '.join(spellings)}]\n")
+    (tmp_path / "l.txt").write_text(f"{'a/' * 200}1.png\n" * 10)
+    paths = count_finds(monkeypatch)
+    read(path)
+    of_lines = [path for path in paths if path.endswith("a/1.png")]
+    assert len(of_lines) < 1_000  # 39,200 if it is read for each spelling, to its last folder
+
+
+def test_ends_of_a_deep_place_are_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_set(tmp_path, LABEL, yaml=f"train: {'a/' * 500}b\n")
+    paths = count_finds(monkeypatch)
+    with pytest.raises(DataError, match="no such file"):
+        read(path)
+    assert len(paths) < 100
+
+
+@pytest.mark.parametrize("key", ["path", "train"])
+def test_a_place_that_is_longer_than_paths_is_refused(tmp_path: Path, key: str) -> None:
+    other = "" if key == "train" else "train: images/train\n"
+    path = write_set(tmp_path, LABEL, yaml=f"{key}: {'a/' * 3_000}b\n{other}")
+    with pytest.raises(DataError, match=f"{key} names a place of 6,001 characters"):
+        read(path)

@@ -14,6 +14,7 @@ import yaml
 
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
+from beam_tfr.inputs.spellings import MAX_PATH_LENGTH
 from beam_tfr.schema.yolo import SPLITS, name_splits
 from beam_tfr.tables.annotations.text import read_text
 from beam_tfr.tables.annotations.yolo_files import (
@@ -104,12 +105,27 @@ class _Yolo(msgspec.Struct):
             value = getattr(self, key)
             names = [value] if isinstance(value, str) else value
             named = [name for name in names if name not in _NO_PLACE]
+            _check_lengths(key, named)
             if named:
                 places[key] = named
         if not places:
             raise ValueError("names no images, such as `train: images/train`")
         path = "" if self.path in _NO_PLACE else self.path
+        _check_lengths("path", [path])
         return YoloPlaces(folder, path, places)
+
+
+def _check_lengths(key: str, places: Iterable[str]) -> None:
+    """Checks that no place is longer than paths are.
+
+    Raises:
+        ValueError: one is.
+    """
+    longest = max(map(len, places), default=0)
+    if longest > MAX_PATH_LENGTH:
+        raise ValueError(
+            f"{key} names a place of {longest:,} characters; paths have up to {MAX_PATH_LENGTH:,}"
+        )
 
 
 def _describe_numbers(names: ClassNames) -> Iterator[str]:

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -20,6 +20,7 @@ from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, choose_spelling
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
 from beam_tfr.schema.yolo import SPLITS
@@ -38,6 +39,7 @@ _TRIED_LINES = 10  # of a list of images, to find out what its paths are relativ
 _LIST = ".txt"
 _LIST_BEGIN = 4 << 10  # bytes of a list, which show whether it names images
 _MOST_OTHER_KEYS = 20
+_MOST_DROPPED = 32  # folders of another machine, at the end of a place or at the begin of a line
 _is_image_name = re.compile(IMAGE_NAME).fullmatch
 
 
@@ -67,9 +69,10 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
         ValueError: there are none in a place, or all of a split are in another one too.
     """
     base = _choose_base(places, say)
+    lister = _Lister(base, say)
     paths_of = dict[str, list[str]]()  # key -> its images
     for key, names in places.places.items():
-        paths_of[key] = _list_places(base, key, names, say)
+        paths_of[key] = lister.list_places(key, names)
     lists = [SplitList(_spell(places, key), dict.fromkeys(paths_of[key])) for key in paths_of]
     separated = separate_lists(lists)
     for note in separated.notes:
@@ -115,10 +118,15 @@ def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str)
         images: those of the splits.
         base: the folder that places are relative to.
     """
+    if not keys:
+        return ""
+    known = _KnownImages(
+        _list_folders(images), {posixpath.basename(image.path) for image in images}
+    )
     left_out = []
     for key, names in itertools.islice(keys.items(), _MOST_OTHER_KEYS):
         for name in names[:_MOST_OTHER_KEYS]:
-            if any(_names_other_images(path, images) for path in _candidates(base, name)):
+            if any(known.lacks(path) for path in _candidates(base, name)):
                 left_out.append(f"{key}: {name}")
     if not left_out:
         return ""
@@ -134,17 +142,27 @@ def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str)
     )
 
 
-def _names_other_images(path: str, images: Sequence[YoloImage]) -> bool:
-    """Whether a path is a folder of images, or a list of images, that are others than some."""
-    if not path.endswith(_LIST):
-        return _holds_images(path) and path not in _list_folders(images)
-    with contextlib.suppress(OSError):
-        begin = storage.read_bytes(path, max_bytes=_LIST_BEGIN).decode(errors="replace")
-        line = begin.partition("\n")[0].strip().replace("\\", "/")
-        name = posixpath.basename(line)
-        names = {posixpath.basename(image.path) for image in images}
-        return _is_image_name(name) is not None and name not in names
-    return False
+class _KnownImages(NamedTuple):
+    """The images of the splits.
+
+    Attributes:
+        folders: those that they are in.
+        names: those of their files.
+    """
+
+    folders: Collection[str]
+    names: Collection[str]
+
+    def lacks(self, path: str) -> bool:
+        """Whether a path is a folder of other images, or a list of them."""
+        if not path.endswith(_LIST):
+            return path not in self.folders and _holds_images(path)
+        with contextlib.suppress(OSError):
+            begin = storage.read_bytes(path, max_bytes=_LIST_BEGIN).decode(errors="replace")
+            line = begin.partition("\n")[0].strip().replace("\\", "/")
+            name = posixpath.basename(line)
+            return _is_image_name(name) is not None and name not in self.names
+        return False
 
 
 def _list_folders(images: Sequence[YoloImage]) -> set[str]:
@@ -235,6 +253,8 @@ def _find_end(base: str, place: str) -> str:
     folder of a split.
     """
     parts = [part for part in place.replace("\\", "/").split("/") if part not in ("", ".", "..")]
+    if len(parts) > _MOST_DROPPED:
+        return ""
     for number in range(1, len(parts)):
         if split_of_folder(parts[number - 1]):
             return ""
@@ -251,30 +271,6 @@ def _exists(path: str) -> bool:
     folder = split_pattern(path)[0] if WILDCARD.search(path) else path
     listed = storage.walk(folder, lambda _: True)
     return next(iter(listed), None) is not None
-
-
-def _list_place(base: str, key: str, place: str, say: Callable[[str], object]) -> list[str]:
-    """The images of a place that a key names, sorted.
-
-    Raises:
-        ValueError: there are none.
-    """
-    for path in _candidates(base, place):
-        images = _list_images(path, base, say)
-        if images:
-            return images
-    path = _join(base, place)
-    end = "" if _exists(path) else _find_end(base, place)
-    images = _list_images(end, base, say) if end else []
-    if images:
-        say(f"{key} names images elsewhere: {place} is read as {end}")
-        return images
-    if _exists(path):
-        raise ValueError(f"there are no images in {path}; name folders of images, or lists of them")
-    raise ValueError(
-        f"there is no such file or folder: {path}; if there are no images for {key}, remove it "
-        "from the file"
-    )
 
 
 def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str]:
@@ -373,33 +369,78 @@ def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_Li
             yield _LineReading(root, separator)
     separator = separators[-1]
     most_folders = max((line.count(separator) for line in lines), default=0)
-    for number in range(1, most_folders + 1):
+    for number in range(1, min(most_folders, _MOST_DROPPED) + 1):
         for root in roots:
             yield _LineReading(root, separator, number)
 
 
-def _list_places(
-    base: str, key: str, names: Sequence[str], say: Callable[[str], object]
-) -> list[str]:
-    """The images of a split, each once.
+class _Lister:
+    """Lists the images of places, each file and folder once, however it is spelled.
 
-    Raises:
-        ValueError: there are none in a place, or the places are about the same images all the time.
+    Args:
+        base: the folder that places are relative to.
+        say: called with how places are read.
     """
-    once = dict[str, None]()
-    repeats = 0
-    for name, number in collections.Counter(names).items():
-        paths = _list_place(base, key, name, say)
-        before = len(once)
-        once.update(dict.fromkeys(paths))
-        repeats += number * len(paths) - (len(once) - before)
-        if repeats > _MOST_REPEATS + len(once):
-            raise ValueError(f"{key} names images more than once ({repeats:,}): remove {name:.200}")
-    if repeats:
-        say(f"{key} names images more than once ({repeats}): each is converted once")
-    return [*once]
+
+    def __init__(self, base: str, say: Callable[[str], object]) -> None:
+        self._base = base
+        self._say = say
+        self._images_at = dict[str, list[str]]()  # path -> its images
+
+    def list_places(self, key: str, names: Sequence[str]) -> list[str]:
+        """The images of a split, each once.
+
+        Raises:
+            ValueError: there are none in a place, or the places are about the same images all the
+                time.
+        """
+        once = dict[str, None]()
+        repeats = 0
+        for name, number in collections.Counter(names).items():
+            paths = self._list_place(key, name)
+            before = len(once)
+            once.update(dict.fromkeys(paths))
+            repeats += number * len(paths) - (len(once) - before)
+            if repeats > _MOST_REPEATS + len(once):
+                raise ValueError(
+                    f"{key} names images more than once ({repeats:,}): remove {name:.200}"
+                )
+        if repeats:
+            self._say(f"{key} names images more than once ({repeats}): each is converted once")
+        return [*once]
+
+    def _list_place(self, key: str, place: str) -> list[str]:
+        """The images of a place that a key names, sorted.
+
+        Raises:
+            ValueError: there are none.
+        """
+        for path in _candidates(self._base, place):
+            images = self._list_images(path)
+            if images:
+                return images
+        path = _join(self._base, place)
+        end = "" if _exists(path) else _find_end(self._base, place)
+        images = self._list_images(end) if end else []
+        if images:
+            self._say(f"{key} names images elsewhere: {place} is read as {end}")
+            return images
+        if _exists(path):
+            raise ValueError(
+                f"there are no images in {path}; name folders of images, or lists of them"
+            )
+        raise ValueError(
+            f"there is no such file or folder: {path}; if there are no images for {key}, remove it "
+            "from the file"
+        )
+
+    def _list_images(self, path: str) -> list[str]:
+        """The images that a path means; none if there is nothing."""
+        if path not in self._images_at:
+            self._images_at[path] = _list_images(path, self._base, self._say)
+        return self._images_at[path]
 
 
 def _spell(places: YoloPlaces, key: str) -> str:
     """A key with what it names, for messages."""
-    return f"{key} ({', '.join(places.places[key])})"
+    return f"{key} ({join_texts(places.places[key], separator=', ')})"
