@@ -33,7 +33,7 @@ from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
-from beam_tfr.layouts.twin_names import describe_twins
+from beam_tfr.layouts.twin_names import describe_pair_folders, describe_twins
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
@@ -138,6 +138,7 @@ def early_warnings(
         marked,
         describe_twins(keys),
         describe_no_classes(keys) if source.has_default_layout else "",
+        describe_pair_folders(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
         *describe_lists(look),

@@ -31,7 +31,7 @@ from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_fo
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.parsing import parse_layout
-from beam_tfr.layouts.twin_names import describe_twins
+from beam_tfr.layouts.twin_names import describe_pair_folders, describe_twins
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.storage import Entry
@@ -961,3 +961,19 @@ def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
     message = describe_twins(keys)
     assert bool(message) == is_told
     assert ("exclude=" in message) == is_told
+
+
+@pytest.mark.parametrize(
+    ("folders", "is_told"),
+    [
+        (["HR", "LR"], True),
+        (["train/blur", "train/sharp"], True),
+        (["cat", "dog"], False),
+        (["HR"], False),
+        (["target", "other"], False),
+    ],
+)
+def test_folders_of_pairs_are_told(folders: list[str], is_told: bool) -> None:
+    keys = [f"{folder}/{number:04}.png" for folder in folders for number in range(3)]
+    assert bool(describe_pair_folders(keys)) == is_told
+    assert not describe_pair_folders([*keys, f"{folders[0]}/9.png"])

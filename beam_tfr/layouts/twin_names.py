@@ -4,8 +4,15 @@ import collections
 from collections.abc import Iterable
 
 from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.name_pattern import NamePattern
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import FORMAT_OF, stem_of_image
 
+# Names of folders that hold either of the images of pairs.
+_PAIR_FOLDER = NamePattern(
+    r"(?i)(?:.*[-_ ])?(?:[hl][rq]|[hl](?:igh|ow)(?:[-_ ]?res)?|gts?|inputs?|targets?|sharp"
+    r"|blur(?:red|ry)?|clean|clear|nois[ey]|hazy|rainy?|bicubic|upsampled|originals?|edited)"
+)
 _MAIN_FORMAT = "jpeg"
 _NO_PHOTOS = ("png", "gif", "ppm")  # beside JPEGs these may be masks, which are reported elsewhere
 
@@ -30,6 +37,29 @@ def describe_twins(keys: Iterable[str]) -> str:
     return (
         f"{photos} may be there twice, such as {first[_MAIN_FORMAT]} and {other}, which are two "
         f"images, maybe in two splits: `exclude='**/*.{extension}'` leaves out the latter"
+    )
+
+
+def describe_pair_folders(keys: Iterable[str]) -> str:
+    """The message about two folders that hold the images of pairs, such as HR and LR.
+
+    By their names, and as their files have the same names. Empty if there are none.
+    """
+    names_in = collections.defaultdict[str, set[str]](set)
+    for key in keys:
+        folder, _, name = key.rpartition("/")
+        names_in[folder].add(stem_of_image(name))
+    folders = sorted(names_in)
+    if len(folders) < 2 or not all(_PAIR_FOLDER.fullmatch(path.split("/")[-1]) for path in folders):
+        return ""
+    first = names_in[folders[0]]
+    if any(names_in[folder] != first for folder in folders):
+        return ""
+    shown = join_texts(folders, separator=" and ")
+    return (
+        f"the folders {shown} seem to hold pairs of images, as their files have the same names, "
+        "and become classes: make a dataset of each, with `layout='*'` and the same options, among "
+        "them `num_shards=` and `max_rejects=0`, and zip them where they are loaded"
     )
 
 
