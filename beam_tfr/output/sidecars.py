@@ -35,7 +35,7 @@ from beam_tfr.storage import Entry, work_path
 RECORDS = ".records-"
 CONTENTS = ".contents-"
 # Such a file, or a sidecar; the first group is the name of its shard, if it has one.
-SHARD_FILE = re.compile(r"([^.]*).*(?:\.json|\.records-.*|\.contents-.*)")
+SHARD_FILE = re.compile(r"([^.]*+).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
 _INFO_BYTES = 1 << 18  # of the first line of a sidecar, which has some kilobytes
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)  # what checking it may raise

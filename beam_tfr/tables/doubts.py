@@ -31,8 +31,8 @@ _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")  # 0.jpg_1
 # Lists and objects in brackets that are none as JSON, Python or NumPy write them.
-_LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,.*\)|\{\s*['\"].*\})\s*", re.DOTALL)
-_LIKE_OBJECTS = re.compile(r"\s*\[?\s*\{")
+_LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,[^,]*\)|\{\s*['\"].*\})\s*", re.DOTALL)
+_LIKE_OBJECTS = re.compile(r"\s*+\[?\s*+\{")
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # of a column, all of which name images
 _MOST_FOLDERS = 20  # beside a table, in which images are looked for

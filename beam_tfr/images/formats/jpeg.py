@@ -32,7 +32,7 @@ _MOST_EIGHTHS = 4
 # Of each sample of a progressive JPEG, all of which are kept until the last scan.
 _COEFFICIENT_BYTES = 2
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
-_BEFORE_EOI = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
+_BEFORE_EOI = re.compile(r"(?<!\d)(\d+) extraneous bytes before marker 0xd9")
 _HARMLESS = re.compile(
     "Unknown Adobe color transform|unknown JFIF revision|bad ICC marker"
     "|Invalid SOS parameters for sequential|extraneous bytes before marker"
