@@ -13,6 +13,7 @@ from beam_tfr import first_look, storage
 from beam_tfr.launch import bounds
 from beam_tfr.launch.bounds import bounded_look
 from beam_tfr.schema.errors import DataError
+from beam_tfr.storage import opened
 from tests.conftest import Run
 from tests.converted import write_photos
 
@@ -52,6 +53,21 @@ def test_a_look_that_never_ends_is_ended(
     storage.read_bytes(str(path))
     with pytest.raises(DataError, match=rf"{excess}.*{re.escape(str(path))}"), bounded_look():
         look()
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_the_largest_files_and_the_last_one_are_named(tmp_path: Path) -> None:
+    sizes = {"before": 90, "1": 3, "2": 5, "3": 1, "4": 4, "last": 2}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    storage.read_bytes(str(tmp_path / "before"))
+    opened.forget_paths()
+    for name in [*sizes][1:]:
+        storage.read_bytes(str(tmp_path / name))
+    with pytest.raises(DataError) as caught, bounded_look():
+        loop_for_ever()
+    named = re.findall(rf"{re.escape(str(tmp_path))}/(\w+)", str(caught.value))
+    assert named == ["2", "4", "last"]
 
 
 @pytest.mark.usefixtures("small_bounds")

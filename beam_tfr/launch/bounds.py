@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.storage import opened
@@ -100,7 +101,7 @@ def bounded_look() -> Iterator[None]:
     """Bounds what the block takes in this thread.
 
     Raises:
-        DataError: it takes too much; names the last file that was opened.
+        DataError: it takes too much; names the largest files that were opened, and the last one.
     """
     watch = _Watch(threading.get_ident())
     watch.start()
@@ -116,7 +117,11 @@ def bounded_look() -> Iterator[None]:
 
 
 def _describe(excess: str) -> str:
+    problem = f"looking at the input took {excess}, far more than its size explains"
+    names = [*map(quote, opened.list_paths())]
+    if not names:
+        return f"{problem}; no file was read yet: leave folders out of it"
     return (
-        f"looking at the input took {excess}, far more than its size explains; the last file that "
-        f"was read is {quote(opened.last_path)}: leave it out, or make a sound one"
+        f"{problem}; the largest files that were read, and the last one: {join_texts(names)}; "
+        "leave out the one that takes so much, or make a sound one"
     )

@@ -37,6 +37,7 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
 from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Input, check_gcs_access, open_source
+from beam_tfr.storage import opened
 
 
 def prepare_run(
@@ -62,6 +63,7 @@ def prepare_run(
         _refuse_job_options(options)
         runner = choose_runner(beam_options, beam_flags)  # refuses wrong flags before files
     cloud.use_cloud_options(beam_options)
+    opened.forget_paths()
     with bounded_look():
         source = open_input(options)
     if runner or not checks.creates_no_job(beam_options):

@@ -1,23 +1,43 @@
-"""Notes which file this process has opened last, and how many bytes it has opened in all.
-
-Threads may note files at the same time: the sum is meant for limits, and not exact.
-"""
+"""Notes which files this process opens, and how many bytes it has opened in all."""
 
 import os
+import threading
 from typing import IO
 
-last_path = ""
+_MOST_LARGEST = 2
 num_bytes = 0
+_last_path = ""
+_size_of = dict[str, int]()  # of the largest
+_lock = threading.Lock()
 
 
 def note(path: str, size: int) -> None:
     """Notes that a file, or a part of it, of so many bytes is read."""
-    global last_path, num_bytes  # of the process, as what they count is
-    last_path = path
-    num_bytes += size
+    global num_bytes, _last_path  # of the process, as what they count is
+    with _lock:
+        num_bytes += size
+        _last_path = path
+        _size_of[path] = max(size, _size_of.get(path, 0))
+        if len(_size_of) > _MOST_LARGEST:
+            del _size_of[min(_size_of, key=_size_of.__getitem__)]
 
 
 def noting(path: str, file: IO[bytes]) -> IO[bytes]:
     """Notes an opened file, and returns it."""
     note(path, os.fstat(file.fileno()).st_size)
     return file
+
+
+def forget_paths() -> None:
+    """Forgets which files were opened up to now."""
+    global _last_path
+    with _lock:
+        _last_path = ""
+        _size_of.clear()
+
+
+def list_paths() -> list[str]:
+    """The largest files that were opened, the largest first, and the last one; at most three."""
+    with _lock:
+        paths = sorted(_size_of, key=_size_of.__getitem__, reverse=True)
+        return [*dict.fromkeys(filter(None, [*paths, _last_path]))]
