@@ -143,10 +143,10 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
         return ""
     named_layout = parse_layout(f"{layout[:-1]}{named}")
     fit = [key for key in all_keys if find_named_class(os.path.basename(key)) == named]
-    lost_splits = _read_splits(all_keys, layout) - _read_splits(fit, layout)
-    if not all("test" in split.lower() for split in lost_splits):
-        return ""  # only test sets, whose classes often are secret, may be left out
     leaves_out = _describe_unnamed(fit, sorted({*all_keys} - {*fit}))
+    lost_splits = sorted(_read_splits(all_keys, layout) - _read_splits(fit, layout))
+    if lost_splits:
+        leaves_out += f" (so there is no split {join_names(lost_splits)})"
     example = os.path.basename(fit[0])
     return (
         f"use `layout='{named_layout}'`{instead}, which reads classes of file names, as of "
