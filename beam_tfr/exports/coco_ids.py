@@ -1,4 +1,4 @@
-"""The ids in files of COCO: those of the sources where they are known, else numbers from 1.
+"""Chooses the ids in COCO files: those of the sources if they are known, else numbers from 1.
 
 No category has the id 0, which programs take for the background.
 """
@@ -9,11 +9,11 @@ _LONGEST = 18  # digits of an id
 
 
 def choose_category_ids(known: Iterable[tuple[int, int]], number: int) -> list[int]:
-    """The id of the category of each label.
+    """Chooses the id of the category of each label.
 
     Args:
         known: labels of objects, with the ids that their sources gave to their categories.
-        number: of labels. One without an object gets the first id that is free.
+        number: number of labels. A label without objects gets the first free id.
     """
     ids = dict[int, int]()
     for label, category_id in known:
@@ -32,10 +32,10 @@ def _count_from_1(number: int) -> list[int]:
 
 
 def choose_image_ids(texts: Iterable[str | None]) -> list[int]:
-    """The ids of images: their source ids if these are whole numbers that differ.
+    """Chooses the ids of images: their source ids if all of these are different whole numbers.
 
     Args:
-        texts: the source id of each image; None where it is unknown.
+        texts: the source id of each image; None if it is unknown.
     """
     ids = list[int]()
     are_numbers = True
@@ -49,7 +49,7 @@ def choose_image_ids(texts: Iterable[str | None]) -> list[int]:
 
 
 def _parse_id(text: str | None) -> int | None:
-    """The number of 64 bits that a text spells; None if it is another text."""
+    """Returns the 64-bit number that a text spells; None for other texts."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > _LONGEST:
         return None
     number = int(text)

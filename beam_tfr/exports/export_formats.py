@@ -1,7 +1,4 @@
-"""The formats of exports.
-
-Each says how and where a shard is written, and what completes the export.
-"""
+"""Defines the formats of exports: where and how to write a shard, and what completes the export."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,41 +17,43 @@ from beam_tfr.schema.naming import parse_shard_names
 
 
 def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """The shards need no other file."""
+    """Writes nothing, for formats whose shards need no other file."""
 
 
 def _leave_out_nothing(dataset: Manifest, keypoints: int) -> list[str]:
-    """The format has a place for all columns."""
+    """Lists no columns, for formats that have a place for all."""
     return []
 
 
 def _list_no_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
-    """The format has no files about all images."""
+    """Lists no files, for formats without files about all images."""
     return []
 
 
 def _take_any(dataset: Manifest, splits: Collection[str]) -> None:
-    """The format has a place for all splits and classes."""
+    """Accepts any splits and classes, for formats that have a place for all."""
 
 
 class ExportFormat(NamedTuple):
     """A format that datasets are exported in.
 
     Attributes:
-        write: writes a shard, and last to the file that it gets, which then appears.
-        place: the path of that file in the export.
+        write: writes a shard; what it writes to the given file comes last, and the file then
+            appears.
+        place: path of that file in the export.
         load: a line of Python that opens the export, given the `name` of the dataset and the
             `output`.
         complete: writes what describes all shards, given the dataset, the `output`, and the files
             of the shards with the number of images in each.
-        needs_images: False if it can hold records of any encoding.
-        needs_boxes: whether it is for images with boxes only.
-        needs_keypoints: whether a shard has to know the number of keypoints of all objects.
-        name_files: the paths of the files of an image, which its key names; None if the images of a
-            shard are in one file.
-        list_own_files: the paths of the files about all images, given their splits.
-        check_dataset: raises a UsageError if it has no place for some splits or classes.
-        list_left_out: the columns that it has no place for, given that number.
+        needs_images: whether records must have encoded images.
+        needs_boxes: whether it is only for images with boxes.
+        needs_keypoints: whether writing a shard needs the number of keypoints of all objects.
+        name_files: returns the paths of the files of an image, which follow from its key; None if
+            the images of a shard are in one file.
+        list_own_files: returns the paths of the files about all images, given their splits.
+        check_dataset: raises a UsageError if the format has no place for some splits or classes.
+        list_left_out: returns the columns that the format has no place for, given the number of
+            keypoints.
     """
 
     write: Callable[[ExportedShard, storage.PendingFile], None]
@@ -131,15 +130,15 @@ EXPORT_FORMATS = {
 
 
 class ExportJob(NamedTuple):
-    """What is exported, and how.
+    """The dataset to export, and how to export it.
 
     Attributes:
         base: the dataset.
         where: conditions that the records must meet.
         output: folder of the export.
         form: one of `EXPORT_FORMATS`.
-        keypoints: how many an object has, for formats that need to know.
-        shared_stems: those of several keys, for formats that name files by their keys.
+        keypoints: number of keypoints of an object, for formats that need it.
+        shared_stems: stems that several keys have, for formats that name files by keys.
     """
 
     base: BaseDataset
@@ -150,13 +149,13 @@ class ExportJob(NamedTuple):
     shared_stems: frozenset[str] = frozenset()
 
     def path(self, part: ShardPart) -> str:
-        """The path of the file that appears last of a shard."""
+        """Returns the path of the file that appears last when a shard is written."""
         name, shard, _ = parse_shard_names(part.file)
         place = EXPORT_FORMATS[self.form].place.format(name=name, shard=shard)
         return storage.join(self.output, place)
 
     def write(self, part: ShardPart, report: Callable[[int], object]) -> None:
-        """Writes a shard, unless its last file is there.
+        """Writes a shard, unless its last file exists.
 
         For `report` and errors see `ExportedShard`.
         """
@@ -182,12 +181,12 @@ class ExportJob(NamedTuple):
 
 
 def count_keypoints(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> int:
-    """The number of keypoints of all objects; 0 if the format does not need to know."""
+    """Returns the number of keypoints of all objects; 0 if the format does not need it."""
     return yolo.count_keypoints(dataset, parts) if EXPORT_FORMATS[form].needs_keypoints else 0
 
 
 def find_shared_stems(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> frozenset[str]:
-    """The stems that several keys have; none if the format does not name files by them."""
+    """Returns the stems that several keys have; none if the format does not name files by keys."""
     if EXPORT_FORMATS[form].name_files is None:
         return frozenset()
     return image_names.find_shared_stems(dataset, parts)
@@ -199,10 +198,10 @@ def check_names(job: ExportJob, dataset: Manifest, parts: Sequence[ShardPart]) -
     Args:
         job: the export, whose output has its work folder.
         dataset: its dataset.
-        parts: the shards that are exported.
+        parts: the exported shards.
 
     Raises:
-        DataError: they cannot.
+        DataError: the files cannot be beside each other.
     """
     export_format = EXPORT_FORMATS[job.form]
     if export_format.name_files is None:
@@ -220,7 +219,7 @@ def check_format(dataset: Manifest, form: str) -> None:
     """Checks that a dataset can be exported in a format.
 
     Raises:
-        UsageError: it cannot, or there is no such format.
+        UsageError: the dataset cannot be exported so, or there is no such format.
     """
     if form not in EXPORT_FORMATS:
         names = ", ".join(EXPORT_FORMATS)

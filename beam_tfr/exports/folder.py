@@ -1,6 +1,6 @@
-"""The format `folder`: a file for each image, and files about all of them.
+"""Writes the format `folder`: a file for each image, and files about all of them.
 
-Those are `metadata.jsonl`, and annotations of objects as COCO's.
+These are `metadata.jsonl`, and annotations of objects like COCO's.
 """
 
 import json
@@ -27,7 +27,7 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 
-# Columns that say whether an object is a crowd: the first that is there.
+# Columns that say whether an object is a crowd; the first one in the dataset counts.
 _CROWD = ("image/object/is_crowd", "iscrowd", "is_crowd")
 _AREA = "image/object/area"  # in pixels of the source
 _SOURCE_ID = "image/source_id"
@@ -39,20 +39,20 @@ _ANNOTATIONS = "instances_{split}.json"
 
 
 def list_own_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
-    """The files about all images, `metadata.jsonl` first."""
+    """Lists the files about all images, `metadata.jsonl` first."""
     if dataset.feature_kinds.boxes is None:
         return [_METADATA]
     return [_METADATA, *(_ANNOTATIONS.format(split=split) for split in splits)]
 
 
 def name_files(image: NamedImage) -> list[str]:
-    """The file of an image, and those of its masks."""
+    """Returns the names of the file of an image, and of its masks."""
     name = file_name(image)
     return [name, *(f"{name}.{key}.png" for key in image.beside)]
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
-    """The files of an image, with its line of `metadata.jsonl` and its annotations."""
+    """Returns the files of an image, with its line of `metadata.jsonl` and its annotations."""
     name, *beside = name_files(image_of(shard, sample))
     row = {"file_name": name, **sample.about}
     del row["key"]
@@ -93,15 +93,15 @@ def _metadata_lines(output: str, parts: Iterable[str]) -> Iterator[str]:
 
 
 def _read_annotations(parts: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yields what `annotate_image` says of each image."""
+    """Yields the result of `annotate_image` for each image."""
     for _, (_, annotated) in read_parts(parts):
         yield annotated
 
 
 def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> dict[str, Any]:
-    """The image of a sample and its annotations, as in COCO's file, but without ids.
+    """Returns the image of a sample and its annotations, as in COCO's file, but without ids.
 
-    Its `category_id` is the label. Besides, it has the ids of the source.
+    The `category_id` is the label. The ids of the source are added.
     """
     values = sample.values
     width = values[WIDTH][0]
@@ -131,10 +131,7 @@ def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> d
 def _add_table_columns(
     annotations: list[dict[str, Any]], dataset: Manifest, values: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Sets what columns of the table say of each object.
-
-    They say whether it is a crowd, and its area.
-    """
+    """Sets whether each object is a crowd, and its area, if the table has columns for them."""
     columns = dataset.feature_kinds.box_features
     for column in _CROWD:
         if column in columns:
@@ -155,7 +152,7 @@ def _read_category_ids(parts: Iterable[str]) -> Iterator[tuple[int, int]]:
     """Yields the label of each object, and the id that its source gave to its category."""
     for about in _read_annotations(parts):
         labels = [annotation["category_id"] for annotation in about["annotations"]]
-        # None is known if the dataset has no such column.
+        # No id is known if the dataset has no such column.
         yield from zip(labels, about["source_category_ids"], strict=False)
 
 
@@ -164,7 +161,7 @@ def _coco_document(categories: Sequence[Any], parts: Sequence[str]) -> Iterator[
 
     Args:
         categories: the class of each label.
-        parts: results of `annotate_image`.
+        parts: paths of the parts, with results of `annotate_image`.
     """
     source_ids = (about["source_id"] for about in _read_annotations(parts))
     image_ids = choose_image_ids(source_ids)
@@ -196,7 +193,7 @@ def _name_annotations(
 
 
 def _list_members(members: Iterable[Any]) -> Iterator[str]:
-    """Yields the members of a JSON list, one a line."""
+    """Yields the members of a JSON list, one per line."""
     separator = ""
     for member in members:
         yield f"{separator}\n{json.dumps(member)}"

@@ -1,7 +1,8 @@
-"""What formats with a file for each image have in common.
+"""Shares code between formats with a file for each image.
 
 Each shard leaves a part in the work folder, from which the files about all images are made at the
-end: a line of JSON for each image, with the names of its files, and what the format says of it.
+end. It has a line of JSON for each image, with the names of its files, and what the format says
+about it.
 """
 
 import json
@@ -17,7 +18,7 @@ from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import parse_shard_names
 
-PLACE = f"{WORK_FOLDER}/{{name}}-{{shard}}.jsonl"  # of a part
+PLACE = f"{WORK_FOLDER}/{{name}}-{{shard}}.jsonl"  # the path of a part
 
 
 class ImageFiles(NamedTuple):
@@ -25,7 +26,7 @@ class ImageFiles(NamedTuple):
 
     Attributes:
         files: path in the export -> content.
-        about: what its line of the part says, as for JSON.
+        about: content of the image's line in the part, as for JSON.
     """
 
     files: Mapping[str, bytes]
@@ -64,7 +65,7 @@ def _write_file(output: str, path: str, data: bytes) -> None:
 
 
 def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Split -> its parts."""
+    """Returns split -> its parts."""
     parts_of = dict[str, list[str]]()
     for path in paths:
         split = parse_shard_names(path).split
@@ -73,19 +74,19 @@ def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_parts(paths: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
-    """Yields the names of the files of each image, and what its format says of it."""
+    """Yields the names of the files of each image, and what its format says about it."""
     for path in paths:
         with storage.open_binary(path) as lines:
             yield from map(json.loads, lines)
 
 
 def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:
-    """Yields what the format says of each image, and then checks the files.
+    """Yields what the format says about each image, and then checks the files.
 
     Holds a hash of each name in memory, about 100 bytes.
 
     Raises:
-        DataError: two files have the same name, or one was removed since it was written.
+        DataError: two files have the same name, or a file was removed since it was written.
     """
     names = set[bytes]()  # hashed
     for files, about in read_parts(paths):

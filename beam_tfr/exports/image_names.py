@@ -1,4 +1,4 @@
-"""The names that the keys of images give to the files of an export.
+"""Derives the names of the files of an export from the keys of images.
 
 They follow from the contents of a dataset, so they are checked before anything is written: an
 export whose files cannot lie beside each other would never be complete.
@@ -25,19 +25,19 @@ from beam_tfr.schema.naming import parse_shard_names
 from beam_tfr.schema.untrusted import quote
 
 CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
-_SHARDS = 16  # whose images are in memory at a time
-_FREE_FOLDERS = 1_000_000  # that an export may have, however few its files are,
-_FOLDERS_EACH = 4  # and more for each file
+_SHARDS = 16  # shards whose images are in memory at a time
+_FREE_FOLDERS = 1_000_000  # folders that an export may have, however few files it has
+_FOLDERS_EACH = 4  # more folders for each file
 
 
 class NamedImage(NamedTuple):
-    """What the names of the files of an image follow from.
+    """All that the file names of an image depend on.
 
     Attributes:
-        key: of the image.
+        key: key of the image.
         split: its split.
-        form: the format in which it is stored, one of `EXTENSIONS`.
-        shares_stem: whether another key of the dataset has its stem.
+        form: its stored format, one of `EXTENSIONS`.
+        shares_stem: whether another key of the dataset has the same stem.
         beside: keys of the images beside it that are exported, such as "mask".
     """
 
@@ -49,7 +49,7 @@ class NamedImage(NamedTuple):
 
 
 def image_of(shard: ExportedShard, sample: ExportedSample) -> NamedImage:
-    """What the names of the files of a record follow from."""
+    """Returns all that the file names of a record depend on."""
     key = to_text(sample.values[FILENAME][0])
     return NamedImage(
         key,
@@ -64,12 +64,12 @@ NameFiles = Callable[[NamedImage], Sequence[str]]  # -> paths in the export
 
 
 def file_name(image: NamedImage) -> str:
-    """The name of an image: its key, with the extension of its format.
+    """Returns the file name of an image: its key, with the extension of its format.
 
-    `1.png` as a JPEG is `1.jpg`; or `1.png.jpg` if another key has that stem.
+    `1.png` as a JPEG becomes `1.jpg`, or `1.png.jpg` if another key has the same stem.
 
     Raises:
-        DataError: it would be outside of the folder, or where unfinished files are.
+        DataError: the file would be outside of the folder, or among unfinished files.
     """
     key = image.key
     folders = key.split("/")
@@ -84,9 +84,9 @@ def file_name(image: NamedImage) -> str:
 
 
 def unique_file_name(image: NamedImage) -> str:
-    """The name of an image, of which no other one has the stem; raises as `file_name` does.
+    """Returns a file name whose stem no other image has; raises like `file_name`.
 
-    `1.png` as a JPEG is `1.jpg`; or `1_png.jpg` if another key has that stem.
+    `1.png` as a JPEG becomes `1.jpg`, or `1_png.jpg` if another key has the same stem.
     """
     name = file_name(image)
     if not image.shares_stem:
@@ -98,14 +98,14 @@ def unique_file_name(image: NamedImage) -> str:
 
 
 def stem_of(key: str) -> str:
-    """A key without the extension of an image, if it has one."""
+    """Returns a key without the extension of an image, if it has one."""
     stem, _, extension = key.rpartition(".")
     has_name = bool(stem.rpartition("/")[2])
     return stem if has_name and extension.lower() in FORMAT_OF else key
 
 
 def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozenset[str]:
-    """The stems that several keys of a dataset have, by the contents of its shards.
+    """Returns the stems that several keys of a dataset have, from the contents of its shards.
 
     Holds all stems in memory, about 100 bytes each.
     """
@@ -122,7 +122,7 @@ def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozense
 def read_images(
     dataset: Manifest, parts: Iterable[ShardPart], where: Mapping[str, str]
 ) -> Iterator[NamedImage]:
-    """Yields the images of some shards that meet the conditions, by the contents."""
+    """Yields the images of some shards that meet the conditions, from the contents."""
 
     def read_shard(part: ShardPart) -> list[NamedImage]:
         return _read_shard(dataset, part, where)
@@ -157,7 +157,7 @@ class NameCheck:
 
     Args:
         output: folder of the export.
-        rules: what names it takes.
+        rules: rules for names in the folder.
         own_files: paths in the export of the files about all images.
     """
 
@@ -175,7 +175,7 @@ class NameCheck:
         """Adds the path of a file in the export.
 
         Raises:
-            DataError: it cannot be there, alone or beside those before it.
+            DataError: the file cannot be there, alone or beside earlier ones.
         """
         problem = self._rules.find_problem(self._output, name) or self._find_conflict(name)
         if problem:
@@ -183,7 +183,7 @@ class NameCheck:
             raise DataError(f"{path}: {problem}; {CURE}")
 
     def _find_conflict(self, name: str) -> str:
-        """Why a file cannot be beside those before it, which it then joins; else empty."""
+        """Adds a file; returns why it cannot be beside earlier ones, or an empty text."""
         unified = self._rules.unify(name)
         hashed = _hash_name(unified)
         if hashed in self._files:
@@ -196,7 +196,7 @@ class NameCheck:
         return self._add_folders(unified)
 
     def _add_folders(self, unified: str) -> str:
-        """Adds the folders of a file; returns why one cannot be there, or an empty text."""
+        """Adds the folders of a file; returns why a folder cannot be there, or an empty text."""
         folder = unified.rpartition("/")[0]
         while (hashed := _hash_name(folder)) not in self._folders:
             if hashed in self._files:

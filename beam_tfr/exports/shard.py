@@ -1,4 +1,4 @@
-"""A shard that is exported: its records, those that are wanted, and what they say."""
+"""Reads the records of a shard that are exported, and parses them."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,10 +24,10 @@ class ExportedSample(NamedTuple):
 
     Attributes:
         values: feature -> values.
-        about: what it says besides its images: `key`, `split`, `class`, `label`, `boxes`, columns.
+        about: all but its images: `key`, `split`, `class`, `label`, `boxes`, columns.
         image: the encoded image.
-        extension: that of its format: "jpg", "png", "webp".
-        files: the images beside it that are exported: key -> PNG.
+        extension: extension of its format: "jpg", "png", "webp".
+        files: the exported images beside it: key -> PNG.
     """
 
     values: Mapping[str, list[Any]]
@@ -39,7 +39,7 @@ class ExportedSample(NamedTuple):
 
 @dataclasses.dataclass
 class ExportedShard:
-    """A shard of a dataset that is exported, whose records are found by its contents.
+    """An exported shard of a dataset, whose records are found by its contents.
 
     Attributes:
         dataset: the dataset.
@@ -47,11 +47,11 @@ class ExportedShard:
         where: conditions that the records must meet.
         output: folder of the export.
         report: called with the number of bytes of some records that were read.
-        keypoints: how many each object has, for formats that need to know.
-        shared_stems: those of several keys, for formats that name files by their keys.
+        keypoints: number of keypoints of each object, for formats that need it.
+        shared_stems: stems that several keys have, for formats that name files by keys.
         left_out: columns that the format has no place for, which are not even decoded.
-        table: its contents.
-        wanted: the numbers of the records that are exported, in order.
+        table: contents of the shard.
+        wanted: the numbers of the exported records, in order.
 
     Raises:
         UsageError: there is no column that a condition names.
@@ -73,12 +73,12 @@ class ExportedShard:
         self.wanted = rows_that_fit(self.dataset, self.table, self.where)
 
     def records(self) -> Iterator[list[bytes]]:
-        """The wanted records in order, some at a time.
+        """Yields the wanted records in order, several at a time.
 
         Raises:
             DataError: the shard is damaged, or another dataset has replaced this one.
-            OSError: it cannot be read.
-            InterruptedRunError: Ctrl-C.
+            OSError: the shard cannot be read.
+            InterruptedRunError: Ctrl-C was pressed.
         """
         for begin in range(0, len(self.wanted), storage.READ_AHEAD):
             numbers = self.wanted[begin : begin + storage.READ_AHEAD]
@@ -88,7 +88,7 @@ class ExportedShard:
             yield records
 
     def samples(self) -> Iterator[list[ExportedSample]]:
-        """The wanted records in order, parsed, some at a time; raises as `records` does."""
+        """Yields the wanted records in order, parsed, several at a time; raises like `records`."""
         split = parse_shard_names(self.part.file).split
         for records in self.records():
             samples = list[ExportedSample]()
@@ -120,7 +120,7 @@ class ExportedShard:
 
 
 def _count_runs(about: Mapping[str, Any]) -> int:
-    """The run lengths of the masks of a record."""
+    """Counts the run lengths of the masks of a record."""
     return sum(len(mask["counts"]) for mask in about.get(MASKS_KEY, ()))
 
 
@@ -130,7 +130,7 @@ def sample_of(
     values: dict[str, list[Any]],
     left_out: Collection[str] = (),
 ) -> ExportedSample:
-    """The sample of a parsed record, without some of its columns."""
+    """Returns the sample of a parsed record, without some of its columns."""
     features = dataset.feature_kinds
     key = values[FILENAME][0].decode("utf-8", "backslashreplace")
     about = {"key": key, "split": split, **features.export(values, left_out)}

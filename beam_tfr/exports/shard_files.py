@@ -1,9 +1,10 @@
-"""Formats with one file for each shard.
+"""Writes formats with one file for each shard.
 
 webdataset    a tar, https://github.com/webdataset/webdataset
 parquet       a Parquet file with Hugging Face's Image and ClassLabel
-tfds          an uncompressed shard; and the files of TensorFlow Datasets, for `tfds.load(NAME,
-data_dir=OUT)` dali-index    an index, as DALI's `fn.readers.tfrecord(index_path=…)` takes it
+tfds          an uncompressed shard, and the files of TensorFlow Datasets, for
+              `tfds.load(NAME, data_dir=OUT)`
+dali-index    an index for DALI's `fn.readers.tfrecord(index_path=…)`
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.storage import PendingFile
 
 TFDS_FOLDER = "{name}/1.0.0"
-# Of Parquet files; all others follow in the order of `FeaturesDict.exported`.
+# In Parquet files; all other columns follow in the order of `FeaturesDict.exported`.
 _FIRST_COLUMNS = ("image", "key", "split", "mask", "boxes", "masks")
 _HUB_IMAGE = {"_type": "Image"}
 
@@ -42,7 +43,7 @@ def write_tar(shard: ExportedShard, file: PendingFile) -> None:
 
 
 def _sample_files(sample: ExportedSample) -> dict[str, bytes]:
-    """Extension -> content of the files of a sample."""
+    """Returns extension -> content of the files of a sample."""
     about = json.dumps(sample.about)
     files = {sample.extension: sample.image, "json": about.encode()}
     label = sample.about.get("label")
@@ -56,7 +57,7 @@ def _sample_files(sample: ExportedSample) -> dict[str, bytes]:
 def write_parquet(shard: ExportedShard, file: PendingFile) -> None:
     """Writes a shard as a Parquet file.
 
-    The records that are read at a time are a row group.
+    Records that are read together become a row group.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -131,11 +132,11 @@ def complete_tfds(dataset: Manifest, output: str, counts: Mapping[str, int]) -> 
 def _count_images(
     shards: Sequence[ShardEntry], folder: str, counts: Mapping[str, int]
 ) -> tuple[ShardEntry, ...]:
-    """The shards with the numbers of their images that are exported.
+    """Returns the shards of a split with the numbers of their exported images.
 
     Args:
-        shards: those of a split.
-        folder: where they are exported.
+        shards: the shards.
+        folder: folder of the exported shards.
         counts: path of an exported shard -> number of its images.
     """
     entries = list[ShardEntry]()
@@ -147,7 +148,7 @@ def _count_images(
 
 
 def write_index(shard: ExportedShard, file: PendingFile) -> None:
-    """Writes the index of a shard: the offset and size of each record, one a line.
+    """Writes the index of a shard: the offset and size of each record, one record per line.
 
     Both are those of the framed record, and come from the contents of the shard.
     """

@@ -1,8 +1,9 @@
-"""The format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
+"""Writes the format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
 
 As in the devkit of Pascal VOC, pixels count from 1, and the last one belongs to its box. Names are
-keys, with _ for slashes and inner extensions: lists have the names, without extension, of files in
-one folder. See http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
+keys, with _ in place of slashes and before inner extensions, since lists have the names, without
+extension, of files in one folder. See
+http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
 """
 
 import html
@@ -28,7 +29,7 @@ from beam_tfr.schema.feature_names import CHANNELS, HEIGHT, OBJECT_TEXT, WIDTH
 from beam_tfr.schema.untrusted import quote
 
 _FLAGS = ("truncated", "difficult")
-_COLUMN = "image/object/{flag}"  # which a conversion of Pascal VOC makes
+_COLUMN = "image/object/{flag}"  # made by a conversion of Pascal VOC
 _NO_XML = re.compile("[^ -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_DECIMALS = 6
 
@@ -37,7 +38,7 @@ def check_classes(dataset: Manifest, _: Collection[str]) -> None:
     """Checks that XML can hold the classes.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: XML cannot hold a class.
     """
     for name in dataset.class_names:
         if _NO_XML.search(name):
@@ -49,7 +50,7 @@ def check_classes(dataset: Manifest, _: Collection[str]) -> None:
 
 
 def list_left_out(dataset: Manifest, _: int) -> list[str]:
-    """The columns that annotations have no place for."""
+    """Lists the columns that annotations have no place for."""
     features = dataset.feature_kinds
     kept = [_COLUMN.format(flag=flag) for flag in _FLAGS]
     if features.boxes:
@@ -61,12 +62,12 @@ _LIST = "ImageSets/Main/{split}.txt"
 
 
 def list_own_files(_: Manifest, splits: Collection[str]) -> list[str]:
-    """The lists of images."""
+    """Lists the lists of images."""
     return [_LIST.format(split=split) for split in splits]
 
 
 def name_files(image: NamedImage) -> list[str]:
-    """An image and its annotations.
+    """Returns the paths of an image and its annotations.
 
     Raises:
         DataError: XML cannot hold the name of the image.
@@ -80,7 +81,7 @@ def name_files(image: NamedImage) -> list[str]:
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
-    """An image and its annotations."""
+    """Returns the files of an image: itself, and its annotations."""
     image_path, annotations_path = name_files(image_of(shard, sample))
     name = image_path.rpartition("/")[2]
     stem = posixpath.splitext(name)[0]
@@ -90,7 +91,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 
 
 def _flatten_name(key: str) -> str:
-    """The name of an image in one folder, of which the stem does not look like a file's name.
+    """Returns the name of an image in one folder, without an image extension inside its stem.
 
     `a/1.png.jpg` becomes `a_1_png.jpg`, since programs take `a_1.png` in a list for a file.
     """
@@ -103,7 +104,7 @@ def _flatten_name(key: str) -> str:
 
 
 def _annotation(name: str, sample: ExportedSample) -> str:
-    """The XML file of an image."""
+    """Returns the text of the XML file of an image."""
     values = sample.values
     (width,) = values[WIDTH]
     (height,) = values[HEIGHT]
@@ -135,7 +136,7 @@ def _annotation(name: str, sample: ExportedSample) -> str:
 
 
 def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
-    """The lines of a box, given its sides as shares of the image."""
+    """Returns the lines of a box, given its sides as shares of the image."""
     left, top, right, bottom = box
     width, height = size
     sides = {
@@ -149,11 +150,11 @@ def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
 
 
 def _count_pixels(share: float, side: int, *, first: int = 0) -> str:
-    """A share of a side of the image in pixels, with the fewest decimals that give it again.
+    """Converts a share of a side into pixels, with the fewest decimals that give the same share.
 
     Args:
         share: a float of 32 bits.
-        side: of the image, in pixels.
+        side: length of the side, in pixels.
         first: the number of the first pixel.
     """
     pixels = share * side

@@ -1,7 +1,8 @@
-"""The format `yolo`: `data.yaml`, images/SPLIT/KEY, and labels/SPLIT/KEY.txt with their objects.
+"""Writes the format `yolo`: `data.yaml`, images/SPLIT/KEY, and labels/SPLIT/KEY.txt with objects.
 
-A line is a class, its number from 0, and a box; or keypoints behind it, where objects have any; or
-else the corners of a polygon. See https://docs.ultralytics.com/datasets/detect.
+A line has the number of a class, from 0, and a box, which keypoints follow if objects have any; or,
+without keypoints, the corners of a polygon instead of the box. See
+https://docs.ultralytics.com/datasets/detect.
 """
 
 import itertools
@@ -31,14 +32,14 @@ from beam_tfr.schema.untrusted import quote
 from beam_tfr.schema.yolo import KEYS, label_path
 
 _KEYPOINT_SIZE = 3  # x, y, visibility
-_MOST_KEYPOINTS = 2_000_000  # of an image, with those that objects do not have
+_MOST_KEYPOINTS = 2_000_000  # in an image, including missing ones
 
 
 def check_splits(_: Manifest, splits: Collection[str]) -> None:
     """Checks that `data.yaml` has a key for each split.
 
     Raises:
-        UsageError: it has not.
+        UsageError: it has no key for a split, or one key for two splits.
     """
     split_of = dict[str, str]()  # key -> split
     for split in splits:
@@ -62,7 +63,7 @@ def check_splits(_: Manifest, splits: Collection[str]) -> None:
 
 
 def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
-    """The most keypoints that an object has, by the contents of the shards; 0 if none has any."""
+    """Returns the most keypoints of an object, by the contents of the shards; 0 without any."""
     keypoints = dataset.feature_kinds.keypoints
     if keypoints is None:
         return 0
@@ -79,7 +80,7 @@ def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
 
 
 def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
-    """The columns that label files have no place for, given the number of keypoints."""
+    """Lists the columns that label files have no place for, given the number of keypoints."""
     features = dataset.feature_kinds
     shapes = features.keypoints if keypoints else features.polygons
     kept = {shape.name for shape in (features.boxes, shapes) if shape}
@@ -90,22 +91,22 @@ def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
 
 
 _DATA = "data.yaml"
-_ESCAPED = re.compile("[\ufffe\uffff]")  # which YAML does not allow as they are
+_ESCAPED = re.compile("[\ufffe\uffff]")  # YAML does not allow these as they are
 
 
 def list_own_files(_: Manifest, __: Collection[str]) -> list[str]:
-    """The file about all images."""
+    """Lists the file about all images."""
     return [_DATA]
 
 
 def name_files(image: NamedImage) -> list[str]:
-    """An image and its label file."""
+    """Returns the paths of an image and its label file."""
     path = f"images/{image.split}/{unique_file_name(image)}"
     return [path, label_path(f"/{path}")[1:]]
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
-    """An image and its label file."""
+    """Returns the files of an image: itself, and its label file."""
     path, labels_path = name_files(image_of(shard, sample))
     annotated = annotate_image(shard, sample, path)
     size = (annotated["image"]["width"], annotated["image"]["height"])
@@ -124,12 +125,12 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
     """Checks that the label file of an image does not get too many keypoints.
 
     Args:
-        path: of the image.
-        objects: how many it has.
-        keypoints: how many each of them gets.
+        path: path of the image.
+        objects: number of its objects.
+        keypoints: number of keypoints that each object gets.
 
     Raises:
-        DataError: it does.
+        DataError: the file would get too many keypoints.
     """
     if objects * keypoints > _MOST_KEYPOINTS:
         raise DataError(
@@ -142,15 +143,15 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
 def _shape_of(
     annotation: Mapping[str, Any], size: tuple[int, int], keypoints: int
 ) -> Sequence[float]:
-    """The numbers behind the class of an object, as shares of the image.
+    """Returns the numbers after the class of an object, as shares of the image.
 
     Args:
         annotation: the object, as in COCO's file.
         size: (width, height) of the image.
-        keypoints: how many each object has; 0 if none has any.
+        keypoints: number of keypoints of each object; 0 if none has any.
 
     Raises:
-        DataError: it has more.
+        DataError: the object has more keypoints.
     """
     box = _center_box(annotation["bbox"], size)
     if keypoints:
@@ -171,7 +172,7 @@ def _center_box(box: Sequence[float], size: tuple[int, int]) -> list[float]:
 def _pad_keypoints(
     numbers: Sequence[float], size: tuple[int, int], keypoints: int
 ) -> Iterator[float]:
-    """Yields x, y and visibility of each keypoint; 0 for those that an object does not have."""
+    """Yields x, y and visibility of each keypoint; 0 for keypoints that an object does not have."""
     missing = keypoints * _KEYPOINT_SIZE - len(numbers)
     if missing < 0:
         raise DataError(
@@ -185,7 +186,7 @@ def _pad_keypoints(
 
 
 def _join_visible(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> list[float]:
-    """One polygon for those of an object, as far as the image shows them; empty if it does not."""
+    """Joins the visible parts of an object's polygons into one; empty if none is visible."""
     width, height = size
     visible = []
     for numbers in polygons:

@@ -1,6 +1,4 @@
-"""The options of `convert`, each defined once.
-
-Its type, default, help, and whether it can change a record.
+"""Defines the options of `convert`, each once: type, default, help, and whether it changes records.
 
 The command line, the options object and the Flex Template are made from the same table. An options
 object is always valid: its constructor raises a `UsageError` with the option, the value, what is

@@ -1,6 +1,6 @@
-"""The options of `convert`.
+"""Defines the options of `convert`: input and output, classes, splits and shards.
 
-They are those of input and output, tables, images and runs.
+Options of tables, images and runs are in the other modules of the package.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from beam_tfr.schema.naming import NAME, SUFFIXES
 from beam_tfr.schema.number_ranges import expand_ranges
 from beam_tfr.schema.renames import parse_rename, parse_renames
 
-MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
+MAX_LIMIT = 1_000_000  # for --limit; one worker holds a short key for each image
 MOST_FOLDS = 100
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
@@ -50,7 +50,7 @@ def _check_layout(value: object) -> str:
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
-# The path of a file beside an image, perhaps with what becomes of it.
+# The path of a file beside an image, perhaps with how to handle it.
 _BESIDE = rf"(?:gs://|(?!.*://)).*\{{(?:stem|path)(?:[%#][^\[\]{{}}]*)?\}}[^\[]*(?:{HANDLING})?"
 
 
@@ -305,7 +305,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def shares(self) -> dict[str, Fraction]:
-        """Split -> share, by `splits` or `folds`; empty without either."""
+        """Split -> share, from `splits` or `folds`; empty without either."""
         return shares_of(vars(self))
 
     @property
@@ -317,7 +317,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def settles_copies(self) -> bool:
-        """Whether something becomes of copies, which are known when all images are converted."""
+        """Whether copies are grouped or dropped, once all images are converted."""
         return self.duplicates != COPIES[0]
 
     @property
@@ -327,9 +327,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def may_become_images(self) -> bool:
-        """Whether rows become the records only since no option says anything else.
+        """Whether rows become the records only because no option says otherwise.
 
-        Then columns may show that they are boxes in images: see `tables.box_columns`.
+        Columns may then show that the rows are boxes in images: see `tables.box_columns`.
         """
         is_chosen = self.key_column or self.feature_columns is not None
         allows_images = self.has_implied_encoding or self.encoding in IMAGE_ENCODINGS
@@ -441,10 +441,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
 
     def refuse_other_splits(self, given: str) -> NoReturn:
-        """Raises the UsageError for shares of splits where tables say the splits.
+        """Raises the UsageError for shares of splits if tables already give the splits.
 
         Args:
-            given: what says them, and which they are.
+            given: says what gives the splits, and which ones.
         """
         name = self.shares_option
         self.refuse(
@@ -460,13 +460,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         columns: Mapping[str, str] | None = None,
         multi_label: bool = False,
     ) -> dict[str, Any]:
-        """The options that can change a record, a shard or a reject, as JSON values.
+        """Returns the options that can change a record, a shard or a reject, as JSON values.
 
         Digests cover them, and the manifest holds them.
 
         Args:
             classes: content of the file named by `classes`.
-            columns: table column -> type, of the columns that become features.
+            columns: table column -> type, for the columns that become features.
             multi_label: whether a row of the table has any number of labels.
         """
         values: dict[str, Any] = {
@@ -490,10 +490,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return as_json
 
     def choose_resize(self, columns: Mapping[str, str] | None) -> str:
-        """How images are resized: what is given, or the default for these features.
+        """Returns how to resize images: as given, or the default for these features.
 
         Args:
-            columns: table column -> type, of the columns that become features.
+            columns: table column -> type, for the columns that become features.
         """
         from beam_tfr.features.features_dict import FeaturesDict
 
@@ -505,7 +505,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return "pad" if features.marks_places else DEFAULT_RESIZE
 
     def _changes_data(self, name: str, about: Option) -> bool:
-        """Whether `data_options` have an option."""
+        """Whether an option is one of `data_options`."""
         if not about.changes_data:
             return False
         if about.images_only and self.encoding in OTHER_ENCODINGS:
@@ -513,7 +513,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return self.is_given(name) or not about.implied
 
     def _table_options(self) -> dict[str, Any]:
-        """The options of the table that are given, but for places, which change nothing."""
+        """Returns the given options of the table, without places, which change nothing."""
         values = {
             name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)
         }
@@ -529,12 +529,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def suffix(self) -> str:
-        """File name extension of the shards."""
+        """The file name extension of the shards."""
         return SUFFIXES[self.stored_compression["compression"]]
 
 
 def default_threads() -> int:
-    """Number of cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,15 +1,15 @@
-"""The groups of options, in `--help-all`, docs/options.md and the Flex Template's form."""
+"""Groups options for `--help-all`, docs/options.md and the Flex Template's form."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
-    """Options that somebody looks for together.
+    """Options that people look for together.
 
     Attributes:
-        title: their heading.
-        when: a sentence that says when one needs them.
+        title: heading of the group.
+        when: a sentence that says when one needs the options.
     """
 
     title: str
@@ -65,7 +65,7 @@ DATAFLOW = Group(
     title="Dataflow",
     when="Use these with --runner=DataflowRunner.",
 )
-# The groups of which no option says what the records of a dataset are.
+# The groups whose options do not say what the records of a dataset are.
 NOT_ABOUT_RECORDS = (FILES, CARD, REJECTS, RUN, PROGRESS, DATAFLOW)
 GROUPS = (
     WHAT,

@@ -1,4 +1,4 @@
-"""The options for images: decoding, resizing, encoding, and what is rejected."""
+"""Defines the options for images: decoding, resizing, encoding and rejecting."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ _limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Checked):
-    """How images are decoded, resized and encoded, and which are rejected.
+    """How to decode, resize and encode images, and which ones to reject.
 
     Raises:
         UsageError: a value is not allowed, or an option has no effect beside the others.
@@ -164,7 +164,7 @@ class ImageOptions(Checked):
 
     @property
     def stored_size(self) -> tuple[int, int] | None:
-        """Height and width of all images; None where they differ."""
+        """Height and width of all images; None if they differ."""
         return None if self.resize in ("fit", "shortest", "none") else self.image_size
 
     @property
@@ -176,5 +176,5 @@ class ImageOptions(Checked):
 
     @property
     def channels(self) -> int:
-        """The channels of an image that is read."""
+        """The number of channels of an image that is read."""
         return 1 if self.color == "gray" else 3

@@ -1,7 +1,4 @@
-"""The options that a table implies by its name.
-
-Such tables are annotations, and tables that hold their images.
-"""
+"""Derives options from the name of a table: of annotations, or of tables that hold their images."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -42,7 +39,7 @@ ANNOTATIONS: dict[str, dict[str, Any]] = {
     ".yml": _YOLO_OPTIONS,
 }
 
-# Columns with the boxes of Pascal VOC, of files that count pixels from 0 and from 1.
+# Columns with the boxes of Pascal VOC, from files that count pixels from 0 and from 1.
 VOC_FROM_0 = "box_from_0"
 VOC_FROM_1 = "box_from_1"
 _OPTIONAL_COLUMNS = {
@@ -54,44 +51,44 @@ _STAND_INS = {".xml": {"box": VOC_FROM_0}}
 
 KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
 _KNOWN_ROLES: dict[str, Any] = {"uri_column": KNOWN, "label_column": KNOWN}
-# What the names of tables end in whose rows have values, or paths of images.
+# Extensions of tables whose rows have values, or paths of images.
 ROWS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-# Files that describe a dataset, one of ours and one of TensorFlow Datasets.
+# Files that describe a dataset of ours, or one of TensorFlow Datasets.
 _OF_TFDS = {**_KNOWN_ROLES, "split_column": KNOWN}
 _DATASETS = {MANIFEST_FILE: {**_OF_TFDS, "feature_columns": {KNOWN: ""}}, TFDS_FILES[0]: _OF_TFDS}
 
 
 def is_dataset(table: str) -> bool:
-    """Whether a table is a dataset, by its name."""
+    """Whether a table is a dataset, judging by its name."""
     return table.rpartition("/")[2] in _DATASETS
 
 
 def may_hold_images(table: str) -> bool:
-    """Whether a table may hold its images, by its name or pattern.
+    """Whether a table may hold its images, judging by its name or pattern.
 
-    Names of TFRecords and tars say so, and no others say anything, such as `train-*-of-*`. Then the
-    content decides: see `tables.content.imply_by_file`.
+    The names of TFRecords and tars say so, and names such as `train-*-of-*` say nothing. Either
+    way, the content decides: see `tables.content.imply_by_file`.
     """
     suffix = table_suffix(table)
     return not is_dataset(table) and suffix not in ROWS and suffix not in ANNOTATIONS
 
 
 def table_suffix(table: str) -> str:
-    """What the name or pattern of a table ends in, in lower case; without .gz and a number."""
+    """Returns the extension of a table's name or pattern in lower case, without .gz or a number."""
     suffix = os.path.splitext(table.removesuffix(".gz"))[1]
     return suffix.partition("-")[0].lower()
 
 
 def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a table implies, by its name or pattern.
+    """Returns the options that a table implies by its name or pattern.
 
-    Annotations imply options, and tables that hold their images.
+    Annotations imply options, and so do tables that hold their images.
 
     Args:
         table: the table.
         options: the options of the conversion. A table that holds its images implies nothing if
-            `uri_column` is given; nor do TFRecords and tars if others say that their rows become
-            the records.
+            `uri_column` is given; nor do TFRecords and tars if other options say that their rows
+            become the records.
     """
     if is_dataset(table):
         return {} if options["uri_column"] else _DATASETS[table.rpartition("/")[2]]
@@ -103,20 +100,20 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _annotation_options(table: str) -> dict[str, Any]:
-    """The options that a table of annotations implies; none for any other."""
+    """Returns the options that a table of annotations implies; none for other tables."""
     return ANNOTATIONS.get(table_suffix(table), {})
 
 
 def is_annotated(table: str) -> bool:
-    """Whether a table is a file of annotations, by its name."""
+    """Whether a table is a file of annotations, judging by its name."""
     return table_suffix(table) in ANNOTATIONS
 
 
 def optional_columns(table: str) -> Sequence[str]:
-    """The columns of a table that `*` leaves out, by its name.
+    """Returns the columns of a table that `*` leaves out, judging by its name.
 
-    They are the masks of annotations, which cost time and bytes; boxes whose sides are columns too;
-    the confidence of predictions; and those of Pascal VOC that stand for others.
+    They are masks in annotations, which cost time and bytes; boxes whose sides are columns too; the
+    confidence of predictions; and columns of Pascal VOC that stand in for others.
     """
     if may_hold_images(table):
         return [BOXES]
@@ -124,5 +121,5 @@ def optional_columns(table: str) -> Sequence[str]:
 
 
 def stand_in_columns(table: str) -> Mapping[str, str]:
-    """Columns of a table, by its name -> those that replace them if their cells say so."""
+    """Returns column of a table -> the column that replaces it if its cells say so."""
     return _STAND_INS.get(table_suffix(table), {})

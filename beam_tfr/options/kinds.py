@@ -1,9 +1,7 @@
-"""Kinds of option values.
+"""Checks, parses and spells the values of options, by their kinds.
 
-A value may be text, a Python object, or in the form of the Flex Template.
-
-The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked
-and normalized.
+A value may be text from the command line or the Flex Template, or a Python object. Text is matched
+with a pattern and parsed; then every value is checked and normalized.
 """
 
 import contextlib
@@ -23,7 +21,7 @@ from beam_tfr.schema.errors import UsageError, check_text, check_whole_number
 
 
 def _check_text(value: object) -> str:
-    """Text, or the text of a path."""
+    """Returns text, or the text of a path."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ValueError("must be text")
@@ -36,14 +34,15 @@ class Kind:
 
     Attributes:
         check: value -> value, normalized. Numbers are checked with the range of their option.
-        parse: text that matches `pattern` -> value; None if text is a value.
+        parse: text that matches `pattern` -> value; None if the text is the value.
         spell: value -> text, as it is typed.
-        expected: what errors about other texts say: "must be" and this.
-        pattern: regular expression of the texts that are allowed, so that a form shows at once what
-            is wrong.
+        expected: what errors say about other texts, after "must be".
+        pattern: regular expression of the allowed texts, by which a form shows at once what is
+            wrong.
         metavar: placeholder for the value in help.
-        many: takes several values, as a tuple; the rest is about each of them.
-        has_names: whether each of these is NAME=VALUE, so that a dict has them too.
+        many: whether it takes several values, as a tuple; all other attributes are about each
+            value.
+        has_names: whether each of several values is NAME=VALUE, so that a dict can hold them too.
     """
 
     check: Callable[..., Any] = _check_text
@@ -56,10 +55,10 @@ class Kind:
     has_names: bool = False
 
     def list_values(self, value: Any) -> Any:
-        """Several values, or one, as a tuple; anything else as it is, to be refused.
+        """Returns one or several values as a tuple; anything else as it is, to be refused.
 
         Raises:
-            UsageError: it is a DataFrame.
+            UsageError: the value is a DataFrame.
         """
         if isinstance(value, (str, os.PathLike)):
             return (value,)
@@ -67,7 +66,7 @@ class Kind:
             if not self.has_names:
                 return value
             return tuple(f"{name}={text}" for name, text in value.items())
-        if hasattr(value, "to_parquet"):  # a DataFrame, whose members are the names of columns
+        if hasattr(value, "to_parquet"):  # a DataFrame, which would yield the names of its columns
             raise UsageError(
                 "a DataFrame is no file: frame.to_parquet('table.parquet') writes one, whose path "
                 "is to be given"
@@ -78,10 +77,10 @@ class Kind:
             return value
 
     def parse_value(self, value: Any, *limits: float) -> Any:
-        """A value, or one of several, as text or in Python, normalized.
+        """Normalizes a value, or one of several, given as text or in Python.
 
         Raises:
-            ValueError: it is not allowed.
+            ValueError: the value is not allowed.
         """
         if self.parse and isinstance(value, str):
             if not re.fullmatch(self.pattern, value):
@@ -91,13 +90,13 @@ class Kind:
 
 
 def check_path(value: object) -> str:
-    """A path, local or on gs://, made absolute."""
+    """Returns a path, local or on gs://, made absolute."""
     path = _check_text(value)
     return storage.backend_of(path).complete_path(path)
 
 
 def _check_class_file(value: object) -> str:
-    """The path of a file of classes."""
+    """Returns the path of a file of classes."""
     if not isinstance(value, (str, os.PathLike)):
         raise ValueError(
             "must be the path of a file with one class per line, or of a dataset: write the names "
@@ -107,7 +106,7 @@ def _check_class_file(value: object) -> str:
 
 
 def _check_unicode(value: object) -> str:
-    """Text that files of UTF-8 can hold, which not every name of a file is."""
+    """Returns text that UTF-8 files can hold; not every name of a file is such text."""
     text = _check_text(value)
     try:
         text.encode()
@@ -160,7 +159,7 @@ BYTES = Kind(
 
 
 def is_number(value: object) -> bool:
-    """True if a value is a real number, also one of NumPy, and not a bool."""
+    """Whether a value is a real number, possibly NumPy's, but not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -257,7 +256,7 @@ COLOR = Kind(
 
 
 _ROUNDING = Fraction(1, 10**6)
-# Of another number, such as 1e-99999999, a fraction may take all memory.
+# The fraction of other numbers, such as 1e-99999999, may take all memory.
 _SHARE = re.compile(
     r" *+(?:[0-9]{0,40}\.?[0-9]{0,40}(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}) *"
 )
@@ -290,7 +289,7 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
 
 
 def _suggest_share(shares: Mapping[str, Fraction]) -> str:
-    """What the last share would have to be; empty if nothing is left for it."""
+    """Says which last share would make the sum 1; empty if nothing is left for it."""
     if not shares:
         return ""
     name, share = list(shares.items())[-1]

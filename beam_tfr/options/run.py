@@ -1,4 +1,4 @@
-"""The options of a run: reading, failing, reporting. None can change a record."""
+"""Defines the options of a run: reading, failing, reporting. None can change a record."""
 
 import dataclasses
 import functools
@@ -39,7 +39,7 @@ class DisplayOptions(Checked):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(DisplayOptions):
-    """The options of `ConvertOptions` for the run."""
+    """The part of `ConvertOptions` that is about the run."""
 
     read_ahead: int = _run(
         storage.READ_AHEAD,
@@ -91,7 +91,7 @@ class RunOptions(DisplayOptions):
 
     @property
     def allows_rejects(self) -> bool:
-        """Whether it was said that files may be rejected, so a damaged archive may be one."""
+        """Whether an option allows rejects, so that a damaged archive may be one."""
         return bool(self.max_rejects)
 
 
@@ -101,7 +101,7 @@ NOT_FOR_UPDATES = ("output", "name", "overwrite", "no_wait", "report")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateOptions(Checked):
-    """How a dataset is updated.
+    """The options of an update.
 
     Raises:
         UsageError: a value is not allowed.

@@ -13,12 +13,12 @@ from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.encodings import OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
 
-DESTRUCTIVE = "overwrite"  # never suggested for a flag that is misspelled
+DESTRUCTIVE = "overwrite"  # never suggested for a misspelled flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """All about one option, beside its field of an options object.
+    """All about one option, except its field of an options class.
 
     Attributes:
         help: help text, for --help-all, docs/options.md and the template.
@@ -27,18 +27,18 @@ class Option:
         metavar: placeholder for the value in help; by default that of its kind.
         low, high: range of a number, including both.
         choices: the allowed values; empty for any.
-        only_with: other option -> its values beside which this one has an effect; no values stand
-            for any but none.
+        only_with: other option -> the values with which this option has an effect; if empty, any
+            given value.
         excludes: other option -> why both cannot be given.
-        images_only: has no effect on other files than images.
-        group: the options that it is shown with, one of `GROUPS`.
-        changes_data: can change a record, a shard or a reject, and is therefore part of the options
-            digest.
-        implied: `options` of plans and manifests leave it out while it has its default, which can
-            never change then. So must every option that is added after 0.1, or else all datasets
-            and plans made before would differ from it.
-        show: the default as help shows it, where it differs from the default itself.
-        template: is also a parameter of the Flex Template.
+        images_only: whether it has no effect on files other than images.
+        group: the group that it is shown in, one of `GROUPS`.
+        changes_data: whether it can change a record, a shard or a reject, and is therefore part of
+            the options digest.
+        implied: whether `options` of plans and manifests leave it out while it has its default,
+            which can then never change. Every option added after 0.1 must be implied; otherwise all
+            datasets and plans made before would differ from it.
+        show: the default as help shows it, if it differs from the default itself.
+        template: whether it is also a parameter of the Flex Template.
     """
 
     help: str
@@ -58,10 +58,10 @@ class Option:
     template: bool = True
 
     def parse_value(self, value: Any) -> Any:
-        """A value, or one of several, as text or in Python, normalized.
+        """Normalizes a value, or one of several, given as text or in Python.
 
         Raises:
-            ValueError: it is not allowed.
+            ValueError: the value is not allowed.
         """
         if self.choices:
             if not isinstance(value, str) or value not in self.choices:
@@ -72,14 +72,14 @@ class Option:
         return self.kind.parse_value(value, self.low, self.high)
 
     def spell(self, value: Any) -> str:
-        """A value as it is typed on the command line."""
+        """Spells a value as it is typed on the command line."""
         if self.kind.many:
             return " ".join(self.kind.spell(item) for item in value)
         return self.kind.spell(value)
 
     @property
     def argument(self) -> dict[str, Any]:
-        """What `argparse.ArgumentParser.add_argument` has to know of its flag."""
+        """The arguments of `argparse.ArgumentParser.add_argument` for its flag."""
         if self.kind is kinds.BOOLEAN:
             return {"nargs": "?", "const": "true", "metavar": "true|false"}
         metavar = self.metavar or self.kind.metavar or "{" + ",".join(self.choices) + "}"
@@ -89,9 +89,9 @@ class Option:
 
 
 def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about: Any) -> Any:
-    """A field of an options class, with its `Option`.
+    """Returns a field of an options class, with its `Option`.
 
-    Its kind is by default that of its default.
+    By default, the kind follows from the type of the default.
     """
     if kind is None:
         kinds_of_types = {bool: kinds.BOOLEAN, int: kinds.INTEGER, float: kinds.NUMBER}
@@ -100,13 +100,13 @@ def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about
 
 
 def option_of(field: dataclasses.Field[Any]) -> Option:
-    """The `Option` of a field of an options class."""
+    """Returns the `Option` of a field of an options class."""
     about: Option = field.metadata["option"]
     return about
 
 
 def options_of(kind: type) -> dict[str, Option]:
-    """Name -> `Option` of each field of an options class."""
+    """Returns name -> `Option` for each field of an options class."""
     return {field.name: option_of(field) for field in dataclasses.fields(kind)}
 
 
@@ -114,12 +114,12 @@ _Options = TypeVar("_Options")
 
 
 class Checked:
-    """Base of the option classes, whose objects are valid.
+    """The base of the option classes, whose objects are always valid.
 
-    Making one raises a UsageError for a wrong value.
+    Making an object raises a UsageError for a wrong value.
     """
 
-    encoding: str  # of classes with options for images only
+    encoding: str  # only in classes with options for images
 
     def __post_init__(self) -> None:
         for name, about in self._given_options():
@@ -134,7 +134,7 @@ class Checked:
     def may_become_images(self) -> bool:
         """Whether content that is not read yet decides if there are images.
 
-        Then `check_image_options` is to be called once it is.
+        If so, call `check_image_options` once it is read.
         """
         return False
 
@@ -142,7 +142,7 @@ class Checked:
         """Checks that options for images have an effect.
 
         Raises:
-            UsageError: one has not.
+            UsageError: an option has no effect.
         """
         for name, about in self._given_options():
             if about.images_only:
@@ -159,7 +159,7 @@ class Checked:
         """
 
     def describe_images_only(self) -> str:
-        """Why an option for images has no effect on other files."""
+        """Says why an option for images has no effect on other files."""
         return "it applies to images only"
 
     def _given_options(self) -> Iterator[tuple[str, Option]]:
@@ -168,15 +168,15 @@ class Checked:
                 yield name, about
 
     def is_given(self, name: str) -> bool:
-        """True if an option has another value than its default."""
+        """Whether the value of an option differs from its default."""
         value = getattr(self, name)
         default = type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
         return type(value) is not type(default) or value != default
 
     def restricted_to(self, kind: type[_Options], **others: Any) -> _Options:
-        """The options that another class has too, some of them with other values.
+        """Returns the options that another class has too, some of them with other values.
 
-        What leaves with a job has no paths in it.
+        This keeps paths out of what is sent with a job.
         """
         values = {name: getattr(self, name) for name in options_of(kind)}
         return kind(**(values | others))
@@ -187,7 +187,7 @@ class Checked:
         raise UsageError(reason, option=name, value=about.spell(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, reason: str) -> NoReturn:
-        """Raises the UsageError for an option without effect beside another one."""
+        """Raises the UsageError for an option that has no effect beside another."""
         raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {reason}")
 
     def set_option(self, name: str, value: object) -> None:
@@ -214,9 +214,10 @@ class Checked:
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {reason}")
 
     def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
-        """Checks that an option has an effect beside another one.
+        """Checks that an option has an effect beside another.
 
-        The other has one of the values, or is given if there are none.
+        It has if the other option has one of the values, or, without values, if the other option is
+        given.
         """
         if values:
             if not getattr(self, other):
@@ -232,16 +233,16 @@ class Checked:
 def _parse_value(name: str, about: Option, value: Any) -> Any:
     try:
         return about.parse_value(value)
-    except UsageError:  # which names the option already
+    except UsageError:  # it already names the option
         raise
     except ValueError as error:
         raise UsageError(str(error), option=name, value=value) from None
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:
-    """The default of an option as help and documentation show it.
+    """Returns the default of an option as help and documentation show it.
 
-    Empty for one that means "not given".
+    Empty if the default means "not given".
     """
     if field.default is False or field.default in (None, "", ()):
         return ""
@@ -259,7 +260,11 @@ def add_arguments(
 
     Values stay text until `from_arguments` parses them.
 
-    With `switches`, flags of booleans take no value, which could be an argument that follows.
+    Args:
+        parser: the parser to add flags to.
+        kind: the options class.
+        names: the options to add; None for all.
+        switches: whether flags of booleans take no value, which could be an argument that follows.
     """
     headings = {heading.title: heading for heading in parser._action_groups}
     fields = sorted(
@@ -331,9 +336,10 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """What to say about an unknown flag or option: "did you mean --encoding?".
+    """Returns a hint about an unknown flag or option: "did you mean --encoding?".
 
-    Empty if none is spelled similarly, dashes apart, which would make short flags alike.
+    Empty if no name is spelled similarly; dashes do not count, as they would make short flags
+    alike.
     """
     choices = {other.lstrip("-"): other for other in names}
     choices.pop(DESTRUCTIVE, None)

@@ -1,7 +1,4 @@
-"""The options for tables.
-
-They say which columns have which role, and which become features.
-"""
+"""Defines the options for tables: which columns have which role, and which become features."""
 
 import dataclasses
 import functools
@@ -13,19 +10,19 @@ from beam_tfr.options import kinds
 from beam_tfr.options.groups import BOXES, TABLES
 from beam_tfr.options.table import Checked, option
 
-if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to start
+if TYPE_CHECKING:  # features need NumPy, which would make each command slow to start
     from beam_tfr.features.boxes import BoxPolicy
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=BOXES, only_with={"table": ()}, implied=True)
 _DECLARED = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\]|[\[\]])++")  # commas may be in brackets
-NO_COLUMN = "none"  # of splits: what the tables say of splits is not read
+NO_COLUMN = "none"  # for splits: the splits in tables are not read
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
 
 def _parse_columns(text: str) -> dict[str, str]:
-    """Parses `age:int64,score` to column -> declaration, which may be empty."""
+    """Parses `age:int64,score` into column -> declaration, which may be empty."""
     declarations = dict[str, str]()
     for part in _DECLARED.findall(text):
         name, declaration = _split_column(part)
@@ -36,7 +33,7 @@ def _parse_columns(text: str) -> dict[str, str]:
 
 
 def _split_column(text: str) -> tuple[str, str]:
-    """The name of a column, which may have colons too, and its declaration."""
+    """Splits a column into its name, which may contain colons, and its declaration."""
     from beam_tfr.features.registry import is_declaration
 
     colon = text.find(":", 1)
@@ -74,7 +71,7 @@ _COLUMNS = kinds.Kind(check=_check_columns, spell=_spell_columns, metavar="COLUM
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions(Checked):
-    """The options of `ConvertOptions` for tables."""
+    """The part of `ConvertOptions` that is about tables."""
 
     table: tuple[str, ...] = _table(
         (),
@@ -170,10 +167,10 @@ class TableOptions(Checked):
     )
 
     def refuse_box_options(self) -> None:
-        """Refuses options about boxes, where there are none.
+        """Refuses options about boxes if there are no boxes.
 
         Raises:
-            UsageError: one is given.
+            UsageError: such an option is given.
         """
         for name in BOX_OPTIONS:
             if self.is_given(name):
@@ -183,7 +180,7 @@ class TableOptions(Checked):
 
     @property
     def roles(self) -> list[str]:
-        """The columns that hold more than features, each once."""
+        """The columns with a role other than feature, each once."""
         columns = (
             self.uri_column,
             self.key_column,
@@ -200,7 +197,7 @@ class TableOptions(Checked):
 
     @property
     def box_policy(self) -> "BoxPolicy":
-        """What becomes of boxes that are bad or hardly visible, and of images without any."""
+        """The treatment of boxes that are bad or hardly visible, and of images without any."""
         from beam_tfr.features.boxes import BoxPolicy
 
         return BoxPolicy(
