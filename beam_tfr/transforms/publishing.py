@@ -112,7 +112,7 @@ def _add_up_group(group: tuple[int, Iterable[ShardInfo | Unfinished]]) -> RunTot
 class ReadRejects(beam.PTransform):
     """Reads the rejects of complete datasets, given their `Manifest`.
 
-    Output: `Reject`s as listed in rejects.jsonl.
+    Output: each `Reject` in rejects.jsonl.
     """
 
     def expand(self, manifests: PCollection[Manifest]) -> PCollection[Reject]:
