@@ -34,8 +34,8 @@ Floats = NDArray[np.float64]
 EXPORT_KEYS = ("key", "split", "class", "label", "boxes", "masks", "image", "mask", "file_name")
 
 
-# Behind details about boxes and masks that were drawn on pixels as stored. Images that are mirrored
-# or turned by half have the same size either way, so that no reject tells of them.
+# Ends details about boxes and masks that were drawn on pixels as stored. Images that are mirrored
+# or turned by half have the same size either way, so no reject reports them.
 IGNORES_ORIENTATION = (
     "EXIF orientation, so those of images that are mirrored or turned by half are wrong too: "
     "remove it from all (exiftool -r -Orientation= -overwrite_original FOLDER)"

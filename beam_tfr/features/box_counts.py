@@ -14,7 +14,7 @@ LARGE = "large"
 SIZES = (*_PIXELS_BELOW, LARGE)
 CLIPPED = "clipped"
 DROPPED = "dropped"
-WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
+WHOLE = 1 - 1e-5  # visible share of a box that is not clipped, allowing for rounded texts
 
 
 def count_boxes(stored: Stored, source: Stored | None) -> Counts:
@@ -25,7 +25,7 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
         source: its reference, which also has the dropped boxes; None if the record has none.
     """
     pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
-    sides = [stored.get(side, ()) for side in SIDES]  # steps of your own may take them away
+    sides = [stored.get(side, ()) for side in SIDES]  # a user's step may have removed them
     boxes = [*zip(*sides, strict=False)]
     counts = collections.Counter[str]()
     for left, top, right, bottom in boxes:

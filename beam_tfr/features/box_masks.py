@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from beam_tfr.features.gray_png import decode_mask
 
-MOST_WHOLE_PIXELS = 1 << 28  # 268 million, of the masks of an image that are held at once
+MOST_WHOLE_PIXELS = 1 << 28  # 268 million, for all masks of an image that are held at once
 
 
 class BoxMasks:

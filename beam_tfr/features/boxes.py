@@ -187,7 +187,7 @@ class Boxes(ColumnKind):
         problems = [box.problem for box in boxes if isinstance(box, BadCell)]
         if problems:
             raise ValueError(join_texts(problems))
-        if boxes and self._is_tiny(boxes[0]):  # so all are
+        if boxes and self._is_tiny(boxes[0]):  # then all boxes are
             raise ValueError(
                 "no box is larger than a pixel; if these are shares of the image, its format is "
                 f"rel_{self.form}"
@@ -205,7 +205,7 @@ class Boxes(ColumnKind):
         tiny = [index for index, box in enumerate(boxes) if self._is_tiny(box)]
         number_sound = sum(isinstance(box, tuple) for box in boxes)
         if len(tiny) == number_sound:
-            return boxes  # there is none, or their format is wrong
+            return boxes  # there are no boxes, or their format is wrong
         for index in tiny:
             name = name_box(parts[index], index + 1)
             boxes[index] = BadCell(f"{name}: less than a pixel")

@@ -17,8 +17,8 @@ from beam_tfr.features.python_lists import parse_python_list
 from beam_tfr.schema.untrusted import parse_json
 
 MAX_VALUES = 2_000_000  # in a row or cell of text; one may take 80 bytes of memory
-_FEW_BYTES = 1 << 20  # 1 MiB, of a text which holds too few values to count them
-SEPARATOR = "|"  # of the members of a list in a text cell, unless it has brackets
+_FEW_BYTES = 1 << 20  # 1 MiB: a shorter text holds too few values to count them
+SEPARATOR = "|"  # between the members of a list in a text cell, unless it has brackets
 _GAP = r"(?:\s*+,\s*+|\s++)"
 _NUMBER_OF_BOX = r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 _BOX = re.compile(rf"\(?\s*+(?:{_NUMBER_OF_BOX}{_GAP}){{3}}{_NUMBER_OF_BOX}\s*+\)?")
@@ -31,7 +31,7 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
-# What programs write for a missing value.
+# Texts that programs write for a missing value.
 _MISSING_WORD = re.compile(r"n/?a|#n/a|null|nil|none|missing|unknown|[-?.]{1,3}", re.IGNORECASE)
 AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
@@ -252,7 +252,7 @@ def to_integer(cell: Any) -> int:
 
 def _integer_in(cell: Any) -> int | None:
     if isinstance(cell, int):
-        return int(cell)  # also of a truth value
+        return int(cell)  # also for a truth value
     if isinstance(cell, float):
         return int(cell) if cell.is_integer() else None
     if not isinstance(cell, str):

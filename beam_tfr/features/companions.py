@@ -40,7 +40,7 @@ from beam_tfr.schema.plan import Counts
 MASK_KEY = "mask"  # in elements of readers, in exported records, and as NAME of --pair
 _HANDLING = rf"(?P<handling>{HANDLING})?"
 _PATTERN = re.compile(rf"(?P<key>\w+)=(?P<path>.*?){_HANDLING}", re.DOTALL)
-NOTHING = b""  # in place of the file, if there is none and need not be
+NOTHING = b""  # instead of a file that is missing and optional
 # Members of `schema.dataset.ADJUSTMENTS`.
 _SCALED = "pair-scaled"
 _MISSING = "pair-missing"
@@ -52,7 +52,7 @@ PAIR_RESERVED = (
     *READER_KEYS,
     *sorted({name.split("/")[1] for name in (*FEATURES, RAW, LABEL, BOXES, MASK)}),
 )
-# By Pillow's mode.
+# Pillow's mode -> dtype.
 _DTYPES: dict[str, Any] = {"1": np.uint8, "L": np.uint8, "I": np.uint16, "I;16": np.uint16}
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# zlib's level, as that of `images.encode`.
+# zlib's level, the same as in `images.encode`.
 _LEVEL = 5
 _SIZE = struct.Struct(">2I")  # width and height
 _SIZE_AT = 16  # in the header of a PNG
-_MOST_PIXELS = 1 << 30  # that OpenCV decodes
+_MOST_PIXELS = 1 << 30  # OpenCV decodes no more
 
 
 def encode_gray(pixels: NDArray[Any]) -> bytes:

@@ -19,11 +19,11 @@ from beam_tfr.features.mask_colors import (
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
 from beam_tfr.schema.palettes import Palette
 
-_BYTES_A_PIXEL = 8  # at most, to decode it
+_BYTES_A_PIXEL = 8  # at most, for decoding
 _MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
-_BLOCK_PIXELS = 1 << 18  # that are read at a time
+_BLOCK_PIXELS = 1 << 18  # read at a time
 _MOST_COLORS = 1_000  # of a mask without noise
-_MOST_COUNTED = 1 << 16  # colors of a file, which are told apart
+_MOST_COUNTED = 1 << 16  # colors of a file that are told apart
 _MUST = "it must be a PNG"
 _CURE = "`mogrify -format png FILES` converts it without loss"
 _ONE_CHANNEL = "it must have one gray channel"
@@ -31,7 +31,7 @@ _DEEP_COLORS = (
     f"has several channels of 16 bits; {_ONE_CHANNEL}, and if they are equal, "
     "`mogrify -channel R -separate FILES` keeps one"
 )
-# How files begin that are no PNG, and what they are.
+# How files other than PNGs begin, and what they are.
 _OTHER_FORMATS = {
     rb"\xff\xd8\xff": f"a JPEG, which changes values; {_MUST}, of what it was made from",
     rb"GIF8": f"a GIF; {_MUST}: {_CURE}",
@@ -143,7 +143,7 @@ class Handling:
             is_scaled = self._check_size(image.size, pixels)
             width, height = image.size
             is_merged = image.mode in _COLORED and not self.colors
-            if is_merged and data[_BITS_AT] > 8:  # of which Pillow reads the upper half
+            if is_merged and data[_BITS_AT] > 8:  # Pillow reads only the upper half
                 raise ValueError(_DEEP_COLORS)
             with pixels.hold_memory(_BYTES_A_PIXEL * width * height):
                 values = self._decode(image, dtypes)

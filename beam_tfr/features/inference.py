@@ -19,8 +19,8 @@ _NOUNS: dict[type, str] = {
     list: "lists in lists",
     type(None): "lists with holes",
 }
-_IN_LISTS = {"texts", "booleans", "integers", "numbers"}  # what the members of a list may be
-# The narrowest first: a declaration, and what all values of its column may be.
+_IN_LISTS = {"texts", "booleans", "integers", "numbers"}  # kinds that members of a list may have
+# The narrowest first: a declaration, and the kinds of values that its column may have.
 _DECLARATIONS = (
     ("bytes", {"texts"}),
     ("int64", {"booleans"}),
@@ -102,7 +102,7 @@ def _read_text(cell: Any) -> Any:
         return cell
     if not _SIGNED_DIGITS.fullmatch(cell):
         return float(cell)
-    return int(cell) if _is_integer(cell) else cell  # which a number would change
+    return int(cell) if _is_integer(cell) else cell  # a number would change it
 
 
 def _is_integer(text: str) -> bool:

@@ -20,9 +20,9 @@ from beam_tfr.features.shapes import Shape, Tint, box_classes, shown_size
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import HEIGHT, OBJECT_MASK, WIDTH, FeatureSpec
 
-MAX_MASK_BYTES = 1 << 20  # 1 MiB, of the mask of a box as JSON
-MOST_PIXELS = 1 << 33  # 8,590 million, of all masks of an image in its record, and to draw them
-MOST_PNG_BYTES = 64 << 20  # 64 MiB, of all masks of an image
+MAX_MASK_BYTES = 1 << 20  # 1 MiB for the mask of a box as JSON
+MOST_PIXELS = 1 << 33  # 8,590 million, for all masks of an image in its record, and to draw them
+MOST_PNG_BYTES = 64 << 20  # 64 MiB for all masks of an image
 MASKS_KEY = "masks"  # in elements of readers, and in exported records
 _MOST_DRAWN = 1 << 30  # pixels of the masks in a picture
 
@@ -83,7 +83,7 @@ class InstanceMasks(ColumnKind):
         return {OBJECT_MASK: ("bytes", values)}
 
     def as_column(self) -> None:
-        return None  # a PNG is no cell of such a column
+        return None  # a PNG is not a cell of such a column
 
     # Records
 
@@ -101,7 +101,7 @@ class InstanceMasks(ColumnKind):
         source_width, source_height = pixels.source_size
         budget = PixelBudget(MOST_PIXELS)
         budget.spend(len(kept) * width * height)
-        # A part of the source, twice, one of the record, and the canvas.
+        # Two parts of the source, one of the record, and the canvas.
         with pixels.hold_memory(2 * source_width * source_height + 2 * width * height):
             canvas = _Canvas(pixels.size)
             pngs = [

@@ -44,7 +44,7 @@ class ClassLabel(FeatureKind):
 
     @property
     def compared(self) -> tuple[str, ...]:
-        return ()  # by the names of the classes
+        return ()  # compared by the names of the classes
 
     @property
     def lowest(self) -> int:
@@ -128,7 +128,7 @@ class ClassLabel(FeatureKind):
         if not reading.request.one_hot:
             return {self.name: labels}
         number = len(self.class_names)
-        is_label = tf.one_hot(labels, number)  # -1 is none
+        is_label = tf.one_hot(labels, number)  # -1 stands for no class
         if not self.is_list:
             return {self.name: is_label}
         counts = tf.reduce_sum(is_label, axis=labels.shape.rank - 1)

@@ -5,12 +5,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-_NAMED_COLORS = 8  # that are named beside their number
+_NAMED_COLORS = 8  # listed in messages beside their number
 _MOST_VALUES = 64  # colors that are listed with values; more are hardly classes
-_NOISE_SHARE = 0.001  # of the pixels of a mask, that a color of its noise has at most
-_MAIN_SHARE = 0.99  # of them, that its other colors have at least
+_NOISE_SHARE = 0.001  # share of a mask's pixels that a color of its noise has at most
+_MAIN_SHARE = 0.99  # share of a mask's pixels that its other colors have at least
 _MAY_BE_NOISE = "may be noise, as along edges"
-# Of the detail of a reject: the brackets that give each color of its mask a value.
+# The part of a reject's detail with the brackets that give each color of its mask a value.
 _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]]*)\]")
 
 

@@ -12,15 +12,15 @@ from beam_tfr.features.gray_png import decode_stored
 from beam_tfr.schema.feature_names import FILENAME, HEIGHT, MASK, WIDTH
 from beam_tfr.schema.plan import Counts
 
-ABOVE = 256  # stands for all values from it on, which only masks of 16 bits have
+ABOVE = 256  # stands for all values from 256 on, which only masks of 16 bits have
 _BLOCK_PIXELS = 1 << 20
-_MORE = "more"  # its name in the manifest
+_MORE = "more"  # name of `ABOVE` in the manifest
 _SHOWN_VALUES = 10
-# A mask of so many values, and of so many times those of most others, looks smoothed.
+# A mask with this many values, and this many times as many as most others, looks smoothed.
 _ODD_NUMBER = 8
 _ODD_TIMES = 4
-_SMOOTH_NUMBER = 64  # values of most masks, if all look smoothed
-_MAIN_SHARE = 0.95  # of the pixels have the main values; between them are those of smoothing
+_SMOOTH_NUMBER = 64  # all masks look smoothed if most have this many values
+_MAIN_SHARE = 0.95  # share of the pixels with the main values; smoothing makes values between them
 _IGNORE = 255  # the usual value for "ignore", whatever the numbers of classes are
 
 

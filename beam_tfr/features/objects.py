@@ -7,7 +7,7 @@ from beam_tfr.features.base import FeatureKind, Stored
 from beam_tfr.features.boxes import BOXES_KEY, CLASSES_KEY
 from beam_tfr.schema.feature_names import SIDES
 
-MIN_VISIBLE = 0.1  # the share of its area that a box must keep in a crop; others are dropped
+MIN_VISIBLE = 0.1  # share of its area that a box must keep in a crop, or it is dropped
 
 
 def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[str]:
@@ -80,7 +80,7 @@ def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
     first, last = tf.split(boxes, 2, axis=1)
     first = (first - begin) / sides
     last = (last - begin) / sides
-    low = tf.minimum(first, last)  # either, where the crop is mirrored
+    low = tf.minimum(first, last)  # right is less than left where the crop is mirrored
     high = tf.maximum(first, last)
     moved = tf.concat([low, high], axis=1)
     shown = tf.clip_by_value(moved, 0.0, 1.0)

@@ -176,7 +176,7 @@ class Points(ColumnKind):
         import tensorflow as tf
 
         points = tensors[self.name]
-        boxes = points.values.value_rowids()  # of each point
+        boxes = points.values.value_rowids()  # the box of each point
         images = tf.gather(points.value_rowids(), boxes)
         views = tf.gather(reading.views, images)
         begin, end = tf.split(views, 2, axis=1)

@@ -17,8 +17,8 @@ from beam_tfr.features.cells import as_list, flatten_list, group_numbers, to_fin
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart
 
 Corner = tuple[float, float]
-_BLOCK_CROSSINGS = 1 << 17  # of edges and rows of pixels, at once
-_PIXELS_A_CROSSING = 16  # of them take the time of one
+_BLOCK_CROSSINGS = 1 << 17  # of edges and rows of pixels, computed at once
+_PIXELS_A_CROSSING = 16  # this many pixels take the time of one crossing
 
 
 def parse_polygons(part: Any) -> list[tuple[float, ...]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_MOST_DEPTH = 8  # of lists in each other
+_MOST_DEPTH = 8  # of nested lists
 _ESCAPE = r"\\(?:[\\'\"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"
 _TEXT = rf"'(?:[^'\\\r\n]|{_ESCAPE})*+'" + "|" + rf'"(?:[^"\\\r\n]|{_ESCAPE})*+"'
 _NUMBER = r"[+-]?+(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+"
@@ -70,12 +70,12 @@ class _ListReader:
     """Builds a list from tokens, one after another."""
 
     def __init__(self, most_values: int) -> None:
-        self._lists: list[list[Any]] = [[]]  # the outermost holds the one that is read
+        self._lists: list[list[Any]] = [[]]  # the outermost one holds the list being read
         self._opened = list[str]()
         self._room = most_values
         self._may_begin = True  # whether a member may come without a space before it
         self._may_be_comma = False
-        self._is_plain = False  # whether the outermost is one value in parentheses
+        self._is_plain = False  # whether the outermost list is one value in parentheses
 
     def add(self, token: re.Match[str]) -> None:
         """Takes the next token.
@@ -124,7 +124,7 @@ class _ListReader:
         if text != _CLOSES[opened[-1]]:
             raise _NoListError
         members = self._lists.pop()
-        if opened not in _CLOSES:  # an array, of which the one member has the values
+        if opened not in _CLOSES:  # an array, whose only member holds the values
             if len(members) != 1:
                 raise _NoListError
             self._lists[-1][-1] = members[0]

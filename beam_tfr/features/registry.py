@@ -11,7 +11,7 @@ from beam_tfr.features.instance_masks import InstanceMasks
 from beam_tfr.features.points import Keypoints, Polygons
 from beam_tfr.features.scalars import Enum, Scalar
 
-# A new kind of columns is added here.
+# Add new kinds of columns here.
 KINDS: tuple[type[ColumnKind], ...] = (
     Scalar,
     Enum,
@@ -22,7 +22,7 @@ KINDS: tuple[type[ColumnKind], ...] = (
     InstanceMasks,
     PairedImage,
 )
-_UNDECLARED = "bytes"  # of a column whose type is still to be inferred
+_UNDECLARED = "bytes"  # for a column whose type has yet to be inferred
 
 
 def is_declaration(text: str) -> bool:

@@ -13,7 +13,7 @@ from beam_tfr.features.base import IGNORES_ORIENTATION
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart, find_part, transpose
 
 _LONGEST_SHIFT = 55  # bits of a number in a text of run lengths
-MOST_RUNS = 1 << 22  # of the masks of an image, as lists
+MOST_RUNS = 1 << 22  # for all masks of an image, as lists
 
 
 class TooManyRunsError(ValueError):
@@ -76,7 +76,7 @@ def _draw_runs(
     width = int(last_columns[-1]) + 1 - left
     top = 0
     part_height = height
-    if np.array_equal(first_columns, last_columns):  # else a run goes on in the next column
+    if np.array_equal(first_columns, last_columns):  # otherwise a run goes on in the next column
         top = int(first_rows.min())
         part_height = int(last_rows.max()) + 1 - top
     budget.spend(width * part_height)
@@ -190,7 +190,7 @@ def _find_changes(part: PixelPart, height: int, most: int) -> NDArray[np.int64]:
     Raises the same errors as `encode_run_lengths`.
     """
     part_height, part_width = part.pixels.shape
-    # A row of 0 above ends the runs of the column before; a last 0 ends those of the last.
+    # A row of 0 above ends the runs of the previous column; a last 0 ends those of the last one.
     pixels = np.zeros(part_width * (part_height + 1) + 1, np.uint8)
     columns = pixels[:-1].reshape(part_width, part_height + 1)
     columns[:, 1:] = transpose(part.pixels)

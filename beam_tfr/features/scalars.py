@@ -210,7 +210,7 @@ class SourceSide(Scalar):
 
     @property
     def compared(self) -> tuple[str, ...]:
-        return (self.name,)  # which every image has
+        return (self.name,)  # every image has it
 
     def as_column(self) -> None:
         return None

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from beam_tfr.schema.feature_names import HEIGHT, OBJECT_LABEL, WIDTH
 
-_MOST_SHOWN_PIXELS = 1 << 27  # 134 million, of an image
+_MOST_SHOWN_PIXELS = 1 << 27  # 134 million per image
 
 
 class Rectangle(NamedTuple):

@@ -13,7 +13,7 @@ from beam_tfr.images.source import Pixels
 from beam_tfr.schema.items import Appearance
 
 _WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
-COMPARED_SIDE = 48  # shorter side from which on an image has the hash of larger ones
+COMPARED_SIDE = 48  # images with at least this shorter side have the same hash as larger ones
 # with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24
 _MOST_SIDE = 1000
 _SCALE = 64
@@ -45,7 +45,7 @@ def sum_channels(pixels: Pixels) -> ChannelSums:
     """Sums each channel of uint8 [height, width, channels]."""
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
     channels = pixels.shape[2]
-    sums = np.zeros(4)  # as `cv2.sumElems` returns
+    sums = np.zeros(4)  # as `cv2.sumElems` returns them
     squares = np.zeros(4)
     for rows in row_blocks(*pixels.shape[:2]):
         block = pixels[rows]

@@ -22,14 +22,14 @@ from PIL import ImageCms
 from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels
 
-Color = tuple[int, int, int]  # of sRGB
+Color = tuple[int, int, int]  # sRGB
 
-# Larger ones are ignored; a JPEG can hold no more, and real ones have up to 5 MB.
+# Larger profiles are ignored; a JPEG can hold no more, and real ones have up to 5 MB.
 MAX_PROFILE_BYTES = 1 << 24
 TOLERANCE = 2  # levels of 255 by which versions of sRGB differ; LittleCMS itself rounds by one
 _MAX_TAGS = 100  # LittleCMS refuses more
 _CACHED = 32  # effects of profiles; that of a CMYK profile takes 2 MB
-_STRIP = 1 << 16  # pixels processed at once, so that a large image needs no copy but its result
+_STRIP = 1 << 16  # pixels processed at once, so that the only copy of a large image is its result
 # Color space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode.
 _MODES = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
 # Classes of profiles (7.2.5) that define what pixel values mean.
@@ -38,7 +38,7 @@ _LEVELS = np.arange(0, 256, 17, dtype=np.uint8)
 _LATTICE = np.stack(np.meshgrid(_LEVELS, _LEVELS, _LEVELS), -1).reshape(64, 64, 3)  # all of RGB
 _GRAYS = np.arange(256, dtype=np.uint8)[None, :, None]
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
-# Threads share a transform: no cache in it.
+# Threads share a transform, so it must not cache.
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
 # Slow but exact, for 256 grays.
 _GRAY_FLAGS = _FLAGS | ImageCms.Flags.NOOPTIMIZE
@@ -229,7 +229,7 @@ def _measure_effect(profile: bytes) -> _Effect | None:
     """Converts some colors to see what a profile does; returns None if it cannot be used."""
     try:
         transform = _make_transform(_safe_profile(profile))
-    except (OSError, ValueError):  # what LittleCMS refuses
+    except (OSError, ValueError):  # LittleCMS refuses the profile
         return None
     mode = transform.input_mode
     if mode == "CMYK":
@@ -335,7 +335,7 @@ def _transform(
 
 def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
     """Wraps [n, channels] as an image of one row."""
-    contiguous = np.ascontiguousarray(strip)  # mirrored pixels are not
+    contiguous = np.ascontiguousarray(strip)  # mirrored pixels are not contiguous
     return PillowImage.frombuffer(mode, (len(strip), 1), contiguous, "raw", mode, 0, 1)
 
 

@@ -228,7 +228,7 @@ class _Conversion:
                 return self._keep(decoded, action)
             if decoded.eighths == 8:
                 return self._encode(decoded)
-        return self.encode()  # from more than an eighth of the size
+        return self.encode()  # decodes to more than an eighth of the size
 
     def encode(self) -> Image:
         """Encodes the pixels."""

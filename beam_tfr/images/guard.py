@@ -36,7 +36,7 @@ _CHILD = (
     "guard.serve(*descriptors, convert=convert.convert_image)"
 )
 _thread = threading.local()  # its `process`
-_MOST_ANSWER_BYTES = 1 << 20  # 1 MiB, without what is encoded
+_MOST_ANSWER_BYTES = 1 << 20  # 1 MiB, without the encoded image
 
 
 class _Rejected(NamedTuple):
@@ -47,7 +47,7 @@ class _Rejected(NamedTuple):
     may_pass: bool
 
 
-# Of the answers of a guarded process: bytes needed, an image, a reject, a traceback.
+# Types of a guarded process's answers: bytes needed, an image, a reject, a traceback.
 _Answer = int | Image | _Rejected | str
 _ANSWERS: dict[str, type] = {"needs": int, "image": Image, "reject": _Rejected, "error": str}
 
@@ -111,7 +111,7 @@ class _Process(GuardedProcess):
                     answer = _receive_answer(self.connection)
             if isinstance(answer, Image):
                 answer = dataclasses.replace(answer, encoded=self.connection.recv_bytes())
-        except (OSError, EOFError, ValueError):  # no such answer
+        except (OSError, EOFError, ValueError):  # not an answer
             message = self._stop()
             raise self._to_reject(options, message) from None
         except BaseException:  # Ctrl-C: its answer would be taken for that of the next image
@@ -178,7 +178,7 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
                 raise
             else:
                 _send_answer(parent, "image", dataclasses.replace(image, encoded=b""))
-                parent.send_bytes(image.encoded)  # by itself, without a copy
+                parent.send_bytes(image.encoded)  # separately, without a copy
 
 
 def _to_utf8(text: str) -> str:

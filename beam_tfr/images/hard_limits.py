@@ -18,8 +18,8 @@ from beam_tfr.schema.errors import RejectError
 # processor.
 MOST_CPU_S = 30
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
-_LEAST_BESIDE = 32 << 20  # bytes, of what a decoder takes for any image, and what malloc keeps
-_MOST_PRINTED = 1 << 16  # bytes, which a pipe holds
+_LEAST_BESIDE = 32 << 20  # bytes that a decoder takes for any image, or malloc keeps
+_MOST_PRINTED = 1 << 16  # bytes: a pipe holds no more
 _TIFF_PREFIX = re.compile(r"^.*TIFF_(Error|Warning) ")
 
 _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)}
@@ -53,7 +53,7 @@ class HardLimits(NamedTuple):
             RejectError: `damaged-image`: a library printed an error but reported none, as libtiff
                 does.
         """
-        read_first_error(self.messages)  # of what was rejected before
+        read_first_error(self.messages)  # from an earlier reject
         _errno()[0] = 0
         if sys.platform == "linux":
             beside = max(decode_bytes // 10, _LEAST_BESIDE) + 2 * file_bytes
@@ -64,7 +64,7 @@ class HardLimits(NamedTuple):
         except BaseException as error:
             if _lacks_memory(error):
                 os._exit(OUT_OF_MEMORY)
-            if not isinstance(error, Exception):  # a panic of Rust
+            if not isinstance(error, Exception):  # Rust panicked
                 raise RejectError(
                     "damaged-image", f"{format_name.upper()}: the decoder failed"
                 ) from error
@@ -93,7 +93,7 @@ def prepare_process(messages: int, target: int) -> None:
     """
     global _of_this_process
     for descriptor in (messages, target):
-        os.set_blocking(descriptor, False)  # what does not fit in is lost
+        os.set_blocking(descriptor, False)  # anything that does not fit is lost
     os.dup2(target, 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used_bytes = 0

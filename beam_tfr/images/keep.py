@@ -9,7 +9,7 @@ from beam_tfr.images.containers import chunks, jpeg
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
 
-MAX_SAMPLES = 1 << 29  # TensorFlow's decoders refuse so many pixels x 3
+MAX_SAMPLES = 1 << 29  # pixels x 3; TensorFlow's decoders refuse this many
 _JPEG_MARKERS = frozenset(
     # Frames of baseline, extended and progressive JPEGs, with Huffman codes; tables, scans,
     # metadata.
@@ -38,7 +38,7 @@ _PNG_ORDER = re.compile(
 )
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
-# --color -> channels of a file that shows it.
+# --color -> numbers of channels of files that need no change.
 _CHANNELS = {"rgb": (1, 3), "keep": (1, 3), "gray": (1,)}
 
 
@@ -76,7 +76,7 @@ def is_readable(data: bytes, source: Source) -> bool:
     """
     if 3 * source.height * source.width >= MAX_SAMPLES:
         return False
-    with contextlib.suppress(Exception):  # not made of the parts of its format
+    with contextlib.suppress(Exception):  # the file is not made of the parts of its format
         return READABLE[source.format](data)
     return False
 

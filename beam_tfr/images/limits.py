@@ -15,7 +15,7 @@ from beam_tfr.schema.errors import RejectError
 
 # of a JPEG: each scan takes time, and a small progressive file can have thousands
 MAX_SCAN_PIXELS = 1_000_000_000
-MAX_RESIZED_SIDE = 1_000_000  # as of PNG; the filter of such a side takes 150 MB
+MAX_RESIZED_SIDE = 1_000_000  # PNG's limit; the filter of such a side takes 150 MB
 
 
 def check_header(source: Source, options: ImageOptions) -> None:
@@ -111,8 +111,8 @@ def _most_pixels(options: ImageOptions) -> int:
     return max(options.max_pixels, math.prod(options.image_size))
 
 
-# Twice what malloc keeps for the thread that freed it, at most (mallopt(3)); Pillow's blocks have
-# 16 MiB otherwise.
+# Twice the most that malloc keeps for the thread that freed it (mallopt(3)); by default, Pillow's
+# blocks have 16 MiB.
 PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
@@ -137,7 +137,7 @@ class _SharedBudget:
         shares = min(self.SHARES, -(-self.SHARES * needed // limit))
         taken = 0
         try:
-            os.read(self._enter, 1)  # one after another: two that have half of theirs would wait
+            os.read(self._enter, 1)  # in turn: two with half of their shares would wait
             try:
                 while taken < shares:
                     taken += len(os.read(self._take, shares - taken))
@@ -159,7 +159,7 @@ class MemoryBudget:
         self._reserve: Callable[[int, int], None] | None = None
         self._shared: _SharedBudget | None = None
         self._changed = threading.Condition()
-        # Bytes of those that decode or wait, in the order in which they asked.
+        # Bytes of the images that are decoded or wait, in the order of the requests.
         self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:

@@ -23,10 +23,10 @@ from beam_tfr.schema.items import Geometry, Image
 
 Floats = NDArray[np.float64]
 _Sample = TypeVar("_Sample", bound=np.generic)
-_INVERSE = {6: 8, 8: 6}  # orientation -> the one that makes it; all others make themselves
+_INVERSE = {6: 8, 8: 6}  # orientation -> its inverse; all others are their own
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of absurd numbers, which are outside of everything
+@np.errstate(over="ignore", invalid="ignore")  # for absurd numbers, which are outside of everything
 def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -> Floats:
     """Maps points of a source, [n, 2] (x, y) in pixels, to its record.
 
@@ -224,5 +224,5 @@ def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 def _nearest(start: int, end: int, size: int) -> NDArray[np.int64]:
     """Finds the pixels from `start` to `end` in which the centers of `size` pixels lie."""
-    centers = 2 * np.arange(size) + 1  # twice
+    centers = 2 * np.arange(size) + 1  # doubled
     return start + centers * (end - start) // (2 * size)

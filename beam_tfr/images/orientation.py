@@ -11,7 +11,7 @@ from beam_tfr.schema.errors import RejectError
 
 TAG = 0x0112  # of TIFF and EXIF
 _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s{0,9}["'<]""")
-# Orientations whose last row is the first one, after the swap of sides from 5 on.
+# Orientations that flip the rows, after the swap of sides from 5 on.
 MIRRORED_DOWN = (3, 4, 7, 8)
 MIRRORED_RIGHT = (2, 3, 6, 7)
 
@@ -36,7 +36,7 @@ def _find_in_exif(exif: bytes) -> int | None:
 
     Reads only the first directory, so that no block takes long.
     """
-    with contextlib.suppress(RejectError):  # a broken block, or none, says nothing
+    with contextlib.suppress(RejectError):  # a broken or missing block says nothing
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))
         for entry in directory:
             if entry.tag == TAG:

@@ -21,22 +21,22 @@ from PIL import Image as PillowImage
 from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels, Size
 
-# the largest factor that the filter reduces; beyond, it would take more memory and time than means
+# the largest factor of the filter; beyond it, the filter would take more memory and time than means
 FILTERED = 8
-LOBES = 3  # pixels of the result that the filter reaches to each side
-# Of an image, its result and what is between in four channels, that are filtered at once. The
-# resizer of a thread keeps memory for what is between.
+LOBES = 3  # pixels of the result that the filter reaches on each side
+# Of an image, its result and the intermediate image in four channels, filtered at once. The resizer
+# of a thread keeps the memory of the intermediate image.
 WHOLE_BYTES = 64 << 20
-STRIP_BYTES = 32 << 20  # of a strip and its result, of larger images
-# For each strip, the resizer computes the filter anew, which takes 0.2 s for a million pixels.
+STRIP_BYTES = 32 << 20  # of a strip and its result, for larger images
+# The resizer computes the filter again for each strip, which takes 0.2 s for a million pixels.
 _LEAST_LINES = 8
 Span = tuple[float, float]  # start and length of a window, in pixels of a source
 Box = tuple[float, float, float, float]  # left, top, width and height of a window
 
-cv2.setNumThreads(1)  # the runner's threads are the parallelism
+cv2.setNumThreads(1)  # the runner already uses several threads
 
 
-# Each thread's resizer, whose buffers it uses again: that saves 5 % of the time.
+# Each thread's resizer, which reuses its buffers: that saves 5 % of the time.
 _local = threading.local()
 
 
@@ -105,7 +105,7 @@ def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
 
 def _resize(source: Pixels, result: Pixels, box: Box) -> None:
     """Resizes a box of a source to the whole of a result."""
-    # Of the extra `convert`.
+    # Pillow comes with the extra `convert`.
     from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 
     if not hasattr(_local, "resizer"):
@@ -136,7 +136,7 @@ def _recode(pixels: Pixels, channels: int, code: int) -> Pixels:
 
 def _to_pillow(pixels: Pixels) -> PillowImage.Image:
     """Makes a Pillow image in the memory of contiguous pixels; a copy would hold the GIL."""
-    mode = "L" if pixels.shape[2] == 1 else "CMYK"  # no channel of CMYK is taken for transparency
+    mode = "L" if pixels.shape[2] == 1 else "CMYK"  # no channel of CMYK is treated as transparency
     return PillowImage.frombuffer(mode, pixels.shape[1::-1], pixels, "raw", mode, 0, 1)
 
 
@@ -205,7 +205,7 @@ def _resize_by_strips(
     height, width, _ = pixels.shape
     columns = right.reach
     size = (down.new_side, right.new_side, channels)
-    memory: Pixels | None = pixels if may_overwrite else None  # of the result
+    memory: Pixels | None = pixels if may_overwrite else None  # memory of the result
     if down.is_kept:
         between = pixels[down.window, columns]
     elif may_overwrite and down.new_side <= height:

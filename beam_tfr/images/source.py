@@ -12,8 +12,8 @@ from beam_tfr.schema.errors import RejectError
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height and width
-SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size: all bytes are read, in half the time
-LEAST_USED = 64  # of 255: the largest value of 14 bits in 16; images of 12 take less
+SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size: reads all bytes in half the time
+LEAST_USED = 64  # of 255: the most that 14 bits stored in 16 use; 12 bits use less
 _NO_PIXELS = np.empty((0, 0, 1), np.uint8)
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

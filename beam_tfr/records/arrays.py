@@ -18,8 +18,8 @@ from beam_tfr.records.tensors import DTYPES, STRING, serialize_tensor
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Array
 
-MAX_TEXTS = 1 << 20  # each becomes an object, however short
-MAX_RANK = 32  # that every version of NumPy supports
+MAX_TEXTS = 1 << 20  # each text becomes an object, however short
+MAX_RANK = 32  # every version of NumPy supports it
 MAX_ELEMENTS = 1 << 62  # product of all sides other than 0; TensorFlow counts in int64
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -101,7 +101,7 @@ def _name_type(dtype: np.dtype[Any]) -> str:
     """Returns the name of a type; some names are keys of `DTYPES`."""
     if dtype.kind in "SU":
         return STRING
-    if dtype.kind == "T":  # texts of NumPy 2, which no file can hold
+    if dtype.kind == "T":  # NumPy 2's texts, which no file can hold
         return str(dtype)
     return dtype.newbyteorder("=").name
 

@@ -26,11 +26,11 @@ from beam_tfr.schema.errors import NotInstalledError
 from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.items import Array, Image
 
-# Characters and values of a cell; longer ones are null.
+# Most characters and values of a cell; larger cells are null.
 MAX_TEXT = 1000
 MAX_LIST = 100
-_MOST_UNDERSCORES = 8  # behind the name of a column; then come numbers
-# Features of which the contents have the size in bytes, and the names of these columns.
+_MOST_UNDERSCORES = 8  # after the name of a column; then come numbers
+# Features whose size in bytes is in the contents -> names of these columns.
 _PAYLOADS = {
     feature_names.ENCODED: "bytes",
     feature_names.RAW: "bytes",
@@ -126,13 +126,13 @@ def _columns(**kinds: str) -> dict[str, ContentsColumn]:
     return {name: ContentsColumn(name, kind) for name, kind in kinds.items()}
 
 
-# The columns that follow from no feature (but the key): name -> column.
+# The columns that do not follow from a feature (except the key): name -> column.
 PLACE = _columns(
     split="string", shard="int64", key="string", offset="int64", length="int64", restart="int64"
 )
 SOURCE = _columns(source_bytes="int64", source_crc32c="int64")
 LOOKS = _columns(adjusted="string", mean="float", std="float", phash="hash")
-MADE = (*SOURCE, *LOOKS)  # that no record holds: null where contents were made later
+MADE = (*SOURCE, *LOOKS)  # not held by records: null where contents were made later
 
 
 def contents_columns(
@@ -153,7 +153,7 @@ def contents_columns(
     }
     payloads = {*_PAYLOADS, *names.sizes}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
-    tries = collections.Counter[str]()  # of names that others have
+    tries = collections.Counter[str]()  # of names that are taken
     columns: dict[str, ContentsColumn] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         is_payload = feature in payloads

@@ -34,7 +34,7 @@ def contents_bytes(table: Any) -> bytes:
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
-        if len(table):  # a row group without rows has pages nowhere
+        if len(table):  # a row group without rows has no pages
             writer.write_table(table, row_group_size=len(table))
     return sink.getvalue()
 

@@ -18,13 +18,13 @@ from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.items import Array, Image, ImageRef, MadeValues, Record
 
 MAX_FEATURES = 100_000
-MAX_VALUES = 10_000_000  # of a record; they take up to 80 MB and 500 MB
-_MAX_OTHERS = 1_000_000  # of its fields; each feature has four, and reading one takes 2 µs
-_FEW_BYTES = 1 << 20  # a record that is no longer has no room for many more
+MAX_VALUES = 10_000_000  # of a record; parsing takes up to 80 MB and 500 MB
+_MAX_OTHERS = 1_000_000  # fields without a value; each feature has four, and reading one takes 2 µs
+_FEW_BYTES = 1 << 20  # a shorter record has no room for many
 _VARINT = 0
 _DELIMITED = 2  # wire types of protobuf
-_SIZES = {1: 8, 5: 4}  # bytes of the others
-_CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
+_SIZES = {1: 8, 5: 4}  # bytes of the other types
+_CONTINUED = bytes(range(128, 256))  # all bytes of a varint except the last
 # The fields that count in an Example, its Features, an entry of their map, its Feature, and its
 # list of values.
 _PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
@@ -34,7 +34,7 @@ _BYTES_LIST = 1
 _FLOAT_LIST = 2
 
 # A SequenceExample has its features in field 1, and lists of them in field 2; in a message with a
-# number in field 1, such as a tensor, field 2 is another.
+# number in field 1, such as a tensor, field 2 is something else.
 _FEATURE_LISTS = 2
 _BEGINS_OF_SEQUENCES = (b"\x0a", b"\x12")
 
@@ -285,7 +285,7 @@ class _Counter:
             self._others += not num_values
             self._features += is_counted and depth == _FEATURE_DEPTH
             self._check()
-            # A value takes a byte at least, so a short record has no room for too many.
+            # A value takes at least a byte, so a short record has no room for too many.
             has_more = depth < _FEATURE_DEPTH or len(self._data) > MAX_VALUES
             if is_counted and depth < _VALUE_DEPTH and has_more:
                 self.count(depth + 1, number, begin, stop)

@@ -29,8 +29,8 @@ class _GzipStream:
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_WBITS)
-        self._has_begun = False  # the member
-        self._members = 0  # that have ended
+        self._has_begun = False  # whether the member has begun
+        self._members = 0  # number that have ended
 
     def inflate(self, chunk: bytes) -> Iterator[bytes]:
         """Yields the content of the next chunk."""
@@ -45,7 +45,7 @@ class _GzipStream:
             except zlib.error as error:
                 if len(chunk) < 2:
                     raise InflateError(f"the gzip stream is damaged ({error})") from error
-                # zlib does not return what it inflated before the damage: approach it by halves.
+                # zlib does not return data from before the damage: approach the damage by halves.
                 self._inflater = before
                 half = len(chunk) // 2
                 pending += [chunk[half:], chunk[:half]]
@@ -56,7 +56,7 @@ class _GzipStream:
                 pending.append(self._inflater.unused_data)
                 self._end_member()
             elif self._inflater.unconsumed_tail or len(piece) == CHUNK_BYTES:
-                # After a full piece, zlib may hold back more.
+                # After a full piece, zlib may hold back further data.
                 pending.append(self._inflater.unconsumed_tail)
 
     def _begin_member(self, chunk: bytes) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 from beam_tfr.records.varints import read_varint
 
 _FOOTER_BYTES = 8  # the size of the metadata, and "PAR1"
-# Of the metadata, for a column and for the file: pyarrow writes no longer statistics than 4 KiB,
-# each four times. Reading them takes up to 200 times their bytes.
+# Most bytes of the metadata, for a column and for the file: pyarrow writes statistics of at most
+# 4 KiB, each four times. Reading metadata takes up to 200 times their bytes of memory.
 _MOST_METADATA_BYTES = 32 << 10
-_DEEPEST = 12  # structs and lists within each other
+_DEEPEST = 12  # nested structs and lists
 _DAMAGED = "its metadata are damaged"
 # Numbers of fields in parquet.thrift, by the name of their struct.
 _FILE_ROW_GROUPS = 4
@@ -32,10 +32,10 @@ _PAGE_COMPRESSED_SIZE = 3
 _PAGE_DATA_HEADERS = (5, 8)  # of both versions
 _DATA_NUM_VALUES = 1
 _UNCOMPRESSED = 0
-# Types of values in Thrift's compact protocol: booleans, which a field has in its type; then bytes,
+# Types of values in Thrift's compact protocol: booleans, which are part of a field's type; bytes,
 # floats, integers of 16, 32 and 64 bits, texts, lists and structs.
 _BOOLEANS = (1, 2)
-_SIZES = {1: 1, 2: 1, 3: 1, 7: 8}  # of types of one size, in bytes
+_SIZES = {1: 1, 2: 1, 3: 1, 7: 8}  # sizes in bytes of types of fixed size
 _INTEGERS = (4, 5, 6)
 _BINARY = 8
 _LIST = 9
@@ -142,7 +142,7 @@ class _ThriftReader:
         size, kind = divmod(self._read_byte(), 16)
         if size == 15:
             size = self._read_unsigned()
-        if size > len(self.data):  # each member takes a byte, at least
+        if size > len(self.data):  # each member takes at least a byte
             raise ValueError(_DAMAGED)
         return [self._read_value(kind, depth) for _ in range(size)]
 

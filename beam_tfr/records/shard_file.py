@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 # Deflate, no flags, no time, unknown system.
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
-# In front of it: whether it is the last, its length, and the complement of that.
+# Before each block: whether it is the last, its length, and the complement of the length.
 _BLOCK = struct.Struct("<BHH")
 _FULL = _BLOCK.pack(False, _BLOCK_BYTES, 0)
-_TRAILER = struct.Struct("<II")  # of gzip: the checksum and the length of all records
-RESTART_BYTES = 256 << 10  # 256 KiB: of records between two restart points, at least
+_TRAILER = struct.Struct("<II")  # gzip's trailer: the checksum and the length of all records
+RESTART_BYTES = 256 << 10  # 256 KiB of records between two restart points, at least
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
-# Raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s.
+# Shrinks raw photos to 0.67 of their size at 56 MB/s; level 6 does the same at 42 MB/s.
 DEFAULT_GZIP_LEVEL = 3
 
 
@@ -127,11 +127,11 @@ class _StoredFile(_GzipFile):
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         super().__init__(write)
-        self._buffer = bytearray()  # of the next block
+        self._buffer = bytearray()  # content of the next block
 
     def _compress(self, data: bytes) -> None:
         self._buffer += data
-        # Not the last block, which has the final bit.
+        # The last block has the final bit, and is written at the end.
         begins = range(0, len(self._buffer), _BLOCK_BYTES)[:-1]
         if begins:
             blocks = [_FULL + self._buffer[begin : begin + _BLOCK_BYTES] for begin in begins]

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from beam_tfr.records.varints import write_varint
 
 _CONTENT_TAG = b"\x22"  # field 4, delimited: the last one of a tensor without strings
-MAX_RANK = 64  # of a tensor that is parsed
+MAX_RANK = 64  # of tensors that are parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
 DTYPES = {

@@ -18,8 +18,8 @@ from beam_tfr.schema.items import Accompanied, Item
 from beam_tfr.schema.plan import ShardInfo
 
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
-# By this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that workers
-# wait for a service: it adds none while they do.
+# From this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that
+# workers wait for a service, and adds no workers meanwhile.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 
 

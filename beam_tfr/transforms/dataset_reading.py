@@ -123,7 +123,7 @@ def read_earlier_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
 
 def _read_earlier_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     keys = list[bytes]()
-    with contextlib.suppress(DataError, OSError):  # the update may mend them
+    with contextlib.suppress(DataError, OSError):  # the update may repair them
         keys = _read_keys_of_records(shard, base)
     split = shard.split.encode()
     return packing.pack_batches(b"\0" + key + b"\0" + split for key in keys)

@@ -42,9 +42,9 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     codecs = codec_versions.used_versions(options)
     plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codecs)
     sizes = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
-    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # of copies in the work folder
+    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # with copies in the work folder
     level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
-    if not level:  # else the size of the shards is unknown
+    if not level:  # otherwise the size of the shards is unknown
         num_bytes += round(plan.matched * (record_bytes + drafts.FRAME_BYTES))
     return dataclasses.replace(plan, num_bytes=num_bytes)
 
@@ -170,7 +170,7 @@ class DraftAgain:
     settings: PlanSettings
 
     def __call__(self, survey: Survey) -> Plan:
-        # Again, since the run holds the folder only now.
+        # Checked again, since the run holds the folder only now.
         read_unchanged_manifest(self.folder, self.manifest_digest)
         if not self._is_same_input(survey):
             raise DataError(

@@ -52,7 +52,7 @@ class Target(NamedTuple):
 
         The plan is complete if the folder already holds its dataset.
         """
-        # A job made from a template takes the lock itself: nothing ran when it was submitted.
+        # A job made from a template takes the lock itself: no code ran when it was submitted.
         beam_options = beam_internals.worker_options()
         plan = claim.claim_folder(
             self.output,

@@ -21,7 +21,7 @@ from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished, sum_counts
 from beam_tfr.transforms.counting import FunctionDoFn
 
-# Workers that add up shards, so that none has all of their infos: 2 GB for 75,000 shards with a
+# Workers that add up shards, so that none of them holds all infos: 2 GB for 75,000 shards with a
 # thousand classes.
 _GROUPS = 64
 
@@ -74,7 +74,7 @@ class WriteManifest(beam.PTransform):
         check_lock = functools.partial(lock.check_lock, self.output, self.run_id)
         if claimed is not None:
             check_lock()
-            switch.complete_switch(self.output)  # which this step began before
+            switch.complete_switch(self.output)  # an earlier attempt of this step began it
         published = publish.find_published(self.output, plan, totals, claimed)
         if published:
             return published

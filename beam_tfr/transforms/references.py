@@ -55,11 +55,11 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 BATCHES = 64  # of patterns, each listed by one worker
-RANGES = 50  # that all patterns or a large range are divided into, or more, often ten times as many
+RANGES = 50  # that all patterns or a large range are divided into; often ten times as many
 ARCHIVES_AT_A_TIME = 16  # listed by one worker, each in a thread
 HASHES_AT_A_TIME = 1 << 16  # of keys of a table
-RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
-# Names of a part on gs:// that are listed before the rest is divided, in the round of this label.
+RANGES_AT_A_TIME = 4  # at least, listed by one worker, which waits for many answers at a time
+# Round -> how many names of a part on gs:// are listed before the rest is divided.
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}
 _NO_LIMIT = {"": None}
 _REST = "rest"

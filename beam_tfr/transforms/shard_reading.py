@@ -13,7 +13,7 @@ from beam_tfr.schema.errors import RejectError, RunError
 from beam_tfr.schema.items import ImageRef, Item, ShardWork
 from beam_tfr.schema.plan import MOST_CAUSES, Unfinished
 
-MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
+MOST_MISSED = 100  # consecutive failed reads after which the source is considered gone
 _MISSED_REASONS = ("not-found", "unreadable")
 _FORBIDDEN = os.strerror(errno.EACCES)
 
@@ -38,7 +38,7 @@ class MissedReads:
     def __init__(self, *, accept_unreadable: bool) -> None:
         self._accept_unreadable = accept_unreadable
         self._number = 0
-        self._problems = set[str]()  # what is wrong with these
+        self._problems = set[str]()  # what was wrong in these reads
 
     def add(self, uri: str, content: FileContent) -> None:
         """Takes the result of a read.

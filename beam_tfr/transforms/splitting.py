@@ -38,14 +38,14 @@ from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.totals import CountRefs, MergeTotals
 
 KEYS_AT_A_TIME = 5_000  # joined by one worker
-HELD_BYTES = 8 << 20  # 8 MiB of values that are divided together
+HELD_BYTES = 8 << 20  # 8 MiB of values that are divided at once
 _REFS = b"\0"  # first byte of the values that are joined
 _SPLITS = b"\1"
 _GROUPS = b"\2"
 _COPIED = b"\3"
 _GROUPED = "grouped"
 
-# An element, the counts of all images, the seed -> its units.
+# (element, counts of all images, seed) -> units of the element.
 ListUnits = Callable[[Any, ClassCounts, int], Sequence[Unit | None]]
 MakeSurvey = Callable[[], StrataSurvey | GroupSurvey]
 DraftStrata = Callable[[Any, ClassCounts], StrataDraft]

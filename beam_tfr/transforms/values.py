@@ -33,7 +33,7 @@ from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn
 
 SPLIT_SAMPLE = 2048
-SHARD_SAMPLE = 64  # images for statistics: of a split, and at least of each of its shards
+SHARD_SAMPLE = 64  # images for statistics: per split, and at least per shard of it
 _Function = Callable[..., Any]  # of a value and its reference
 PlaceColumns = Callable[[Image, ImageRef], PlacedColumns]
 
@@ -88,7 +88,7 @@ class MapImages(beam.PTransform):
         return items | self.stage >> beam.ParDo(FunctionDoFn(self._apply_to_all))
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
-        applied = map(self._apply, items)  # not all at once: a small file may be a large raw image
+        applied = map(self._apply, items)  # lazily: a small file may be a large raw image
         return batch_items(applied)
 
     def _apply(self, item: Item) -> Item:

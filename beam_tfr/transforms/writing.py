@@ -102,11 +102,11 @@ class _Write(CloudDoFn):
         self._writer: _ShardWriter | None = None  # of the open shard
 
     def start_bundle(self) -> None:
-        self._abort()  # what a failed attempt left open
+        self._abort()  # leftovers of a failed attempt
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
-        # Before their shard is whole: see `launch.progress`.
+        # Even before their shard is complete: see `launch.progress`.
         count("images", sum(item.images for item in items))
         written = [item.images for item in items if isinstance(item.value, (Record, CopiedRecords))]
         count("written", sum(written))
@@ -116,7 +116,7 @@ class _Write(CloudDoFn):
                 count("resumed-images", item.value.shard.total)
                 yield item.value
             elif isinstance(item.value, Unfinished):
-                self.start_bundle()  # of another shard that is open, the next item raises
+                self.start_bundle()  # if another shard is open, the next item raises
                 yield item.value
             else:
                 yield from self._write(item)
@@ -336,7 +336,7 @@ class _FileWriter(_ShardWriter):
     def _read_cells(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """Reads the cells of the contents that come from a record, and counts its boxes."""
         values: Mapping[str, Any] = {}
-        with contextlib.suppress(ValueError):  # a step of your own may make what is no Example
+        with contextlib.suppress(ValueError):  # a user's step may make something else
             values = self._read_values(record, ref)
             if self._step.features.is_counted:
                 source = None if ref.columns is None else parse_example(ref.columns)

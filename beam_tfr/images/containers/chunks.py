@@ -6,7 +6,7 @@ from typing import NamedTuple
 from beam_tfr.schema.errors import RejectError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-MAX_CHUNKS = 100_000  # the usual 8 KiB of pixels a chunk of PNG fill 64 MiB with 8,192
+MAX_CHUNKS = 100_000  # 8,192 of PNG's usual 8 KiB chunks of pixels fill 64 MiB
 
 
 class Chunk(NamedTuple):

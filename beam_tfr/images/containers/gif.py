@@ -11,7 +11,7 @@ CONTROL = b"!\xf9"
 APPLICATION = b"!\xff"
 _EXTENSION = b"!"
 _TRAILER = b";"
-# That blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172.
+# Blocks are cut into pieces; 263,172 of the usual 255 bytes fill 64 MiB.
 MAX_PIECES = 1 << 20
 
 
@@ -30,7 +30,7 @@ class Block(NamedTuple):
     def content(self) -> bytes:
         """The content of an extension, joined from its pieces."""
         joined = bytearray()
-        start = 2  # behind the introducer and the label
+        start = 2  # after the introducer and the label
         for end in _find_piece_ends(self.whole, start):
             joined += self.whole[start + 1 : end]  # without the length of the piece
             start = end
@@ -69,7 +69,7 @@ def _find_first_piece(data: bytes, begin: int) -> int:
     """Finds where the pieces of a block begin."""
     introducer = data[begin : begin + 1]
     if introducer == IMAGE:
-        return begin + 10 + table_bytes(data[begin + 9]) + 1  # the size of a code
+        return begin + 10 + table_bytes(data[begin + 9]) + 1  # 1 for the size of a code
     if introducer == _EXTENSION:
         return begin + 2
     raise RejectError("damaged-image", f"GIF: a block begins with {introducer!r}")

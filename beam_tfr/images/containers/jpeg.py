@@ -16,7 +16,7 @@ APP14 = 0xEE
 BARE = frozenset((0x01, *range(0xD0, 0xDA)))  # markers without a segment: TEM, RSTn, SOI, EOI
 # Enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size.
 MAX_SEGMENTS = 1 << 15
-# Not RSTn, which are data; any 0xFF before it are fill bytes.
+# Not RSTn, which belong to the data; any 0xFF before a marker are fill bytes.
 MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")
 
 

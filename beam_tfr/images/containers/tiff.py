@@ -37,7 +37,7 @@ _SIGNATURES = {
     b"II+\0": _Layout("little", "<", "Q", "HHQ", "Q", slice(8, 16)),
     b"MM\0+": _Layout("big", ">", "Q", "HHQ", "Q", slice(8, 16)),
 }
-# Type of an entry -> bytes of a value.
+# Type of an entry -> bytes per value.
 _SIZES = {
     1: 1,
     2: 1,
@@ -56,7 +56,7 @@ _SIZES = {
     17: 8,
     18: 8,
 }
-# Type of an entry -> of struct, of unsigned integers.
+# Type of an entry -> type of `struct`, for unsigned integers.
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 
 

@@ -50,7 +50,7 @@ def _read_brands(data: bytes) -> set[bytes]:
         return set()
     end = min(int.from_bytes(data[:4], "big"), 1024)
     header = data[8:end]
-    places = (0, *range(8, len(header), 4))  # a version stands after the first
+    places = (0, *range(8, len(header), 4))  # a version follows the first
     return {header[place : place + 4] for place in places}
 
 
@@ -67,7 +67,7 @@ def _refuse(name: str) -> Callable[[bytes], Source]:
 
 
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
-# In this order: an AVIF may have the brands of a HEIC too.
+# The order matters: an AVIF may have the brands of a HEIC too.
 FORMATS = {
     "jpeg": ImageFormat(_signature(rb"\xff\xd8\xff"), jpeg.open_jpeg),
     "png": ImageFormat(_signature(rb"\x89PNG\r\n\x1a\n"), png.open_png, lossless=True),
@@ -90,7 +90,7 @@ FORMATS = {
 }
 
 
-# What files in folders of images often are instead.
+# Other files that are common in folders of images.
 _OTHER_FILES = {
     rb"\Z": "an empty file",
     rb"PK\x03\x04": "a ZIP archive",

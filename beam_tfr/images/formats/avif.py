@@ -8,7 +8,7 @@ from beam_tfr.images.formats import by_pillow
 from beam_tfr.images.source import Source
 from beam_tfr.schema.errors import RejectError
 
-_DECODER_BYTES = 8  # a pixel, besides the image
+_DECODER_BYTES = 8  # per pixel, besides the image
 _CONFIGURATION = re.compile(rb"av1C..(.)", re.DOTALL)  # of the AV1 codec, and its flags
 _HIGH_BITDEPTH = 0x40
 _TWELVE_BIT = 0x20

@@ -8,7 +8,7 @@ import struct
 from beam_tfr.images.formats import by_opencv, by_pillow
 from beam_tfr.images.source import Decoded, Size, Source
 
-_V5_HEADER = b"\x7c\0\0\0"  # size of the header of a file that may have a profile
+_V5_HEADER = b"\x7c\0\0\0"  # header size of files that may have a profile
 _EMBEDDED = b"DEBM"  # type of color space PROFILE_EMBEDDED
 _RUN_LENGTHS = (1, 2)  # compressions BI_RLE8, BI_RLE4
 

@@ -14,7 +14,7 @@ from beam_tfr.images.formats.depth import split_samples
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema.errors import RejectError
 
-MAX_SIDE = 1_000_000  # of libpng; OpenCV allows 1,048,576
+MAX_SIDE = 1_000_000  # libpng's limit; OpenCV allows 1,048,576
 
 _HAS_MEMORY_FILES = hasattr(os, "memfd_create")  # Linux
 _LARGE = 1 << 23  # pixels: `imdecode` returns a copy, `imread` does not

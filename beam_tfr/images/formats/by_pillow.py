@@ -23,19 +23,19 @@ from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Pixels, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
-# Mode, and whether it has transparency -> bytes a pixel, of images that are decoded in memory of
+# Mode, and whether it has transparency -> bytes per pixel of images that are decoded in memory of
 # NumPy.
 _IN_PLACE = {("L", False): 1, ("RGB", False): 4, ("RGBA", True): 4, ("CMYK", False): 4}
-_CONVERTED_BYTES = 8  # a pixel, of all others
-# Mode -> another with 8 bits; all others become RGB or RGBA.
+_CONVERTED_BYTES = 8  # per pixel, for all other images
+# Mode -> 8-bit mode that it becomes; all other modes become RGB or RGBA.
 _CONVERTED = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
 
 # Imported here, since Pillow would import them with their first image: under the limits of a
-# guarded process, where it takes a plugin that got no memory for one that is not installed.
+# guarded process, where it mistakes a plugin that got no memory for one that is not installed.
 _PLUGINS = (AvifImagePlugin, BmpImagePlugin, GifImagePlugin, TiffImagePlugin, WebPImagePlugin)
 
-PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds before decoding, as a reject
-AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism
+PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels is checked before decoding, and causes a reject
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner already uses several threads
 warnings.filterwarnings("ignore", module=r"PIL\..*")  # about odd metadata of single files
 logging.getLogger("PIL").setLevel(logging.CRITICAL)
 

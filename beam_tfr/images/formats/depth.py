@@ -26,7 +26,7 @@ def to_8_bit(samples: NDArray[Any], white: float) -> Pixels:
     if _is_8_bit(samples, white):
         return samples.copy()
     exact: Any = np.float32 if samples.dtype.itemsize <= 2 else np.float64
-    with np.errstate(invalid="ignore", over="ignore"):  # of NaN and infinity
+    with np.errstate(invalid="ignore", over="ignore"):  # for NaN and infinity
         scaled = samples.astype(exact) * exact(255 / white)
     clipped = np.clip(np.nan_to_num(scaled, nan=0.0), 0, 255)
     return np.asarray(clipped + exact(0.5)).astype(np.uint8)

@@ -19,7 +19,7 @@ from beam_tfr.schema.errors import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)
-_PIXEL_BYTES = 8  # indices (twice, when the end is not sure), colors, transparency
+_PIXEL_BYTES = 8  # indices (twice if the end is uncertain), colors, transparency
 _HAS_CLEAR = 1  # flag of a control extension
 _NO_COLOR = 256  # an index that no pixel has
 
@@ -72,8 +72,8 @@ def open_gif(data: bytes) -> Source:
     blocks = gif.blocks(data)
     head = next(blocks).whole
     frame = _read_frame(blocks)
-    # Without its control extension: transparency is ours, so that pixels which are missing are seen
-    # to be.
+    # Without its control extension: the transparency is added here, so that missing pixels are
+    # noticed.
     file = head + frame.picture + b";"
     image = by_pillow.open_image(file, "GIF")
     height = image.height
@@ -85,7 +85,7 @@ def open_gif(data: bytes) -> Source:
             loaded = _load_whole(file, box)
             mode = "L" if loaded.mode == "L" else "RGB"
             pixels = by_pillow.convert_samples(loaded, mode)
-        alpha = np.zeros((height, width), np.uint8)  # what the frame does not cover is transparent
+        alpha = np.zeros((height, width), np.uint8)  # parts outside of the frame are transparent
         inside = box.rows_and_columns
         indices = np.asarray(loaded)[inside]
         np.not_equal(indices, frame.clear_index, out=alpha[inside].view(bool))
@@ -141,7 +141,7 @@ def _load_whole(data: bytes, box: _Box) -> Any:
     Raises:
         RejectError: `damaged-image`.
     """
-    # The last pixel to come is in the last row, or if rows are interlaced in the last odd one.
+    # The last pixel of the file is in the last row, or the last odd row if rows are interlaced.
     last_rows = range(max(box.top, box.bottom - 2), box.bottom)
     for fill in _FILLS:
         image: Any = by_pillow.open_image(data, "GIF")

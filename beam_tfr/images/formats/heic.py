@@ -12,7 +12,7 @@ from beam_tfr.images.formats.depth import ALPHA_BYTES, split_samples
 from beam_tfr.images.source import Decoded, Size, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
-# Bytes a pixel.
+# Bytes per pixel.
 _DECODER_BYTES = 8
 _DEEP_DECODER_BYTES = 16  # of more than 8 bits a sample
 
@@ -64,5 +64,5 @@ def _import_decoder() -> Any:
             "unsupported-image",
             "reading HEIC requires an extra: pip install 'beam_tfr[formats]'",
         ) from None
-    decoder.options.DECODE_THREADS = 1  # the runner's threads are the parallelism
+    decoder.options.DECODE_THREADS = 1  # the runner already uses several threads
     return decoder

@@ -18,31 +18,31 @@ from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import Pixels, describe_error
 from beam_tfr.schema.errors import RejectError
 
-_LEAST_ZEROS = 16  # at the end of a scan that are none of its data
+_LEAST_ZEROS = 16  # this many at the end of a scan are not its data
 _TEXT = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
-_LEAST_TEXT = 64  # bytes at the end of a scan that are none of its data
-_TEXT_VALUES = 6  # of its bytes, at least: the codes of a flat area repeat fewer
+_LEAST_TEXT = 64  # this many bytes of text at the end of a scan are not its data
+_TEXT_VALUES = 6  # different bytes in it, at least: the codes of a flat area repeat fewer
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _MARKER_OR_RESTART = re.compile(rb"\xff([^\0\xff])")
-_STUFFED = b"\xff\0"  # a byte 0xFF in data of scans; in other bytes, hardly before a marker
-# What may stand between two scans: tables, restart intervals, comments, metadata.
+_STUFFED = b"\xff\0"  # a byte 0xFF in data of scans; rare in other bytes before a marker
+# Markers allowed between two scans: tables, restart intervals, comments, metadata.
 _BETWEEN_SCANS = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE))
 _FOLLOWING = (jpeg.EOI, jpeg.SOS)  # markers after the last scan that do not begin other bytes
 _EOI = b"\xff\xd9"
 _FILLER = bytes(range(1, 128))  # further data of a scan, without a marker
-# Its first bit differs, and so the first code that needs it.
+# Its first bit differs, and so does the first code that needs it.
 _INVERTED_FILLER = bytes(255 - byte for byte in _FILLER)
 _COEFFICIENTS = 64  # of a block
 _Coefficient = tuple[int, int]  # component, number
 _RESTART_INTERVAL = 0xDD  # marker
-_LEAST_SCAN_BYTES = 6  # of the header of a scan
-_LAST_CODES = 4  # bytes behind the last pixel, of codes that change none
+_LEAST_SCAN_BYTES = 6  # in the header of a scan
+_LAST_CODES = 4  # bytes after the last pixel, with codes that change no pixel
 _SKIPPED = re.compile(r"(?<!\d)(\d+) extraneous bytes before marker 0xd9")
-_NEAR = 32  # bytes from where the decoder says that the picture ends
-_UNTOLD = 16  # bytes behind a picture, which are too few to say what they are
-_COMPARED = 256  # bytes before the end of a picture,
-_COMPARED_BEHIND = 1 << 12  # and behind it
-_ALIKE_SHARE = 0.5  # of the pairs of bytes before it: those that also occur behind it
+_NEAR = 32  # bytes around the end of the picture that the decoder states
+_UNTOLD = 16  # bytes after a picture: too few to tell what they are
+_COMPARED = 256  # bytes compared before the end of a picture,
+_COMPARED_BEHIND = 1 << 12  # and after it
+_ALIKE_SHARE = 0.5  # share of the pairs of bytes before it that also occur after it
 
 
 class CompleteFile(NamedTuple):
@@ -164,7 +164,7 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     if header.is_progressive:
         _check_earlier_scans(data, scans, colorspace)
     restarts = len(_RESTART.findall(data, scans[-1].end))
-    restart = bytes((0xFF, 0xD0 + restarts % 8))  # if it ends before this marker
+    restart = bytes((0xFF, 0xD0 + restarts % 8))  # in case the scan ends before this marker
     checksums = []
     for filler in (_FILLER, _INVERTED_FILLER):
         longer = b"".join((data.removesuffix(_EOI), filler, restart, filler, _EOI))
@@ -312,7 +312,7 @@ def _find_covered(data: bytes, scan: jpeg.Segment, header: Header) -> Iterator[_
     if scan.end - scan.start < _LEAST_SCAN_BYTES:
         return iter(())
     *selectors, first, last, approximation = data[scan.start + 1 : scan.end]
-    components = selectors[::2]  # behind each the numbers of its tables
+    components = selectors[::2]  # each is followed by the numbers of its tables
     missing_bits = approximation & 15
     if not header.is_progressive:
         return itertools.product(components, range(_COEFFICIENTS))

@@ -11,13 +11,13 @@ _LOSSLESS = 0xC3
 _PROGRESSIVE = (0xC2, 0xCA)  # with Huffman or arithmetic codes
 _FRAMES = frozenset((0xC0, 0xC1, 0xC9, _LOSSLESS, *_PROGRESSIVE))
 _UNSUPPORTED = frozenset((*range(0xC5, 0xC9), 0xCB, *range(0xCD, 0xD0), 0xDE, 0xDF, 0xF7))
-_NEEDED = _FRAMES | {0xC4, 0xCC, 0xDB, 0xDD}  # to decode: frame, tables and restart interval
+_NEEDED = _FRAMES | {0xC4, 0xCC, 0xDB, 0xDD}  # for decoding: frame, tables and restart interval
 _EXIF = b"Exif\0\0"
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _ICC = b"ICC_PROFILE\0"
 _SOI = b"\xff\xd8"
 _JFIF = b"\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0"
-_ADOBE = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0%c"  # and its color transform
+_ADOBE = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0%c"  # with its color transform
 # Color transforms of the Adobe marker, besides 0 for none.
 _YCC = 1
 _YCCK = 2
@@ -145,7 +145,7 @@ def count_scans(data: bytes, header: Header) -> int:
     """
     components_of_first = data[header.first_scan + 4]
     if components_of_first == len(header.components) and not header.is_progressive:
-        return 1  # libjpeg takes a second one for an error
+        return 1  # libjpeg treats a second one as an error
     count = 0
     missing = set(header.components)
     for segment in jpeg.scan_headers(data, header.first_scan):

@@ -18,24 +18,24 @@ from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.schema.errors import RejectError
 
-_NEEDED = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # to decode
+_NEEDED = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # for decoding
 _END = b"\0\0\0\0IEND\xae\x42\x60\x82"
 _XCODE = b"CgBI"  # Apple's chunk: pixels without the header of zlib, blue before red
 _READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT", _XCODE)
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT = b"Raw profile type exif"
 _XMP_TEXT = b"XML:com.adobe.xmp"
-_MAX_PROFILE_CHUNK = MAX_PROFILE_BYTES + (1 << 16)  # bytes of one that is not even compressed
+_MAX_PROFILE_CHUNK = MAX_PROFILE_BYTES + (1 << 16)  # bytes of a profile that is not even compressed
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _HEADER = struct.Struct(">IIBB3x")
-_FREE_STREAM_BYTES = 8 << 20  # 8 MiB of compressed pixels, which inflate in 8 s at most
+_FREE_STREAM_BYTES = 8 << 20  # 8 MiB of compressed pixels inflate in at most 8 s
 _INFLATED_BYTES = 1 << 20  # 1 MiB at a time
-_FREE_BYTES_BEHIND = 64 << 20  # 64 MiB, inflated, behind the pixels
-_MOST_BYTES_BESIDE = 16  # of a row, in its filters
+_FREE_BYTES_BEHIND = 64 << 20  # 64 MiB, inflated, after the pixels
+_MOST_BYTES_BESIDE = 16  # per row, for its filters
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # color type -> samples of a pixel
 _GRAY = 0
 _GRAY_AND_ALPHA = 4  # color types
-# Instead of ALPHA_BYTES: may become colors, and is copied out of four channels.
+# Used instead of ALPHA_BYTES: gray may become colors, and is copied out of four channels.
 _GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
 
 
@@ -91,7 +91,7 @@ def open_png(data: bytes) -> Source:
     """
     chunks = _read_chunks(data)
     header = _read_header(chunks.contents.get(b"IHDR", b""))
-    is_animated = b"fdAT" in chunks.contents  # pixels of a further frame
+    is_animated = b"fdAT" in chunks.contents  # pixels of another frame
     needed = header.height * header.width * _pixel_bytes(header, chunks)
     return Source(
         format="png",
@@ -106,7 +106,7 @@ def open_png(data: bytes) -> Source:
 
 def _read_chunks(data: bytes) -> _Chunks:
     chunks = _Chunks()
-    with contextlib.suppress(RejectError):  # where pixels are missing, decoding shows it
+    with contextlib.suppress(RejectError):  # decoding reports missing pixels
         for chunk in png_chunks(data):
             if chunk.kind in _NEEDED:
                 chunks.needed.append(chunk.whole)
@@ -167,10 +167,10 @@ def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
         return
     pixel_bits = _SAMPLES[header.color_type] * header.bits if header.color_type in _SAMPLES else 64
     row_bytes = -(-header.width * pixel_bits // 8)
-    # A byte for the filter of each row, of which interlaced files have twice as many, cut anywhere.
+    # Each row has a byte for its filter; interlaced files have twice as many rows, cut anywhere.
     room = header.height * (row_bytes + _MOST_BYTES_BESIDE) + _FREE_BYTES_BEHIND
     inflater = zlib.decompressobj()
-    with contextlib.suppress(zlib.error):  # decoding says what is damaged
+    with contextlib.suppress(zlib.error):  # decoding reports damage
         for part in stored:
             waiting: bytes | memoryview = part
             while waiting and not inflater.eof:

@@ -47,30 +47,30 @@ _WHITE_IS_ZERO = 0
 _RGB = 2
 _YCBCR = 6
 _LAB = (8, 9, 10)
-# Extra samples: alpha, colors multiplied with it or not.
+# Extra samples: alpha, with colors premultiplied or not.
 _ASSOCIATED = 1
 _UNASSOCIATED = 2
 # Compressions.
 _UNCOMPRESSED = 1
 _JPEG = (6, 7)
 _FAX = (2, 3, 4, 32771)
-_NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not by Pillow
+_NOT_UNPACKED = (34712, 34887, 50001, 50002)  # by Pillow: JPEG 2000, LERC, WebP, JPEG XL
 # Planar configurations.
 _ONE_PLANE = 1
 _SEPARATE_PLANES = 2
 _UNSIGNED = 1  # format of samples
 _BITS_OF_SAMPLES = (1, 2, 4, 8, 16, 24, 32, 64)
 # Photometric interpretation and number of samples that OpenCV decodes exactly: gray, and RGB with
-# or without a fourth.
+# or without a fourth sample.
 _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
 # By sample format: unsigned, signed, float.
 _DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
-_SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
+_SMALL_PART = 4 << 20  # bytes of a strip or tile that are not counted
 _MAX_SAMPLES = 1024
 _LEFT_OUT = ("band-left-out",)  # in `Decoded.adjusted`
 _NEARLY_WHITE = ("nearly-white",)  # likewise
-_START_OF_SCAN = b"\xff\xda"  # which occurs nowhere else in JPEG data
+_START_OF_SCAN = b"\xff\xda"  # occurs nowhere else in JPEG data
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -221,7 +221,7 @@ def open_tiff(data: bytes) -> Source:
     decode, needed = _choose_decoder(page)
 
     def decode_whole(_: Size | None) -> Decoded:
-        # Decoders leave out strips that are not there.
+        # Decoders skip missing strips.
         if page.compression == _UNCOMPRESSED and len(data) < page.sample_bytes:
             raise RejectError(
                 "damaged-image",
@@ -251,7 +251,7 @@ def _read_page(data: bytes, directory: tiff.Directory) -> _Page:
             page.profile = data[entry.start : entry.start + entry.size]
         elif entry.tag == orientation.TAG and values and 1 < values[0] <= 8:
             page.orientation = values[0]
-            page.upright = directory.with_integer(entry, 1)  # otherwise decoders turn it
+            page.upright = directory.with_integer(entry, 1)  # otherwise decoders turn the picture
     return page
 
 
@@ -300,7 +300,7 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
         image = by_pillow.open_image(page.upright, "TIFF")
     except RejectError as error:
         raise RejectError("unsupported-image", f"TIFF: {page}") from error
-    image.info.pop("xmp", None)  # Pillow would turn the picture by it
+    image.info.pop("xmp", None)  # Pillow would turn the picture according to it
     needed = by_pillow.loading_bytes(image) + page.part_bytes
     if page.is_fax:
         return lambda: _decode_fax(page), needed
@@ -310,7 +310,7 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
 def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
     """Decodes samples of up to 8 bits."""
     decoded = by_pillow.load(image, bits=page.bits)
-    if page.has_unknown_band:  # which Pillow takes for alpha
+    if page.has_unknown_band:  # Pillow treats it as alpha
         decoded.alpha = None
         decoded.adjusted = _LEFT_OUT
     return decoded

@@ -17,11 +17,11 @@ _ALPHA = 0x10
 _PROFILE = 0x20  # flags of VP8X
 _LOSSLESS_ALPHA = 1 << 28  # flag of VP8L
 _MAX_PIXELS = 1 << 32
-# Bytes a pixel.
+# Bytes per pixel.
 _LOSSY_BYTES = 3
 _LOSSLESS_BYTES = 7
 _ANIMATION_BYTES = 20  # two canvases, a frame, a copy, an image
-_PLANE_BYTES = 6 + ALPHA_BYTES  # a plane of transparency and its decoder, as of lossless pixels
+_PLANE_BYTES = 6 + ALPHA_BYTES  # a plane of transparency, and its decoder, as for lossless pixels
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
