@@ -1,4 +1,4 @@
-"""The element types of the pipeline, errors, names.
+"""Defines the element types of the pipeline, errors and names.
 
 Imports only the standard library and `console`.
 

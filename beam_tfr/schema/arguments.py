@@ -25,15 +25,15 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 class WrongTypeError(ValueError):
-    """A value is not of the declared type."""
+    """The error of a value that is not of the declared type."""
 
 
 def public(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Checks the arguments of a function, and raises only our errors, without a stack trace.
 
-    Of the declared types, texts, paths, booleans, functions, lists and dicts are checked, and
-    anything that can be iterated becomes the list that is declared. Numbers are left to the
-    function, which knows their range.
+    Checks texts, paths, booleans, functions, lists and dicts. Where a list is declared, any
+    iterable is accepted and becomes a list. Numbers are left to the function, which knows their
+    range.
     """
 
     @without_traceback
@@ -65,9 +65,9 @@ def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 @functools.cache
 def _kinds_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """The declared type of each parameter that has a name."""
+    """Returns the declared type of each named parameter."""
     annotations = {**function.__annotations__}
-    annotations.pop("return", None)  # which may be imported for type checkers only
+    annotations.pop("return", None)  # its type may be imported for type checkers only
     for name, parameter in _signature_of(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             annotations.pop(name)
@@ -85,11 +85,11 @@ def _check_argument(name: str, kind: Any, value: Any) -> Any:
 
 
 def _parse(kind: Any, value: Any) -> Any:
-    """A value of a declared type; what can be iterated as the list that is declared.
+    """Checks a value against its declared type; returns it, with iterables as the declared lists.
 
     Raises:
-        WrongTypeError: it has another type.
-        ValueError: a text in it cannot be used.
+        WrongTypeError: the value has another type.
+        ValueError: a text in the value cannot be used.
     """
     if typing.get_origin(kind) is typing.Annotated:
         kind = typing.get_args(kind)[0]
@@ -143,7 +143,7 @@ def _parse_list(members: Sequence[Any], value: Any) -> list[Any]:
         raise WrongTypeError
     try:
         return [_parse(members[0], member) for member in value]
-    except TypeError:  # an array of no dimension
+    except TypeError:  # an array without dimensions
         raise WrongTypeError from None
 
 
@@ -174,13 +174,13 @@ _NOUNS: dict[Any, str] = {
 
 
 def _describe(kind: Any) -> str:
-    """What a value of a declared type is, for messages: "True, False or a function"."""
+    """Describes what a declared type allows, for messages: "True, False or a function"."""
     if typing.get_origin(kind) is typing.Annotated:
         return str(typing.get_args(kind)[1])
     if typing.get_origin(kind) not in _UNIONS:
         return _describe_one(kind)
     nouns = [_describe(member) for member in typing.get_args(kind)]
-    if _NOUNS[os.PathLike] in nouns:  # which text is too
+    if _NOUNS[os.PathLike] in nouns:  # a text can be a path
         nouns.remove(_NOUNS[str])
     *others, last = nouns
     return f"{', '.join(others)} or {last}" if others else last

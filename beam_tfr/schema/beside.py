@@ -1,6 +1,6 @@
-"""How options and plans write what becomes of the files beside images: `[255,scale,9=1]`.
+"""Patterns of the brackets that say how to handle files beside images: `[255,scale,9=1]`.
 
-The patterns are those of ECMAScript too, for the Flex Template.
+The patterns are also valid in ECMAScript, for the Flex Template.
 """
 
 OUTSIDE = r"1?[0-9]{1,2}|2[0-4][0-9]|25[0-5]"
@@ -9,4 +9,4 @@ OPTIONAL = "optional"
 REPLACED = r"(?:[0-9]{1,5}|#[0-9A-Fa-f]{6})=[0-9]{1,5}"
 _PART = rf"(?:{OUTSIDE}|{SCALE}|{OPTIONAL}|{REPLACED})"
 HANDLING = rf"\[{_PART}(?:,{_PART})*\]"
-HIGHEST = 0xFFFF  # of the values of gray PNGs
+HIGHEST = 0xFFFF  # the highest value in gray PNGs

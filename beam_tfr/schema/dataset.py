@@ -1,4 +1,4 @@
-"""Names of files, splits and classes, reasons of rejects, digests."""
+"""Names files, splits and classes, lists reasons of rejects, and computes digests."""
 
 import hashlib
 import json
@@ -7,22 +7,22 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-FORMAT_VERSION = 2  # of manifest.json and of everything under .beam_tfr/
+FORMAT_VERSION = 2  # the version of manifest.json and of everything under .beam_tfr/
 
 # Files of a dataset beside its shards.
-EXPORT_FILE = "export.json"  # of an export of a dataset
+EXPORT_FILE = "export.json"  # describes an export of a dataset
 MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
-# Their SHA-256, as `sha256sum --check` reads it; not in their folder, of which readers of Parquet
-# take each file for a table.
+# SHA-256 of the contents, as `sha256sum --check` reads it. Not in their folder, where readers of
+# Parquet take each file for a table.
 SUMS_FILE = "contents.sha256"
 REMOVED_FILE = (
-    "removed.txt"  # hashes of what was taken down; stays whatever is written into the folder
+    "removed.txt"  # hashes of images taken down; stays whatever is written into the folder
 )
-HISTORY_FILE = "history.jsonl"  # of updates; like the next, in no digest
-# For other programs: see `dataset.metadata`. A README.md may also be somebody's own.
+HISTORY_FILE = "history.jsonl"  # lists updates; like the files below, in no digest
+# Files for other programs: see `dataset.metadata`. README.md may also be the user's own.
 SCHEMA_FILE = "schema.pbtxt"
 CROISSANT_FILE = "croissant.json"
 CARD_FILE = "README.md"
@@ -38,12 +38,13 @@ SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `
 WORK_FOLDER = (
     ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 )
-FIRST_FOLDER = "first"  # in it, the dataset before its copies are settled: see `launch.settling`
-SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
+# In the work folder: the dataset before its copies are settled, see `launch.settling`.
+FIRST_FOLDER = "first"
+SWITCH_FILE = "switch.json"  # in the work folder, while a dataset is put into its place
 
-MOST_CLASS_LETTERS = 1_000  # of the name of a class
+MOST_CLASS_LETTERS = 1_000  # characters in the name of a class
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
-NO_SPLIT = "none"  # of images without a split: rejects only, no records
+NO_SPLIT = "none"  # the split of images that belong to none: rejects only, no records
 TRAIN = "train"
 _SPLIT_RANKS = {TRAIN: 0, "validation": 1, "test": 2}
 
@@ -139,24 +140,21 @@ ADJUSTMENTS: dict[str, str] = {
 
 
 def sort_splits(splits: Iterable[str]) -> list[str]:
-    """Names of splits in their usual order.
-
-    That is train, validation, test, and then the others by name.
-    """
+    """Sorts names of splits: train, validation, test, then the others by name."""
     return sorted(splits, key=lambda name: (_SPLIT_RANKS.get(name, len(_SPLIT_RANKS)), name))
 
 
 def name_folds(number: int) -> list[str]:
-    """The names of the splits of `folds=`, with as many digits each, so that they sort."""
+    """Names the splits of `folds=`, all with the same number of digits, so that they sort."""
     digits = len(str(number - 1))
     return [f"fold{fold:0{digits}}" for fold in range(number)]
 
 
 def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Split -> share, in their usual order, as options state them; empty if none does.
+    """Returns split -> share, in the usual order, as options state them; empty if they state none.
 
     Args:
-        options: of a conversion, or those of a manifest.
+        options: the options of a conversion, or those in a manifest.
     """
     folds = options.get("folds")
     if folds:
@@ -166,31 +164,28 @@ def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
 
 
 def is_class_name(text: object) -> bool:
-    """True if a text can be a line of labels.txt.
+    """Whether a text can be a line of labels.txt.
 
-    It has no control characters, line ends, lone surrogates, or spaces at its ends, and at most
-    `MOST_CLASS_LETTERS`: each image and each box repeats it.
+    Such a text has no control characters, line ends, lone surrogates, or spaces at its ends, and at
+    most `MOST_CLASS_LETTERS` characters, because each image and each box repeats it.
     """
     return (
         isinstance(text, str)
         and len(text) <= MOST_CLASS_LETTERS
         and text.splitlines() == [text]
         and text == text.strip()
-        and not text.startswith("\ufeff")  # a byte order mark, which readers of text files drop
+        and not text.startswith("\ufeff")  # readers of text files drop a byte order mark
         and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
     )
 
 
 def sha256_hex(data: bytes) -> str:
-    """The SHA-256 of bytes as 64 hex digits."""
+    """Returns the SHA-256 of bytes as 64 hex digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 class RecordsDigest:
-    """SHA-256 of uncompressed records.
-
-    Each comes after its length (8 bytes, little-endian).
-    """
+    """The SHA-256 of uncompressed records, each preceded by its length (8 bytes, little-endian)."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
@@ -204,10 +199,10 @@ class RecordsDigest:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The canonical JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
+    """Returns the canonical JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def json_digest(value: Any) -> str:
-    """The SHA-256 of the canonical JSON text of a value."""
+    """Returns the SHA-256 of the canonical JSON text of a value."""
     return sha256_hex(canonical_json(value))

@@ -6,49 +6,46 @@ from typing import Any, TypeVar
 
 ABSENT = "none"  # the version of a library that is not installed
 MOST_SHOWN = 10
-MOST_CHARACTERS = 60  # of a value
-_SHARED_CHARACTERS = 20  # of them, before those that differ
+MOST_CHARACTERS = 60  # shown of a value
+_SHARED_CHARACTERS = 20  # shown before the first that differs
 _Items = TypeVar("_Items", str, list[str])
 
 
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The differences between JSON objects, for the end of a message.
-
-    Each has an indented line.
-    """
+    """Describes the differences of JSON objects for the end of a message, in indented lines."""
     lines = join_texts([*_describe_fields(old, new)], MOST_SHOWN, "\n  ")
     return lines and f"\n  {lines}"
 
 
 def find_other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """The libraries of `new` that have another version in `old`, with that version."""
+    """Returns the libraries of `new` that have another version in `old` -> that version."""
     return {name: old[name] for name in new if old.get(name, new[name]) != new[name]}
 
 
 def find_other_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """The codecs of `new` whose other versions made a dataset, with these versions.
+    """Returns the codecs of `new` of which another version made the dataset -> that version.
 
     A codec that was absent has made nothing.
 
     Args:
         old: the codecs that made a dataset, as a plan has them.
-        new: those that would continue it.
+        new: the codecs that would continue it.
     """
     others = find_other_versions(old, new)
     return {name: version for name, version in others.items() if version != ABSENT}
 
 
 def find_new_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """The codecs of `new` that are absent in `old`, so that it has rejects which they may read."""
+    """Lists the codecs of `new` that are absent in `old`: they may read images it rejected."""
     return [name for name, version in new.items() if old.get(name) == ABSENT != version]
 
 
 def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
-    """Which splits of a dataset are gone; empty if none is.
+    """Says which splits of a dataset are gone; empty if none is.
 
     Args:
-        old: split that it had -> its images.
-        new: the splits that it has.
+        old: split that the dataset had -> its images.
+        new: the splits that the dataset has.
     """
     gone = {split: number for split, number in old.items() if number and split not in new}
     lost = [f"{split} ({number:,})" for split, number in gone.items()]
@@ -56,9 +53,7 @@ def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
-    """How label ids differ; empty if they do not.
-
-    As in "cat 0 -> 1, dog 1 -> 2, new: bird".
+    """Says how label ids differ, as in "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if they do not.
 
     Args:
         old, new: class names in the order of their ids.
@@ -82,13 +77,13 @@ def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
 
 
 def describe_change(old: Any, new: Any) -> str:
-    """How a value differs: "3 -> 4"; long ones shortened to where they do."""
+    """Says how a value changes, as in "3 -> 4"; long values are cut to where they differ."""
     before, after = _shorten(_to_text(old), _to_text(new))
     return f"{before} -> {after}"
 
 
 def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
-    """The first of some texts and how many more there are: "a; b; and 2 more"."""
+    """Joins the first of some texts, and says how many more there are: "a; b; and 2 more"."""
     if len(texts) <= most:
         return separator.join(texts)
     rest = f"and {len(texts) - most:,} more"
@@ -96,14 +91,14 @@ def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> s
 
 
 def join_names(names: Sequence[str]) -> str:
-    """The first three of some names and how many more there are: "a, b, c, and 2 more"."""
+    """Joins the first three names, and says how many more there are: "a, b, c, and 2 more"."""
     return join_texts(names, most=3, separator=", ")
 
 
 def _describe_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """Yields the fields that differ, also those of objects within the objects."""
+    """Yields a description of each field that differs, including fields of nested objects."""
     for name in sorted(old.keys() | new.keys()):
         before = old.get(name)
         after = new.get(name)
@@ -124,7 +119,7 @@ def _to_text(value: Any, separator: str = ",") -> str:
 
 
 def _shorten(old: str, new: str) -> tuple[str, str]:
-    """About 60 characters of two texts, from shortly before where they differ."""
+    """Cuts two texts to about 60 characters each, from shortly before where they differ."""
     start = 0
     if max(len(old), len(new)) > MOST_CHARACTERS:
         shared = common_start([old, new])
@@ -133,13 +128,13 @@ def _shorten(old: str, new: str) -> tuple[str, str]:
 
 
 def common_start(sequences: Sequence[_Items]) -> _Items:
-    """What all of some texts, or lists of names, begin with."""
-    length = len(os.path.commonprefix(sequences))  # noqa: RUF071 - not of paths
+    """Returns what all of some texts, or lists of names, begin with."""
+    length = len(os.path.commonprefix(sequences))  # noqa: RUF071 - these are no paths
     return sequences[0][:length]
 
 
 def _cut(text: str, start: int) -> str:
-    """Characters of a text from one on, with dots for those that are left out."""
+    """Cuts `MOST_CHARACTERS` characters out of a text, with dots where characters are left out."""
     end = start + MOST_CHARACTERS
     before = "..." if start else ""
     after = "..." if end < len(text) else ""

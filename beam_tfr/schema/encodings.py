@@ -1,4 +1,4 @@
-"""Encodings: what is converted, and which features records have."""
+"""Tells for each encoding what is converted, and which features its records have."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from beam_tfr.schema.feature_names import FeatureSpec
 _BYTES = FeatureSpec("bytes")
 _INT64 = FeatureSpec("int64")
 
-# Those of an image, but for its labels and columns; `RAW` instead of `ENCODED` with --encoding raw.
+# Features of an image except labels and columns; with --encoding raw, `RAW` replaces `ENCODED`.
 FEATURES: dict[str, FeatureSpec] = {
     feature_names.ENCODED: _BYTES,
     feature_names.FORMAT: _BYTES,
@@ -35,11 +35,11 @@ _OTHER_FEATURES: dict[str, dict[str, FeatureSpec]] = {
     "row": {feature_names.ROW_KEY: _BYTES},
 }
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
-OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
+OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # for whole files, arrays, rows of a table
 
 
 def encoding_features(encoding: str) -> dict[str, FeatureSpec]:
-    """The features that every record of an encoding has, whatever else it holds."""
+    """Returns the features that every record of an encoding has, besides classes and columns."""
     if encoding not in IMAGE_ENCODINGS:
         return dict(_OTHER_FEATURES[encoding])
     features = dict(FEATURES)
@@ -49,13 +49,13 @@ def encoding_features(encoding: str) -> dict[str, FeatureSpec]:
 
 
 class RecordNames(NamedTuple):
-    """The names of the features that every record has under another name, by encoding.
+    """The names of features that every record has, but that differ between encodings.
 
     Attributes:
-        key: that of the key.
-        sha256: that of the hex digest of the source; empty if no file is read.
-        label, text: those of the id and the name of the class, if there are classes.
-        sizes: features of which the contents hold the size only: masks, and other images beside
+        key: feature with the key.
+        sha256: feature with the hex digest of the source; empty if no file is read.
+        label, text: features with the id and the name of the class, if there are classes.
+        sizes: features whose sizes alone are in the contents: masks, and other images beside
             images.
     """
 
@@ -67,7 +67,7 @@ class RecordNames(NamedTuple):
 
 
 def names_of(encoding: str) -> RecordNames:
-    """The names of the key and label features of an encoding."""
+    """Returns the names of the key and label features of an encoding."""
     if encoding in IMAGE_ENCODINGS:
         return RecordNames(
             feature_names.FILENAME, feature_names.SHA256, feature_names.LABEL, feature_names.TEXT
@@ -79,7 +79,7 @@ def names_of(encoding: str) -> RecordNames:
 
 
 def noun_of(encoding: str) -> str:
-    """The plural noun for what is converted: "images", "files" or "rows"."""
+    """Returns the plural noun for what is converted: "images", "files" or "rows"."""
     if encoding in IMAGE_ENCODINGS:
         return "images"
     return "rows" if encoding == "row" else "files"

@@ -1,4 +1,4 @@
-"""Errors that users can act on, and the rejection of a single image.
+"""Defines errors that users can act on, and the rejection of a single image.
 
 A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command
 line shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is
@@ -18,9 +18,9 @@ from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.schema.untrusted import quote
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
-_MOST_CHARACTERS = 500  # of a value in a message
-_FOR_SHELL = re.compile(r"[\s#&();<>|$`]")  # what a shell takes for something else
-_LONG_WORD = re.compile(rf"\S{{{_MOST_CHARACTERS + 100},}}")  # but not a value beside its option
+_MOST_CHARACTERS = 500  # shown of a value in a message
+_FOR_SHELL = re.compile(r"[\s#&();<>|$`]")  # characters with a meaning in shells
+_LONG_WORD = re.compile(rf"\S{{{_MOST_CHARACTERS + 100},}}")  # leaves room for option and value
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 RESUME = "run the same command again to resume from the finished shards"
@@ -29,15 +29,14 @@ RESUME = "run the same command again to resume from the finished shards"
 class BeamTfrError(Exception):
     """An error that the user can act on, shown without a stack trace.
 
-    Its message is safe to print, and has no more than 500 characters of anything without blanks,
-    such as a path.
+    Its message is safe to print: at most 500 characters of a long word, such as a path, are shown.
 
     Args:
         message: what is wrong, what is allowed, and the cure.
         option: the option or argument that is wrong, named as in Python; the message then begins
             with it.
-        value: the value that was given for it, of which 500 characters are shown; None names the
-            option alone.
+        value: the value that was given for the option, of which at most 500 characters are shown;
+            None names the option alone.
     """
 
     exit_code = 1
@@ -50,18 +49,18 @@ class BeamTfrError(Exception):
 
 
 def _show_value(value: object) -> str:
-    """A value on one line, without its middle if it is long."""
+    """Shows a value on one line; leaves out the middle of a long one."""
     if value is None:
         return ""
     try:
         text = str(value)
-    except Exception:  # noqa: BLE001 - whatever a class of the caller raises
+    except Exception:  # noqa: BLE001 - the caller's class may raise anything
         text = quote(value)
     return _shorten(text.replace("\n", "\\n"))
 
 
 def _shorten(text: str) -> str:
-    """A text without its middle if it is long."""
+    """Leaves out the middle of a text if it is long."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     half = _MOST_CHARACTERS // 2
@@ -73,48 +72,43 @@ def _shorten_word(word: re.Match[str]) -> str:
 
 
 class UsageError(BeamTfrError, ValueError):
-    """A call or option is wrong."""
+    """The error of a wrong call or option."""
 
     exit_code = 2
 
 
 class InputNotFoundError(UsageError, FileNotFoundError):
-    """An input file or folder does not exist, or a pattern matches no file."""
+    """The error of input that does not exist, or of a pattern that matches no file."""
 
 
 class NotInstalledError(UsageError, ImportError):
-    """A library of an extra is not installed."""
+    """The error of an extra whose library is not installed."""
 
 
 class DataError(BeamTfrError):
-    """The data is unusable, or a dataset differs from its manifest."""
+    """The error of unusable data, or of a dataset that differs from its manifest."""
 
 
 class NotFoundError(DataError, FileNotFoundError):
-    """A dataset or file does not exist."""
+    """The error of a dataset or file that does not exist."""
 
 
 class RunError(BeamTfrError):
-    """The run failed.
-
-    The disk is full, the runner lost elements, or another run holds the folder, for example.
-    """
+    """The error of a failed run, for example because the disk is full."""
 
 
 class InterruptedRunError(BeamTfrError):
-    """The user interrupted the run (Ctrl-C)."""
+    """The error of a run that the user interrupted (Ctrl-C)."""
 
     exit_code = 130
 
 
 class EngineError(Exception):
-    """What ended a run, if it is none of our errors.
-
-    `engine.failures` makes one of it.
+    """The error that ended a run, if it is not one of ours; made by `engine.failures`.
 
     Attributes:
         cause: what happened.
-        cure: what to do before the same command is run again.
+        cure: what to do before running the same command again.
         hint: what to add to that advice.
     """
 
@@ -135,7 +129,7 @@ def spell_as_flags(message: str) -> str:
 
 
 def _spell_flag(match: re.Match[str]) -> str:
-    """An option with its value as a flag; names of columns are quoted where a shell needs it."""
+    """Spells an option with its value as a flag; quotes names of columns where a shell needs it."""
     name, value = match.groups()
     names_columns = name.endswith(("_column", "_columns"))
     is_quoted = value.startswith(("'", '"'))
@@ -145,7 +139,7 @@ def _spell_flag(match: re.Match[str]) -> str:
 
 
 def describe_os_error(error: OSError) -> str:
-    """The file and the cause of an error of the system."""
+    """Returns the file and the cause of an operating system error."""
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}"
@@ -156,17 +150,17 @@ MORE_ROOM = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
 
 
 def tells_starved(text: str) -> bool:
-    """True if the message of an error tells that memory or threads ran out."""
+    """Whether an error message tells that memory or threads ran out."""
     return bool(_STARVED.search(text))
 
 
 def describe_starved(cause: str) -> str:
-    """What ran out, by the last line of such an error."""
+    """Says what ran out, given the last line of an error that `tells_starved` recognizes."""
     return f"out of memory, address space or threads ({cause})"
 
 
 def explain_starved(error: BaseException) -> str:
-    """What ran out, and what to do; empty if neither memory nor threads did."""
+    """Says what ran out, and what to do; empty if neither memory nor threads ran out."""
     cause = f"{type(error).__name__}: {error}"
     return f"{describe_starved(cause)}: {MORE_ROOM}" if tells_starved(cause) else ""
 
@@ -175,7 +169,7 @@ def check_text(text: str) -> str:
     """Checks and returns a text that a user gives.
 
     Raises:
-        ValueError: it has a NUL, or half of a character, as no name of a file can.
+        ValueError: the text has a NUL or half of a character, which no file name can have.
     """
     if "\0" in text:
         raise ValueError("must not contain the character NUL")
@@ -188,11 +182,11 @@ def check_text(text: str) -> str:
 
 
 def check_whole_number(value: Any, low: float, high: float) -> int:
-    """Checks and returns a whole number, also one of NumPy.
+    """Checks and returns a whole number, which may be one of NumPy.
 
     Raises:
-        ValueError: it is none, or out of the range, which includes both ends; the message says what
-            is allowed.
+        ValueError: the value is not a whole number, or outside of the range, which includes both
+            ends; the message says what is allowed.
     """
     try:
         number = operator.index(value)
@@ -204,10 +198,7 @@ def check_whole_number(value: Any, low: float, high: float) -> int:
 
 
 def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the engine's stack trace.
-
-    It fills three screens in a notebook.
-    """
+    """Raises our errors without the engine's stack trace, which fills three notebook screens."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:
@@ -222,7 +213,7 @@ def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 class RejectError(Exception):
-    """A single image cannot be used.
+    """The error that rejects a single image.
 
     Attributes:
         reason: one of `REJECT_REASONS`.

@@ -1,9 +1,9 @@
-"""Decides by name which files look like images, and which never are."""
+"""Decides by name which files look like images, and which never do."""
 
 import re
 from typing import NamedTuple
 
-EXTENSIONS = {  # format -> extensions, lower case; in the order of `images.formats.FORMATS`
+EXTENSIONS = {  # format -> extensions in lower case; in the order of `images.formats.FORMATS`
     "jpeg": ("jpg", "jpeg", "jpe", "jfif", "mpo"),
     "png": ("png", "apng"),
     "gif": ("gif",),
@@ -17,26 +17,26 @@ EXTENSIONS = {  # format -> extensions, lower case; in the order of `images.form
     "jxl": ("jxl",),
 }
 FORMAT_OF = {extension: name for name, extensions in EXTENSIONS.items() for extension in extensions}
-# a name that is hidden, or of a folder that systems make beside images
+# A hidden name, or that of a folder that systems make beside images.
 JUNK = r"(?:\.[^/]*|__MACOSX|@eaDir)"
 IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
-# Ends of names of archives in which no image can be read alone, and of parts of split ones.
+# Ends of the names of archives in which no image can be read alone, and of parts of archives.
 PACKED = re.compile(
     r"(?i)\.(?:tar\.[a-z][a-z0-9]{0,4}|t[gbxz]z2?|tzst|7z|rar|zipx|[zr][0-9]{2}"
     r"|(?:zip|tar|7z|rar|gz|zst|xz)\.(?:[0-9]{3}|[a-z]{2}))\Z"
 )
-# Ends of names of raw photos of cameras, which have to be developed.
+# Ends of the names of raw photos of cameras, which have to be developed.
 RAW = re.compile(r"(?i)\.(?:cr[23w]|nef|nrw|arw|srf|sr2|dng|raf|orf|rw2|pef|srw|3fr|iiq|x3f)\Z")
 RAW_CURE = "must be developed, each as by `darktable-cli a.nef a.jpg`"
 
 
 class OtherFiles(NamedTuple):
-    """Files that hold pixels, and are no images that can be read.
+    """A kind of files that hold pixels, but cannot be read as images.
 
     Attributes:
         names: matches the ends of their names.
         noun: what messages call them.
-        cure: what messages say of them.
+        cure: what messages say must be done with them.
     """
 
     names: re.Pattern[str]
@@ -44,7 +44,7 @@ class OtherFiles(NamedTuple):
     cure: str
 
 
-# The ends of names with a point, as kinds are: see `kind_of_name`.
+# The ends of names include the dot, as kinds do: see `kind_of_name`.
 OTHER_FILES = (
     OtherFiles(RAW, "raw photos of cameras", RAW_CURE),
     OtherFiles(
@@ -76,7 +76,7 @@ OTHER_FILES = (
     ),
 )
 OTHER_NAMES = "other names"  # the kind of files without an extension
-IN_ARCHIVE = " in an archive"  # behind the kind of an archive that is in another
+IN_ARCHIVE = " in an archive"  # follows the kind of an archive that is inside another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
@@ -86,21 +86,18 @@ def has_image_name(path: str) -> bool:
 
 
 def stem_of_image(path: str) -> str:
-    """A path without the extension of an image, if it has one."""
+    """Returns a path without the extension of an image, if it has one."""
     stem, _, extension = path.rpartition(".")
     return stem if extension.lower() in FORMAT_OF else path
 
 
 def is_junk(path: str) -> bool:
-    """Whether a file is hidden, or below a hidden folder or one that systems make."""
+    """Whether a file is hidden, or below a folder that is hidden or made by a system."""
     return _JUNK_PART.search(path) is not None
 
 
 def kind_of_name(path: str) -> str:
-    """The kind of a path by its name.
-
-    `.DS_Store`, `__MACOSX`, `.txt`, `.tar.gz`, or `other names`.
-    """
+    """Returns the kind of a path by its name: `.DS_Store`, `.txt`, `.tar.gz`, `other names`."""
     junk = _JUNK_PART.search(path)
     if junk:
         return "._*" if junk[1].startswith("._") else junk[1]

@@ -1,14 +1,13 @@
-"""The names of the features of a record."""
+"""Names the features of a record."""
 
 from typing import NamedTuple
 
 
 class FeatureSpec(NamedTuple):
-    """What a feature of a record holds.
+    """The type and shape of a feature's values.
 
-    Its values are "bytes", "int64" or "float", in a shape.
-
-    The shape () is one value, (-1,) a list of any length.
+    The type is "bytes", "int64" or "float". The shape () is a single value, (-1,) a list of any
+    length.
     """
 
     dtype: str
@@ -17,7 +16,8 @@ class FeatureSpec(NamedTuple):
 
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
-# bytes, instead with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
+# bytes, with --encoding raw in place of it: a serialized TensorProto, uint8 [height, width,
+# channels]
 RAW = "image/raw"
 FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"
 HEIGHT = "image/height"  # int64, pixels, of the stored image
@@ -26,7 +26,7 @@ CHANNELS = "image/channels"  # int64
 COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"
 SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
 SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
-# Beside boxes also columns, which are compared with the image.
+# With boxes, also columns of the table, which are compared with the image.
 SOURCE_SIDES = (SOURCE_WIDTH, SOURCE_HEIGHT)
 SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …
 # int64, only with --damaged keep: 1 if the source is damaged, else 0
@@ -36,10 +36,10 @@ SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
 LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
 TEXT = "image/class/text"  # bytes: the class name
 
-# Boxes of a column of type bbox, as TensorFlow's object detection API names them: one value a box.
+# Boxes of a column of type bbox, named as in TensorFlow's object detection API: one value per box.
 # float, only in references: xmin, ymin, xmax, ymax of each box of the source
 BOXES = "image/object/bbox"
-# bytes, only in references: names of boxes that were dropped, or are outside
+# bytes, only in references: names of boxes that were dropped or are outside
 BAD_BOXES = "image/object/bbox/bad"
 # float, shares of the stored image
 SIDES = tuple(f"{BOXES}/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
@@ -47,17 +47,17 @@ VISIBLE = "image/object/visible"  # float: share of the box that the stored imag
 OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
 OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
 BOX_NAMES = (BOXES, BAD_BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)
-# A column NAME of type points becomes image/object/NAME/x, …, as that API has keypoints: one value
-# a point; and the number of points of each box. In references, x and y are those of the source.
+# A column NAME of type points becomes image/object/NAME/x, …, like keypoints in that API, with one
+# value per point, and the number of points of each box. In references, x and y are in the source.
 POINTS = {"x": "float", "y": "float", "visibility": "int64", "num": "int64"}
 
-# The mask of a column of type mask, as TensorFlow's DeepLab names it.
+# The mask of a column of type mask, named as in TensorFlow's DeepLab.
 # bytes: a gray PNG of the size of the stored image; in references its file
 MASK = "image/segmentation/class/encoded"
 
-# That of an image of --pair, or of a column of type pair, is image/NAME/encoded: see `Companion`.
+# An image of --pair, or of a column of type pair, is in image/NAME/encoded: see `Companion`.
 
-# The masks of a column of type mask[box], as TensorFlow's object detection API names them.
+# The masks of a column of type mask[box], named as in TensorFlow's object detection API.
 # bytes, for each box: a PNG of 0 and 1 of that size; in references as in the table
 OBJECT_MASK = "image/object/mask"
 

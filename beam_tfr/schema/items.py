@@ -1,7 +1,4 @@
-"""Element types of the pipeline.
-
-They are references, images, records, and the items that carry them.
-"""
+"""Defines the elements of the pipeline: references, images, records, and items that hold them."""
 
 import dataclasses
 import enum
@@ -30,25 +27,25 @@ BATCH_BYTES = 1 << 20  # 1 MiB
 class ImageRef(NamedTuple):
     """A source image (or file, or row) as listed.
 
-    It crosses the only shuffle, so its encoding is small.
+    References cross the only shuffle, so their encoding is small.
 
     Attributes:
         key: path below the folder that all inputs share; names the image in records, rejects and
             hashes.
-        size_bytes: as listed; 0 if unknown.
+        size_bytes: size as listed; 0 if unknown.
         generation: generation of the object (gs://), or modification time in ns (disk); 0 if
             unknown.
-        crc32c: of the object, as listed (gs://); 0 if unknown.
+        crc32c: CRC-32C of the object, as listed (gs://); 0 if unknown.
         split: name of the split, or `NO_SPLIT`.
         labels: class names: one, empty if a row of a table has none; any number in a dataset with
             several labels per image; none in a dataset without labels.
-        label_ids: of the classes, -1 for an empty name; None in a dataset without labels, and until
-            the plan knows all classes.
+        label_ids: ids of the classes, -1 for an empty name; None in a dataset without labels, and
+            until the plan knows all classes.
         reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else
             empty.
         detail: detail of the reason.
-        place: of an image in an archive, see `inputs.archives`; empty for a file, and with a
-            reason.
+        place: place of an image in an archive, see `inputs.archives`; empty for a file, and if
+            there is a reason.
         columns: columns of a table row, as a serialized tf.train.Example; None without a table.
     """
 
@@ -115,37 +112,34 @@ class Reject(NamedTuple):
 
 
 class KnownState(enum.Enum):
-    """How the source of an image compares with that of its record.
+    """How the source of an image compares with that of its record in the dataset being updated."""
 
-    The dataset that is updated has the record.
-    """
-
-    SAME = enum.auto()  # so is its reference: the record stays as it is
-    UNCHANGED = enum.auto()  # with another reference: other labels, say
-    REREAD = enum.auto()  # has to be read to know; the reference is the same
-    UNSURE = enum.auto()  # has to be read to know; the reference is another
+    SAME = enum.auto()  # source and reference are the same: the record stays as it is
+    UNCHANGED = enum.auto()  # the source is the same, its reference not: other labels, say
+    REREAD = enum.auto()  # the source has to be read to know; the reference is the same
+    UNSURE = enum.auto()  # the source has to be read to know; the reference has changed
     CHANGED = enum.auto()
 
     @property
     def same_source(self) -> bool:
-        """Whether the source need not be read to know that it is the same."""
+        """Whether the source is known to be the same without reading it."""
         return self in (KnownState.SAME, KnownState.UNCHANGED)
 
     @property
     def same_reference(self) -> bool:
-        """Whether the reference says the same of the image as then, such as its labels."""
+        """Whether the reference says the same about the image as before, such as its labels."""
         return self in (KnownState.SAME, KnownState.REREAD)
 
 
 class KnownImage(NamedTuple):
-    """What an update knows of an image.
+    """What an update knows about an image.
 
     Attributes:
-        number: of its record in the dataset that is updated, in the order of the manifest; for a
-            reject, of the record behind it.
+        number: number of its record in the dataset being updated, in the order of the manifest; for
+            a reject, the number of the record after it.
         state: whether its source has changed since.
-        reject: the reject, if it stays one.
-        is_added: whether it counts as new all the same.
+        reject: the reject, if the image stays rejected.
+        is_added: whether the image counts as new all the same.
     """
 
     number: int
@@ -155,12 +149,12 @@ class KnownImage(NamedTuple):
 
     @property
     def may_be_copied(self) -> bool:
-        """Whether its record may stand for its source."""
+        """Whether the record of the image may be copied instead of reading its source."""
         return self.reject is None and self.state is not KnownState.CHANGED
 
     @property
     def is_stable(self) -> bool:
-        """Whether its record stays as it is."""
+        """Whether the record of the image stays as it is."""
         return self.reject is None and self.state is KnownState.SAME and not self.is_added
 
 
@@ -170,8 +164,9 @@ class ShardWork(NamedTuple):
     Attributes:
         shard: its place in the plan.
         refs: encoded references.
-        finished: if an earlier run wrote it.
-        known_images: by position, with an update.
+        finished: the result of an earlier run that wrote the shard, if there is one.
+        known_images: position in the shard -> image of the dataset being updated; empty without an
+            update.
     """
 
     shard: Shard
@@ -180,14 +175,14 @@ class ShardWork(NamedTuple):
     known_images: Mapping[int, KnownImage] = {}
 
     def whole_item(self) -> "Item | None":
-        """The item for the whole shard, if it is finished or empty; else None."""
+        """Returns the item for the whole shard if it is finished or empty; else None."""
         if self.refs and not self.finished:
             return None
         return Item(self.shard, 0, "", None, self.finished)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the references."""
+        """The size of the references in bytes."""
         return sum(map(len, self.refs))
 
 
@@ -196,7 +191,7 @@ class Appearance(NamedTuple):
 
     Attributes:
         mean, std: mean and standard deviation over all channels, 0 to 255.
-        phash: perceptual hash, 32 bytes; zeros of a picture that is too small for one.
+        phash: perceptual hash, 32 bytes; zeros for a picture that is too small for one.
     """
 
     mean: float
@@ -207,19 +202,18 @@ class Appearance(NamedTuple):
 class Geometry(NamedTuple):
     """Which part of a source became which part of its record.
 
-    `images.mapping` maps points and boxes with it.
-
-    Rectangles are (left, top, right, bottom) in continuous coordinates: the first pixel covers 0 to
-    1.
+    `images.mapping` maps points and boxes with it. Rectangles are (left, top, right, bottom) in
+    continuous coordinates, in which the first pixel covers 0 to 1.
 
     Attributes:
-        height, width: of the source, as stored.
-        orientation: of the source, 1 to 8.
-        turned: whether it was undone, so that the record shows the upright image; false with
-            --ignore_orientation.
+        height, width: size of the source, as stored.
+        orientation: EXIF orientation of the source, 1 to 8.
+        turned: whether the orientation was undone, so that the record shows the upright image;
+            false with --ignore_orientation.
         window: the part of the source that is used; of the upright source if `turned`, else of the
             stored one.
-        content: the part of the record that it fills; less than all of it with --resize pad.
+        content: the part of the record that the window fills; less than all of it with
+            --resize pad.
     """
 
     height: int = 0
@@ -231,10 +225,7 @@ class Geometry(NamedTuple):
 
 
 class Accompanied(NamedTuple):
-    """The bytes of an image and of the images beside it.
-
-    The images beside it are by their keys in elements.
-    """
+    """The bytes of an image, and of the images beside it, by their keys in elements."""
 
     image: bytes
     companions: Mapping[str, bytes]
@@ -248,23 +239,23 @@ class Image:
         encoded: bytes in `format`.
         format: "jpeg", "png", "webp"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
         height, width, channels, colorspace: those of the stored image.
-        source_height, source_width: in pixels, upright.
+        source_height, source_width: size of the upright source in pixels.
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
         channel_sums: sum over all stored pixels before encoding, per channel; with --color keep
-            always three, and a gray image counts for each. Empty without statistics.
+            always three, each of which counts a gray image. Empty without statistics.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
-        damaged: whether the source is; None where such images are rejected.
+        damaged: whether the source is damaged; None where damaged images are rejected.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
-        appearance: of the stored pixels before encoding, without a margin; of a JPEG that is only
-            checked, of as little as an eighth of its size.
-        geometry: which part of the source it shows; all zeros, which map nothing, if
-            `convert_image` did not make it.
-        companions: feature -> PNG of the same size, of its mask and of others: see
-            `features.companions`.
-        palette: whose indices its mask has; None without.
+        appearance: appearance of the stored pixels before encoding, without a margin; for a JPEG
+            that is only checked, decoded at as little as an eighth of its size.
+        geometry: which part of the source the image shows; all zeros, which map nothing, if
+            `convert_image` did not make the image.
+        companions: feature -> PNG of the same size, for the mask and other images beside the image:
+            see `features.companions`.
+        palette: the palette whose indices the mask holds; None without one.
     """
 
     encoded: bytes
@@ -311,31 +302,29 @@ class Array:
 
 
 class MadeValues(NamedTuple):
-    """The values of a record, by feature; without those that are as in its reference."""
+    """The values of a record by feature, except those that its reference already holds."""
 
     values: Mapping[str, Sequence[Any]]
 
 
 class CopiedRow(NamedTuple):
-    """The row of the contents of a record that is copied.
-
-    It lacks the columns that say where.
-    """
+    """The row of the contents of a copied record, without columns that say where it is stored."""
 
     cells: Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, with what counts and contents need of it.
+    """A serialized tf.train.Example, with what counts and contents need to know about it.
 
     Attributes:
         serialized: the Example.
         image: its image, if any, for the statistics.
-        values: what is known of its values; None if the Example has to be parsed for them.
-        made: what was known only while it was made: column of the contents -> value.
-        copied: whether an update takes it from the dataset that is there.
-        sums: as in `output.sidecars.Sidecar`, of such a record, which has no image.
-        label_ids: those that it holds, if a crop dropped boxes; None for those of the reference.
+        values: the known values; None if the Example has to be parsed for them.
+        made: what was known only while the record was made: column of the contents -> value.
+        copied: whether an update copies the record from the existing dataset.
+        sums: for a copied record, which has no image, its sums as in `output.sidecars.Sidecar`.
+        label_ids: ids of the classes that are left if a crop dropped boxes; None for those of the
+            reference.
     """
 
     serialized: bytes
@@ -348,16 +337,16 @@ class Record(NamedTuple):
 
 
 class CopiedRecords(NamedTuple):
-    """Records that an update takes from the dataset as they are.
+    """Records that an update copies from the existing dataset as they are.
 
-    They are the value of one item that stands for several images.
+    One item carries them, and stands for several images.
 
     Attributes:
         refs: encoded references.
-        frames: serialized Examples, as `records.tfrecords.frame` frames them, one behind the other.
-        sizes: of the frames.
-        rows: their `pyarrow.Table` of contents, without the columns that say where they lie.
-        sums: as in `output.sidecars.Sidecar`.
+        frames: serialized Examples, framed by `records.tfrecords.frame` and joined.
+        sizes: size of each frame.
+        rows: their `pyarrow.Table` of contents, without columns that say where records are stored.
+        sums: sums of each record, as in `output.sidecars.Sidecar`.
     """
 
     refs: Sequence[bytes]
@@ -382,11 +371,11 @@ Value = (
 
 
 class Change(enum.StrEnum):
-    """What an update does with the record of an image; counted in `Counts.before`."""
+    """What an update does with the record of an image, as counted in `Counts.before`."""
 
-    NEW = ""  # there is none
+    NEW = ""  # there is no record yet
     KEPT = "kept"
-    RENAMED = "renamed"  # only its classes have other names
+    RENAMED = "renamed"  # only the names of its classes change
     RELABELLED = "relabelled"
     CHANGED = "changed"
 
@@ -395,16 +384,17 @@ class Item(NamedTuple):
     """One planned image on its way through the stages of its shard.
 
     Attributes:
-        shard: the shard that it belongs to.
-        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written
-            too. That of the first if the value stands for several.
+        shard: the shard that the image belongs to.
+        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is also
+            written. If the value stands for several images, the position of the first.
         uri: URI of the source.
         ref: the reference; None if the item stands for several images (`CopiedRecords`), or for a
             whole shard (empty, already finished, or unfinished).
         value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or
             `CopiedRecords`; or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard,
             and for a row of a table, whose reference holds everything.
-        guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
+        guarded: whether the image is decoded in a guarded process because attempts at its shard
+            crashed.
         change: what an update does with the record of the image in the dataset.
     """
 
@@ -417,24 +407,24 @@ class Item(NamedTuple):
     change: Change = Change.NEW
 
     def reject(self, stage: str, error: RejectError) -> "Item":
-        """The item with a `Reject` in place of its value."""
+        """Returns the item with a `Reject` in place of its value."""
         key = self.ref.key if self.ref else ""
         return self.with_value(Reject(key, stage, error.reason, error.detail))
 
     def with_value(self, value: Value) -> "Item":
-        """The item with another value."""
+        """Returns the item with another value."""
         return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.change)
 
     @property
     def images(self) -> int:
-        """The number of images that it stands for."""
+        """The number of images that the item stands for."""
         if isinstance(self.value, CopiedRecords):
             return len(self.value.refs)
         return int(self.ref is not None)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of an image or file in the value."""
+        """The size of the image or file in the value, in bytes."""
         match self.value:
             case Accompanied(image, companions):
                 return len(image) + sum(map(len, companions.values()))
@@ -452,10 +442,7 @@ class Item(NamedTuple):
 def group_values(
     values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int
 ) -> Iterator[list[_T]]:
-    """Groups values.
-
-    A group ends with so many of them, or so many bytes, whichever comes first.
-    """
+    """Groups values; a group ends at `most` values or `most_bytes` bytes, whichever comes first."""
     group = list[_T]()
     total = 0
     for value in values:

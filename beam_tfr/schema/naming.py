@@ -1,6 +1,7 @@
 """Makes and parses the names of shards and their files.
 
-A file is `flowers-train-00003-of-00016.tfrecord.gz`; its shard is numbered as Beam's own sinks do.
+A file is named like `flowers-train-00003-of-00016.tfrecord.gz`; shards are numbered as in Beam's
+own sinks.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from beam_tfr.schema.dataset import CONTENTS_FOLDER
 
-NAME = re.compile("[A-Za-z0-9_]+")  # of a dataset or a split
+NAME = re.compile("[A-Za-z0-9_]+")  # the name of a dataset or a split
 SUFFIXES = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}  # compression -> suffix of the files
 CONTENTS_SUFFIX = ".parquet"
 _NUMBER = "(?:[0-9]{5}|[1-9][0-9]{5,})"
@@ -18,15 +19,14 @@ _FILE = re.compile(
     rf"({NAME.pattern})-({NAME.pattern}-{_NUMBER}-of-{_NUMBER})(\.tfrecord(?:\.gz)?)"
 )
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")  # not "..", nor a path
+_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")  # neither ".." nor a path
 
 
 def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that look the same but differ in bytes; None if there are none.
+    """Finds two names that look the same but differ in bytes; returns None if there are none.
 
-    One has composed, the other decomposed letters (Unicode NFC, NFD).
-
-    Folders that were copied from macOS may have the second spelling.
+    One has composed letters, the other decomposed ones (Unicode NFC and NFD), as folders copied
+    from macOS may have.
     """
     seen: dict[str, str] = {}
     for name in sorted(names):
@@ -37,55 +37,52 @@ def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def shard_name(split: str, number: int, num_shards: int) -> str:
-    """`train-00003-of-00016`."""
+    """Names a shard, such as `train-00003-of-00016`."""
     return f"{split}-{number:05d}-of-{num_shards:05d}"
 
 
 def file_name(dataset: str, shard: str, suffix: str) -> str:
-    """`flowers-train-00003-of-00016.tfrecord.gz`."""
+    """Names the file of a shard, such as `flowers-train-00003-of-00016.tfrecord.gz`."""
     return f"{dataset}-{shard}{suffix}"
 
 
 def is_plain_name(name: str) -> bool:
-    """True for the name of a file directly in a folder, as those that are built have."""
+    """Whether a name can be that of a file in a work folder, and is no path."""
     return _PLAIN.fullmatch(name) is not None
 
 
 def contents_name(file: str) -> str:
-    """The contents of a shard, given its file.
-
-    For example `contents/flowers-train-00003-of-00016.parquet`.
-    """
+    """Names the contents of a shard, such as `contents/flowers-train-00003-of-00016.parquet`."""
     return f"{CONTENTS_FOLDER}/{file.partition('.')[0]}{CONTENTS_SUFFIX}"
 
 
 def shard_of_file(file: str) -> str:
-    """The name of a shard, given its file: `train-00003-of-00016`."""
+    """Returns the name of a shard, such as `train-00003-of-00016`, given its file."""
     return file.partition("-")[2].partition(".")[0]
 
 
 def split_of_file(file: str) -> str:
-    """The split of a shard, given its file: `train`."""
+    """Returns the split of a shard, such as `train`, given its file."""
     return shard_of_file(file).partition("-")[0]
 
 
 def shard_number(file: str) -> int:
-    """The number of a shard in its split, given its file."""
+    """Returns the number of a shard in its split, given its file."""
     return int(file.rpartition("-of-")[0].rpartition("-")[2])
 
 
 def parse_file_name(text: str) -> tuple[str, str, str] | None:
-    """Parses the result of `file_name` to its arguments; None for any other text."""
+    """Parses the result of `file_name` into its arguments; None for any other text."""
     match = _FILE.fullmatch(text)
     return match and (match[1], match[2], match[3])
 
 
 class ShardNames(NamedTuple):
-    """What the name of a shard's file says.
+    """The names that the file name of a shard holds.
 
     Attributes:
         dataset: the name of its dataset: "flowers".
-        shard: without that of its dataset: "train-00003-of-00016".
+        shard: the name of the shard, without that of its dataset: "train-00003-of-00016".
         split: "train".
     """
 
@@ -95,7 +92,7 @@ class ShardNames(NamedTuple):
 
 
 def parse_shard_names(path: str) -> ShardNames:
-    """The names in the path of a shard, or of the file in which it is exported."""
+    """Parses the path of a shard, or of the file to which it is exported."""
     file = path.rpartition("/")[2]
     stem = file.partition(".")[0]
     dataset, _, shard = stem.partition("-")

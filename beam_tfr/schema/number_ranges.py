@@ -1,4 +1,4 @@
-"""Ranges of numbers in patterns, as shells and WebDataset write them: `x-{000000..000131}.tar`."""
+"""Expands ranges of numbers in patterns, written as in shells and WebDataset: `x-{00..31}.tar`."""
 
 import math
 import re
@@ -6,23 +6,23 @@ from collections.abc import Iterable, Sequence
 
 from beam_tfr.schema.errors import UsageError
 
-MOST_PATTERNS = 100_000  # that a pattern stands for
+MOST_PATTERNS = 100_000  # that one pattern may stand for
 _RANGE = re.compile(
     r"\{(?P<first>[0-9]{1,9})\.\.(?P<last>[0-9]{1,9})(?:\.\.(?P<step>[0-9]{1,9}))?\}"
 )
 
 
 def expand_ranges(patterns: Iterable[str], *, option: str) -> list[str]:
-    """Replaces patterns with ranges by those that they stand for, in order.
+    """Replaces each pattern with ranges by the patterns that it stands for, in order.
 
-    Numbers have as many digits as the longer end of the range if one of the ends begins with 0.
+    If an end of a range begins with 0, its numbers have as many digits as the longer end.
 
     Args:
-        patterns: some may have ranges.
-        option: the option or argument that they were given for.
+        patterns: patterns, with or without ranges.
+        option: the option or argument that the patterns were given for.
 
     Raises:
-        UsageError: one stands for too many.
+        UsageError: a pattern stands for too many.
     """
     expanded = list[str]()
     for pattern in patterns:
@@ -48,7 +48,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _list_numbers(match: re.Match[str]) -> Sequence[int]:
-    """The numbers of a range, whose first may be the highest."""
+    """Lists the numbers of a range, which may go downwards."""
     first = int(match["first"])
     last = int(match["last"])
     step = max(1, int(match["step"] or 1))
@@ -58,7 +58,7 @@ def _list_numbers(match: re.Match[str]) -> Sequence[int]:
 
 
 def _count_digits(match: re.Match[str]) -> int:
-    """How many digits numbers have at least."""
+    """Returns the least number of digits of the numbers in a range."""
     texts = [match["first"], match["last"]]
     is_padded = any(text.startswith("0") and len(text) > 1 for text in texts)
     return max(map(len, texts)) if is_padded else 1

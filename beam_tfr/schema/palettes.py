@@ -1,4 +1,4 @@
-"""Tells palettes of masks apart in which one color, or one index, means different things."""
+"""Finds masks whose palettes differ in what a color, or an index, means."""
 
 import functools
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ class Palette(NamedTuple):
 
     @classmethod
     def of_image(cls, image: Any) -> Self:
-        """The palette of an open `PIL.Image` of mode P, without a name."""
+        """Makes the palette, without a name, of an open `PIL.Image` of mode P."""
         samples = bytes(image.getpalette("RGB") or ())
         used = [index for index, count in enumerate(image.histogram()) if count]
         return cls("", _read_colors(samples), tuple(used))
 
     def join(self, other: "Palette") -> Self:
-        """This palette, with what another one uses that does not conflict with it."""
+        """Returns this palette, with the colors of another one that does not conflict with it."""
         if other.colors == self.colors and {*other.used} <= {*self.used}:
             return self
         colors = [*self.colors, *other.colors[len(self.colors) :]]
@@ -37,7 +37,7 @@ class Palette(NamedTuple):
         return self._replace(colors=tuple(colors), used=tuple(used))
 
     def find_conflict(self, other: "Palette") -> str:
-        """What the pixels of two masks mean by different indices; empty if they agree."""
+        """Says which color or index means different things in two masks; empty if they agree."""
         if other.colors == self.colors:
             return ""
         for index in sorted({*self.used} & {*other.used}):
@@ -64,7 +64,7 @@ class Palette(NamedTuple):
 
 @functools.lru_cache
 def _read_colors(samples: bytes) -> tuple[int, ...]:
-    """The colors of a palette, given its samples of red, green and blue."""
+    """Returns the colors of a palette, given its samples of red, green and blue."""
     starts = range(0, len(samples), 3)
     return tuple(int.from_bytes(samples[start : start + 3]) for start in starts)
 
@@ -72,7 +72,8 @@ def _read_colors(samples: bytes) -> tuple[int, ...]:
 def add_palette(kept: list[Palette], palette: Palette) -> None:
     """Adds a palette to those that are kept of some masks.
 
-    They are one, of all masks that agree, and then the first that conflicts with it.
+    At most two are kept: one joined from all masks that agree, and the first that conflicts with
+    it.
     """
     if not kept:
         kept.append(palette)
@@ -85,7 +86,7 @@ def add_palette(kept: list[Palette], palette: Palette) -> None:
 
 
 def describe_palettes(palettes: Iterable[Palette]) -> str:
-    """Says so if some palettes of masks conflict; empty if none do."""
+    """Says which palettes of masks conflict; empty if none do."""
     kept = list[Palette]()
     for palette in palettes:
         add_palette(kept, palette)

@@ -1,4 +1,4 @@
-"""The plan of what a run will write, and the counts of what it wrote."""
+"""Defines the plan of what a run will write, and the counts of what it wrote."""
 
 import bisect
 import dataclasses
@@ -15,14 +15,14 @@ from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.palettes import Palette
 
-REJECTS_PER_SHARD = 10_000  # images of a shard of `NO_SPLIT`, which has no file
+REJECTS_PER_SHARD = 10_000  # images in a shard of `NO_SPLIT`, which has no file
 
 
 class Shard(NamedTuple):
     """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images.
 
-    `recipe` is that of the plan: with equal references and codecs, shards of equal recipe have
-    equal bytes. `codecs` are the plan's, as JSON.
+    `recipe` is the recipe of the plan: given equal references and codecs, shards of equal recipe
+    have equal bytes. `codecs` are the plan's codecs, as JSON.
     """
 
     split: str
@@ -38,9 +38,9 @@ class Shard(NamedTuple):
         return shard_name(self.split, self.number, self.num_shards)
 
     def continues(self, earlier: "Shard") -> bool:
-        """Whether the records of an earlier shard are those of this one, given equal references.
+        """Whether an earlier shard has the same records as this one, given equal references.
 
-        An earlier reject may be a record, if `adds_codecs`.
+        If `adds_codecs`, a reject of the earlier shard may be a record in this one.
         """
         if self.recipe != earlier.recipe:
             return False
@@ -56,8 +56,8 @@ class SplitPlan:
     """One split of the plan.
 
     Attributes:
-        matched: images listed for it, including those already known to be rejects.
-        num_shards: files; for `NO_SPLIT`, shards without a file.
+        matched: images listed for the split, including those already known to be rejects.
+        num_shards: number of files; for `NO_SPLIT`, of shards without a file.
         cuts: the num_shards - 1 order keys (hex) at which shards 1, 2, … begin.
         class_counts: class name -> images listed.
     """
@@ -68,34 +68,31 @@ class SplitPlan:
     class_counts: dict[str, int]
 
     def first_rank(self, number: int) -> int:
-        """The place in the order of the split of a shard's first image."""
+        """Returns the rank of a shard's first image in the split, from 0."""
         return first_rank(self.matched, self.num_shards, number)
 
     def shard_size(self, number: int) -> int:
-        """How many images a shard has."""
+        """Returns the number of images of a shard."""
         return shard_size(self.matched, self.num_shards, number)
 
     def find_shard(self, order_key: bytes) -> int:
-        """The number of the shard of an image, by its place in the order."""
+        """Returns the number of the shard that an image belongs to, given its order key."""
         return bisect.bisect_right(self.cuts, order_key.hex())
 
 
 def first_rank(images: int, num_shards: int, number: int) -> int:
-    """The rank of the first image of shard `number` in its split, from 0."""
+    """Returns the rank of the first image of shard `number` in its split, from 0."""
     return number * images // num_shards
 
 
 def shard_size(images: int, num_shards: int, number: int) -> int:
-    """How many images of a split belong to shard `number`.
-
-    All have as many, give or take one.
-    """
+    """Returns how many images of a split shard `number` has; shards differ by at most one."""
     end = first_rank(images, num_shards, number + 1)
     return end - first_rank(images, num_shards, number)
 
 
 def count_reject_shards(images: int) -> int:
-    """The number of shards of `NO_SPLIT`."""
+    """Returns the number of shards of `NO_SPLIT`."""
     return math.ceil(images / REJECTS_PER_SHARD)
 
 
@@ -106,7 +103,7 @@ class Plan:
     Attributes:
         name: prefix of the shard files.
         suffix: suffix of the shard files, ".tfrecord.gz" or ".tfrecord".
-        options: those that can change a record, a shard or a reject, as JSON values.
+        options: the options that can change a record, a shard or a reject, as JSON values.
         input_digest: digest of all keys and sizes, in any order.
         labels: class names, in the order of their ids; None in a dataset without labels.
         splits: split name -> its plan.
@@ -115,8 +112,8 @@ class Plan:
         generations: digest of keys, sizes and generations (or times), to notice input that changed
             between runs.
         complete: whether the output already holds the dataset of this plan; not part of the digest.
-        provisional: whether a part of the sample could not be read, so that the number of shards
-            may be another next time, and this one is not published; not part of the digest.
+        provisional: whether a part of the sample could not be read. Then the number of shards may
+            differ next time, so this dataset is not published. Not part of the digest.
         num_bytes: estimated size of dataset and copies in the work folder; 0 if unknown; not part
             of the digest.
     """
@@ -139,17 +136,17 @@ class Plan:
 
     @property
     def recipe(self) -> str:
-        """The digest of everything but input and codecs that determines the records."""
+        """The digest of everything that determines the records, except input and codecs."""
         return json_digest([self.name, self.suffix, self.options])
 
     def continues(self, earlier: "Plan") -> bool:
-        """Whether shards that an earlier plan has finished may be shards of this one."""
+        """Whether finished shards of an earlier plan may be kept as shards of this one."""
         if self.recipe != earlier.recipe:
             return False
         return not find_other_codecs(earlier.codecs, self.codecs)
 
     def fields(self) -> dict[str, Any]:
-        """Everything that the digest covers, as JSON values."""
+        """Returns everything that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
         del fields["complete"], fields["provisional"], fields["num_bytes"]
         return fields
@@ -175,7 +172,7 @@ class Plan:
 
     @property
     def classes(self) -> list[str]:
-        """`labels`; none in a dataset without labels."""
+        """The class names; empty in a dataset without labels."""
         return self.labels or []
 
     @property
@@ -187,7 +184,7 @@ class Plan:
         return sum(split.num_shards for split in self.splits.values())
 
     def shards(self) -> list[str]:
-        """Names of all planned shards, by split, then number."""
+        """Lists the names of all planned shards, by split, then number."""
         names = list[str]()
         for split, plan in sorted(self.splits.items()):
             for number in range(plan.num_shards):
@@ -205,18 +202,20 @@ class Counts:
         rejected: reason -> count.
         class_counts: label id -> records; empty in a dataset without labels.
         adjusted: member of `ADJUSTMENTS` -> records.
-        pixels: stored pixels, of the images that have sums.
-        channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
-        cut_ppm: millionths of the area of each source that a crop to the shape of its record cuts
-            off, added up.
+        pixels: stored pixels of the images that have sums.
+        channel_sums, channel_squares: integer sums over those pixels per channel; empty without
+            pixels.
+        cut_ppm: for each source, the share of its area that cropping it to the shape of its record
+            cuts off, in millionths; added up.
         source_sizes: `size_bucket` of the source -> records.
-        boxes: size of boxes, "clipped" or "dropped" -> how many; see `features.box_counts`.
+        boxes: size of boxes, "clipped" or "dropped" -> number of boxes; see
+            `features.box_counts`.
         box_numbers: number of boxes -> records that have so many.
-        mask_pixels: value of masks -> stored pixels, and `mask_images` -> records; see
-            `features.mask_counts`.
+        mask_pixels: value of masks -> stored pixels; see `features.mask_counts`.
+        mask_images: value of masks -> records.
         mask_numbers: number of values of a mask -> records that have so many.
-        mask_examples: the same -> the key of one of them, the first in order.
-        before: with an update: `Item.change` -> records; none of those that are new.
+        mask_examples: number of values of a mask -> key of the first such record in order.
+        before: with an update, `Item.change` -> records, without those that are new.
     """
 
     num_examples: int = 0
@@ -252,16 +251,15 @@ class Counts:
                 for key, count in more.items():
                     mine[key] = mine.get(key, 0) + count
             elif isinstance(mine, list):
-                channels = itertools.zip_longest(
-                    mine, more, fillvalue=0
-                )  # one of them may be empty
+                # One of the lists may be empty.
+                channels = itertools.zip_longest(mine, more, fillvalue=0)
                 setattr(self, field.name, [*map(sum, channels)])
             else:
                 setattr(self, field.name, mine + more)
 
 
 def sum_counts(parts: Iterable[Counts]) -> Counts:
-    """The sums of counts."""
+    """Adds up counts."""
     total = Counts()
     for counts in parts:
         total.add(counts)
@@ -269,7 +267,7 @@ def sum_counts(parts: Iterable[Counts]) -> Counts:
 
 
 def size_bucket(height: int, width: int) -> int:
-    """The longest side in pixels, rounded up to a power of two."""
+    """Returns the longest side in pixels, rounded up to a power of two."""
     return 1 << (max(height, width) - 1).bit_length()
 
 
@@ -278,9 +276,9 @@ class WrittenFile(NamedTuple):
 
     Attributes:
         built: its name in the work folder until it is published; empty if it is in its place.
-        num_bytes: its size.
-        sha256: of its bytes.
-        generation: as `storage.Entry` has it.
+        num_bytes: size of the file.
+        sha256: SHA-256 of the file.
+        generation: as in `storage.Entry`.
     """
 
     built: str
@@ -296,14 +294,14 @@ class ShardInfo(Counts):
     Attributes:
         shard: its place in the plan.
         file: name in the dataset; empty for shards of `NO_SPLIT`, which have no records.
-        sha256: of the file.
+        sha256: SHA-256 of the file.
         records_sha256: the `RecordsDigest` of its records.
-        rejects_sha256: of its reject lines.
+        rejects_sha256: SHA-256 of its reject lines.
         built: name of the file in the work folder until it is published; empty if it is in its
             place.
-        generation: of the file, as `storage.Entry` has it.
+        generation: generation of the file, as in `storage.Entry`.
         contents: the table of contents; None without a file.
-        palettes: those of its masks, as `add_palette` keeps them.
+        palettes: the palettes of its masks, as `add_palette` keeps them.
     """
 
     shard: Shard
@@ -325,7 +323,7 @@ class ShardInfo(Counts):
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-MOST_CAUSES = 3  # reasons for unreadable images that a shard, or a run, lists
+MOST_CAUSES = 3  # reasons for unreadable images that a shard or a run lists
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -334,10 +332,11 @@ class Unfinished:
 
     Attributes:
         shard: its place in the plan.
-        causes: why they cannot -> images; the leading ones.
-        images: how many.
-        example: URI of one.
-        differs: True if they can, but the shard has other bytes than the one to be repaired.
+        causes: why images cannot be read -> number of images; the leading causes only.
+        images: number of images that cannot be read.
+        example: URI of one of them.
+        differs: True if all images can be read, but a repaired shard would get other bytes than the
+            one it replaces.
     """
 
     shard: Shard

@@ -1,4 +1,4 @@
-"""Other names for classes, which change no id: `rename=OLD=NEW`."""
+"""Gives classes other names, which changes no id: `rename=OLD=NEW`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,10 +6,10 @@ from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, is_class_name
 
 
 def parse_rename(text: str) -> tuple[str, str]:
-    """The old and the new name of a class.
+    """Parses the old and the new name of a class.
 
     Raises:
-        ValueError: one of them is missing, or can be no class.
+        ValueError: one of them is missing, or cannot be a class.
     """
     old, mark, new = text.partition("=")
     if not mark or not old or not new:
@@ -25,10 +25,10 @@ def parse_rename(text: str) -> tuple[str, str]:
 
 
 def parse_renames(texts: Iterable[str]) -> dict[str, str]:
-    """Old -> new name of each class that is renamed.
+    """Returns old -> new name of each class that is renamed.
 
     Raises:
-        ValueError: a class gets two names, or is wrong.
+        ValueError: a class gets two names, or a rename is wrong.
     """
     renames = dict[str, str]()
     for text in texts:
@@ -40,9 +40,10 @@ def parse_renames(texts: Iterable[str]) -> dict[str, str]:
 
 
 def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
-    """The renames that have the effect of some and then others, as texts, sorted.
+    """Returns, as sorted texts, the renames that have the effect of some renames and then others.
 
-    A folder may have the name that its class was given before, unless another class has it now.
+    A folder may already have the name that its class was given before, unless another class has
+    that name now.
     """
     composed = {old: then.get(new, new) for old, new in before.items()}
     taken = {*before.values()} & {*then.values()}
@@ -53,7 +54,7 @@ def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[
 
 
 def original_names(names: Iterable[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Each name of a class -> the one that it had before; of several, the first by name."""
+    """Returns name of a class -> name before it was renamed; of several, the first by name."""
     olds = dict[str, str]()
     for old, new in sorted(renames.items(), reverse=True):
         olds[new] = old
@@ -63,11 +64,11 @@ def original_names(names: Iterable[str], renames: Mapping[str, str]) -> dict[str
 def find_renamed(
     before: Mapping[str, str], after: Mapping[str, str], names: Iterable[str]
 ) -> dict[str, str]:
-    """The classes of a dataset that get other names when its renames change.
+    """Finds the classes of a dataset that get other names when its renames change.
 
     Args:
         before, after: the renames, old -> new.
-        names: of the classes of the dataset.
+        names: names of the classes of the dataset.
 
     Returns:
         Name before -> name after.

@@ -1,4 +1,4 @@
-"""Untrusted values in messages, and untrusted JSON."""
+"""Quotes untrusted values in messages, and parses untrusted JSON."""
 
 import json
 import reprlib
@@ -12,12 +12,12 @@ _repr.maxother = _MOST_CHARACTERS
 
 
 def quote(value: Any) -> str:
-    """A value for a message: short, on one line, without control characters."""
+    """Quotes a value for a message: short, on one line, without control characters."""
     if isinstance(value, bytes):
         value = value[: 2 * _MOST_CHARACTERS].decode("utf-8", "replace")
     try:
         return _repr.repr(value)
-    except Exception:  # noqa: BLE001 - of a number of thousands of digits, for example
+    except Exception:  # noqa: BLE001 - a number with thousands of digits, for example
         return f"<{type(value).__name__}>"
 
 
@@ -25,7 +25,8 @@ def parse_json(data: str | bytes) -> Any:
     """Parses JSON that comes from outside.
 
     Raises:
-        ValueError: it is none, or holds what Python does not take; the message is for users.
+        ValueError: the text is not JSON, or holds what Python does not take; the message is for
+            users.
     """
     try:
         return json.loads(data)
@@ -37,9 +38,9 @@ def parse_json(data: str | bytes) -> Any:
 
 
 def describe_parse_error(error: ValueError | RecursionError) -> str:
-    """What is wrong with a text of JSON or TOML, given what its parser raises."""
+    """Says what is wrong with a text of JSON or TOML, given the error that its parser raised."""
     if isinstance(error, RecursionError):
         return "its lists and objects are nested too deeply"
-    if "sys.set_int_max_str_digits" in str(error):  # advice to whom Python's code belongs
+    if "sys.set_int_max_str_digits" in str(error):  # advice for programmers, not for users
         return f"a whole number has more than {sys.get_int_max_str_digits():,} digits"
     return str(error)

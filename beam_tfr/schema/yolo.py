@@ -1,4 +1,4 @@
-"""Names in the folders of YOLO, which conversions read and exports write.
+"""Names files and splits in the folders of YOLO, which conversions read and exports write.
 
 See https://docs.ultralytics.com/datasets/detect.
 """
@@ -19,9 +19,11 @@ KEYS = {
 
 
 def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
-    """The split of each key of a `data.yaml`, given those of the export of ours that it is.
+    """Returns the split of each key of a `data.yaml`.
 
-    They are the usual ones where the export has none.
+    Args:
+        exported: the splits of the dataset, if the folder is an export of ours; keys that have none
+            of these keep their usual splits.
     """
     splits = dict(SPLITS)
     for split in exported:
@@ -31,9 +33,9 @@ def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
 
 
 def label_path(image: str) -> str:
-    """The label file of an image.
+    """Returns the path of the label file of an image.
 
-    It is below "labels" in place of the last folder "images", or else beside the image.
+    The file is below "labels" in place of the last folder "images", or else beside the image.
     """
     stem = os.path.splitext(image)[0]
     return "/labels/".join(f"{stem}.txt".rsplit("/images/", 1))
