@@ -47,7 +47,7 @@ from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
 _BEGIN_BYTES = 4 << 10  # of a table whose name says nothing, enough for its first lines
-_FIRST_BYTES = 64 << 20  # 64 MiB of a table, in which its first rows are looked at
+_FIRST_BYTES = 256 << 20  # 256 MiB of a table, in which its first rows are looked at
 _MOST_JSON_BYTES = 16 << 20  # 16 MiB of one that is JSON, which then may tell its kind
 _JSON_LINES = "; with an object in each line it is JSON Lines: name it .jsonl"
 _COLUMN = re.compile(rb'\s*"?[A-Za-z_][^"\\/]{0,60}"?\s*')
