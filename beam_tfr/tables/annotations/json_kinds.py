@@ -44,10 +44,6 @@ _LABEL_STUDIO = (
 )
 _KINDS = (
     _Kind(
-        frozenset({"categories without images"}),
-        f"has names of classes and no images; {_COCO}",
-    ),
-    _Kind(
         frozenset({"annotations[].segments_info"}),
         f"is a panoptic file, whose masks are in PNGs; {_INSTANCES}",
     ),
@@ -150,6 +146,10 @@ _KINDS = (
     _Kind(
         frozenset({"[].annotation_id", "[].lead_time"}),
         _LABEL_STUDIO,
+    ),
+    _Kind(
+        frozenset({"categories without images"}),
+        f"has names of classes and no images; {_COCO}",
     ),
     _Kind(
         frozenset({"schema", "data"}),
