@@ -1,4 +1,1 @@
-"""The output folder.
-
-Says who holds it, what is built in it, and how that becomes the dataset.
-"""
+"""Manages the output folder: who holds it, what is built in it, how that becomes the dataset."""

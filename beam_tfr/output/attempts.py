@@ -1,6 +1,6 @@
-"""Counts attempts that did not end.
+"""Counts attempts that crash, so that the images at fault are decoded in guarded processes.
 
-After two, each image is decoded in a guarded process.
+After two such attempts at a shard, each of its images is decoded in a guarded process.
 
 `OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not
 end, because it is in progress or its process was killed, perhaps by an image. `sample.attempts` is
@@ -13,16 +13,14 @@ from collections.abc import Iterator
 from beam_tfr import storage
 from beam_tfr.storage import work_path
 
-CRASHES = 2  # of one shard; a process may die once for any reason
+CRASHES = 2  # at one shard; a process may die once for any reason
 SUFFIX = ".attempts"
 SAMPLE_MARK = f"sample{SUFFIX}"
 
 
 @contextlib.contextmanager
 def mark_attempt(path: str) -> Iterator[bool]:
-    """Marks an attempt within the block.
-
-    Yields True if earlier attempts crashed twice.
+    """Marks an attempt within the block; yields True if two earlier attempts crashed.
 
     Args:
         path: path of the mark; empty for none.
@@ -39,9 +37,9 @@ def mark_attempt(path: str) -> Iterator[bool]:
 
 
 def _change_mark(path: str, change: int) -> int:
-    """Changes how many attempts a mark counts; returns how many it counted before.
+    """Changes the number of attempts in a mark; returns the number before.
 
-    It is read each time, because other attempts begin and end meanwhile. Errors are ignored,
+    The mark is read each time, because other attempts begin and end meanwhile. Errors are ignored,
     because the attempt itself may still succeed.
     """
     count = 0
@@ -58,15 +56,12 @@ def _write_mark(path: str, mark: bytes, *, replace: bool) -> None:
     elif storage.is_gcs(path):
         storage.write_bytes(path, mark, scratch="", replace=replace)
     else:
-        # Not synced to the disk, which takes longer than all the rest.
+        # Not synced to the disk, which would take longer than everything else.
         with open(path, "wb") as file:
             file.write(mark)
 
 
 def has_crashed(output: str) -> bool:
-    """Whether a shard or the sample crashed earlier runs into the folder.
-
-    Two attempts at it must have crashed.
-    """
+    """Whether earlier runs into the folder crashed at least twice at a shard or at the sample."""
     entries = storage.list_files(work_path(output, ""))
     return any(entry.name.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in entries)

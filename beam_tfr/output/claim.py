@@ -1,11 +1,11 @@
-"""Claims an output folder for one plan, and reports how much of it is finished.
+"""Claims an output folder for one plan, and reports how much of the plan is finished.
 
     OUT/.beam_tfr/lock.N        the run that holds the folder: see `lock`
     OUT/.beam_tfr/plan.json     the plan being written; a run of the same recipe resumes where an
                                 earlier one stopped
     OUT/.beam_tfr/SHARD.json    a finished shard: see `sidecars`
     OUT/.beam_tfr/switch.json   puts the finished dataset in its place: see `switch`
-    OUT/.beam_tfr/*.records-*, *.contents-*   files that are built: see `switch`
+    OUT/.beam_tfr/*.records-*, *.contents-*   files being built: see `switch`
     OUT/.beam_tfr/*.attempts    attempts that crashed: see `attempts`
 
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset
@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
     Attributes:
         replaces: generation of the manifest; 0 if there is none.
-        overwrite: whether the files of any dataset may go.
+        overwrite: whether the files of any dataset may be replaced.
     """
 
     replaces: int
@@ -56,7 +56,7 @@ class Claim(NamedTuple):
 
 
 class BegunPlan(NamedTuple):
-    """The content of plan.json: a plan that a run writes, or wrote when it was killed."""
+    """The content of plan.json: a plan that a run is writing, or was writing when it was killed."""
 
     plan: Plan
     run_id: str
@@ -78,7 +78,7 @@ class BegunPlan(NamedTuple):
         """Parses the content of plan.json.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: it is damaged.
+            ValueError, LookupError, TypeError, AttributeError: the content is damaged.
         """
         fields = parse_json(data)
         plan = Plan.from_fields(fields["plan"])
@@ -88,7 +88,7 @@ class BegunPlan(NamedTuple):
 
 
 def _read_plan(output: str) -> BegunPlan | None:
-    """The plan in the work folder, or None if it is missing or damaged."""
+    """Reads the plan in the work folder; returns None if it is missing or damaged."""
     try:
         return BegunPlan.from_json(storage.read_bytes(work_path(output, PLAN_FILE)))
     except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
@@ -96,7 +96,7 @@ def _read_plan(output: str) -> BegunPlan | None:
 
 
 def find_claim(output: str, run_id: str) -> Claim | None:
-    """The claim of a run; None if it no longer has one."""
+    """Returns the claim of a run; None if it no longer has one."""
     begun = _read_plan(output)
     if begun is not None and begun.run_id == run_id:
         return begun.claim
@@ -125,18 +125,18 @@ def claim_folder(
         overwrite: whether to replace another dataset.
 
     Returns:
-        The plan; `complete` if the folder already holds its dataset.
+        The plan; it is `complete` if the folder already holds its dataset.
 
     Raises:
-        UsageError: the folder holds another dataset, part of one with other options, or shard files
-            of an unknown one.
+        UsageError: the folder holds another dataset, part of a dataset with other options, or shard
+            files of an unknown dataset.
         DataError: the folder holds this dataset, but one of its files is missing or has another
             size.
         RunError: another run holds the folder.
     """
     lock.acquire_lock(output, run_id, job=job, job_state=job_state)
     published = switch.complete_switch(output)
-    if published and overwrite:  # of a run that was killed at its end, perhaps of the same call
+    if published and overwrite:  # by a run that was killed at its end, perhaps of the same call
         with contextlib.suppress(UsageError, DataError):
             overwrite = not _holds_dataset(output, plan)
     state = inspect_output(output, plan, overwrite=overwrite)
@@ -145,7 +145,7 @@ def claim_folder(
     claim = Claim(state.replaces, overwrite)
     data = BegunPlan(plan, run_id, claim).to_json()
     if state.begun is not None and state.begun.to_json() == data:
-        return plan  # a retry of this step: must keep what the run has written since
+        return plan  # this step is retried, and must keep what the run has written since
     check_room(output, plan)
     _clear_work_folder(output, plan if state.resumes else None, run_id)
     lock.check_lock(output, run_id)
@@ -173,7 +173,7 @@ def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
     """Looks at what an output holds, and writes nothing.
 
     Raises:
-        UsageError, DataError: as `claim_folder`.
+        UsageError, DataError: as in `claim_folder`.
     """
     _check_contents_folder(output)
     if not overwrite and _holds_dataset(output, plan):
@@ -195,7 +195,7 @@ def _check_contents_folder(output: str) -> None:
     """Checks that no local file has the name of the folder of the contents.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a file has that name.
     """
     if not storage.is_gcs(output) and storage.find(join(output, CONTENTS_FOLDER)):
         raise UsageError(
@@ -207,10 +207,10 @@ def _check_contents_folder(output: str) -> None:
 
 
 def _check_no_dataset(output: str) -> None:
-    """Checks that no files of a dataset are in a folder without a plan.
+    """Checks that a folder without a plan holds no files of a dataset.
 
     Raises:
-        UsageError: there are some.
+        UsageError: the folder holds such files.
     """
     for entry in list_dataset(output):
         name = name_in_dataset(output, entry)
@@ -223,10 +223,7 @@ def _check_no_dataset(output: str) -> None:
 
 
 def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
-    """The error of a folder that holds part of another dataset.
-
-    Its plan has other options.
-    """
+    """Makes the error of a folder that holds part of a dataset whose plan has other options."""
     codecs = plan.codecs | find_other_codecs(earlier.codecs, plan.codecs)
     stated = {**earlier.fields(), "codecs": codecs}
     present = PresentDataset(stated, earlier.matched, earlier.classes)
@@ -243,8 +240,8 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
     """Whether an output holds the dataset of a plan; False if it holds none.
 
     Raises:
-        UsageError: it holds another one.
-        DataError: it holds this one, but one of its files is missing or has another size.
+        UsageError: the output holds another dataset.
+        DataError: the output holds the dataset, but a file is missing or has another size.
     """
     try:
         dataset = find_manifest(output)
@@ -275,7 +272,7 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
 def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
     """Removes what dead runs left in the work folder.
 
-    Locks, marks of crashes and the plan, which is replaced at once, stay.
+    Locks, marks of crashes and the plan stay; the plan is replaced at once.
 
     Args:
         output: folder of the dataset.
@@ -297,16 +294,16 @@ def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
 
 
 def _find_finished(plan: Plan, entries: Iterable[Entry]) -> set[str]:
-    """The names of the shards of a plan that have sidecars in the work folder."""
+    """Finds the names of the shards of a plan that have sidecars in the work folder."""
     names = {entry.name for entry in entries}
     return {shard for shard in plan.shards() if sidecars.sidecar_name(shard) in names}
 
 
 def _list_own_files(output: str, run_id: str) -> list[Entry]:
-    """The files in the work folder, none of them by a run that took over.
+    """Lists the files in the work folder, none of which belongs to a run that took over.
 
-    So they may be deleted at any later time: a successor removes this run's lock before it writes
-    anything else.
+    They may therefore be deleted at any later time: a successor removes this run's lock before it
+    writes anything else.
 
     Raises:
         RunError: another run took over.
@@ -317,7 +314,7 @@ def _list_own_files(output: str, run_id: str) -> list[Entry]:
 
 
 def check_room(output: str, plan: Plan) -> None:
-    """Checks that a disk has room for the dataset, beside what is in the output.
+    """Checks that a disk has room for the dataset besides the files already in the output.
 
     Raises:
         RunError: there is not enough room.
@@ -325,7 +322,7 @@ def check_room(output: str, plan: Plan) -> None:
     free = storage.free_bytes(output)
     if free is None:
         return
-    written = storage.list_files(work_path(output, ""))  # some of the dataset
+    written = storage.list_files(work_path(output, ""))  # a part of the dataset
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         raise RunError(
@@ -338,10 +335,7 @@ def check_room(output: str, plan: Plan) -> None:
 
 
 def read_progress(output: str) -> Progress | None:
-    """How many shards of the plan in the folder are finished.
-
-    Does not count their images. None if there is no plan.
-    """
+    """Counts the finished shards of the plan in the folder, but no images; None without a plan."""
     begun = _read_plan(output)
     if begun is None:
         return None
@@ -353,8 +347,8 @@ def read_progress(output: str) -> Progress | None:
 def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
     """Removes the work folder of a complete dataset.
 
-    The sidecars of its shards are kept for updates. What a run that was killed has built to replace
-    the dataset stays, for the next run; so does that of another run.
+    The sidecars of its shards are kept for updates. Files that a killed run has built to replace
+    the dataset stay for the next run, and so do those of another run.
 
     Args:
         output: folder of the dataset.
@@ -372,10 +366,7 @@ def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None 
 
 
 def finish_killed_run(output: str, run_id: str) -> None:
-    """Ends what a killed run began.
-
-    It was killed after its switch, before it moved its sidecars.
-    """
+    """Finishes the work of a run that was killed after its switch, before it moved its sidecars."""
     begun = _read_plan(output)
     if begun is None:
         return
@@ -389,10 +380,7 @@ def finish_killed_run(output: str, run_id: str) -> None:
 
 
 def _is_being_replaced(output: str) -> bool:
-    """Whether the work folder holds a part of a new dataset.
-
-    That will replace the dataset in the output.
-    """
+    """Whether the work folder holds a part of a dataset that will replace the one in the output."""
     begun = _read_plan(output)
     published = find_generation(join(output, MANIFEST_FILE))
     if begun is None or not published:

@@ -1,7 +1,4 @@
-"""Versions of the codecs that determine the bytes of a dataset.
-
-Workers read and compare them.
-"""
+"""Compares the versions of codecs that determine a dataset's bytes with those of each worker."""
 
 import functools
 import json
@@ -17,9 +14,7 @@ from beam_tfr.schema.errors import RunError
 
 
 def used_versions(options: Mapping[str, Any]) -> dict[str, str]:
-    """Library -> version installed here.
-
-    The libraries are those that can change a byte of a dataset.
+    """Returns library -> version installed here, for libraries that can change a byte of a dataset.
 
     Args:
         options: options of the plan.
@@ -30,7 +25,7 @@ def used_versions(options: Mapping[str, Any]) -> dict[str, str]:
     return versions
 
 
-@functools.cache  # once in each process, if it is right
+@functools.cache  # checked once in each process, unless it fails
 def check_versions(planned: str) -> None:
     """Checks that this process has the codec versions in the plan.
 

@@ -35,15 +35,13 @@ class _Member(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CopiedImages:
-    """The copies in a dataset.
-
-    Only images that have copies, or may have, are in memory.
+    """The copies in a dataset; only images that have copies, or may have some, are in memory.
 
     Attributes:
-        dataset: its manifest.
-        images: those that have copies.
-        clusters: of them.
-        keys: of them.
+        dataset: manifest of the dataset.
+        images: the images that have copies.
+        clusters: the clusters of these images.
+        keys: the keys of these images.
         crowded: number of images that may have more copies, as too many others look like them.
     """
 
@@ -55,7 +53,7 @@ class CopiedImages:
 
     @classmethod
     def find(cls, base: BaseDataset, pairs: Pairs) -> "CopiedImages":
-        """Finds the copies in a dataset, given all pairs of them.
+        """Finds the copies in a dataset, given all pairs of copies.
 
         Raises:
             DataError: contents or sidecars are missing or damaged.
@@ -71,12 +69,13 @@ class CopiedImages:
         return cls(dataset, images, clusters.trusted, keys, len(clusters.crowded))
 
     def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
-        """Yields images that have to share their split: key, NUL, name of the group.
+        """Yields the images that have to share their split: key, NUL, name of the group.
 
-        The name is the smallest key in it. Groups of the layout that share a copy are one.
+        The name is the smallest key in the group. Groups of the layout that share a copy become
+        one.
 
         Args:
-            only_torn: whether groups are left out that share it already.
+            only_torn: whether to leave out groups that are already in one split.
         """
         for members in self._list_members().values():
             is_torn = len({member.split for member in members}) > 1
@@ -85,7 +84,7 @@ class CopiedImages:
                 yield from (member.key + b"\0" + name for member in members)
 
     def _list_members(self) -> Mapping[int, Sequence[_Member]]:
-        """The images that have to share their split, by the first of them."""
+        """Lists the images that have to share their split, by the first image of each group."""
         if not self.clusters:
             return {}
         in_clusters = np.concatenate([cluster.images for cluster in self.clusters])
@@ -104,7 +103,7 @@ class CopiedImages:
         return members
 
     def _link_groups(self, components: Components, rows: Rows) -> Mapping[str, int]:
-        """Links images of the same group of the layout; returns an image of each group."""
+        """Links images of the same group of the layout; returns group -> one of its images."""
         first = dict[str, int]()
         left = list[int]()
         right = list[int]()
@@ -117,7 +116,7 @@ class CopiedImages:
         return first
 
     def _list_grouped(self, rows_of_groups: Mapping[str, int]) -> Iterator[tuple[int, _Member]]:
-        """Yields all images of some groups of the layout, each with the row of its group."""
+        """Yields all images of some groups of the layout, each with an image that has its group."""
         if not rows_of_groups:
             return
         for shard in planned_shards(self.dataset):
@@ -127,7 +126,7 @@ class CopiedImages:
                     yield rows_of_groups[group], _Member(key, shard.split)
 
     def _group_of(self, key: bytes) -> str | None:
-        """The group of the layout that an image is in."""
+        """Returns the group of the layout that an image is in."""
         return self._layout.group_of(to_text(key))
 
     @functools.cached_property
@@ -143,7 +142,7 @@ class CopiedImages:
                 yield self.keys[row] + b"\0" + detail.encode("utf-8", "surrogateescape")
 
     def _describe_copy(self, row: int, kept: int) -> str:
-        """A sentence about a copy of an image that is kept, and about their classes."""
+        """Writes a sentence about a copy of an image that is kept, and about their classes."""
         labels = self.images.labels
         key = to_text(self.keys[kept])
         if NO_LABEL in (labels[row], labels[kept]):
@@ -153,7 +152,7 @@ class CopiedImages:
 
 
 def read_keys(dataset: Manifest, rows: Rows) -> Iterator[bytes]:
-    """Yields the keys of some records, by their sorted numbers."""
+    """Yields the keys of some records, given their sorted numbers."""
     for shard, rows_in_shard in divide_rows(dataset, rows):
         keys = [*_read_keys_of_shard(dataset, shard)]
         yield from (keys[row] for row in rows_in_shard.tolist())

@@ -1,4 +1,4 @@
-"""The sentence that says of which image a reject is a copy."""
+"""Writes and parses the sentence that says which image a reject is a copy of."""
 
 from beam_tfr.schema.items import DUPLICATE, Reject
 
@@ -7,12 +7,12 @@ _OTHER_CLASS = ", which has another class: "
 
 
 def describe_copy(kept: str, kept_class: str, own_class: str) -> str:
-    """A sentence about a copy.
+    """Writes a sentence about a copy.
 
     Args:
         kept: key of the image that is kept.
-        kept_class: its class.
-        own_class: the class of the copy.
+        kept_class: class of the image that is kept.
+        own_class: class of the copy.
     """
     if kept_class == own_class:
         return f"{_COPY_OF}{kept}"
@@ -20,9 +20,9 @@ def describe_copy(kept: str, kept_class: str, own_class: str) -> str:
 
 
 def list_kept(reject: Reject) -> list[str]:
-    """The keys that a reject may name as that of the image that is kept; none if it is no copy.
+    """Lists the keys that the image kept in place of a reject may have; none if it is not a copy.
 
-    The first is the one that is meant, unless that has the words of the sentence in its key.
+    The first key is the right one, unless that key contains words of the sentence itself.
     """
     if reject.reason != DUPLICATE:
         return []
@@ -30,6 +30,6 @@ def list_kept(reject: Reject) -> list[str]:
 
 
 def parse_kept(detail: str) -> list[str]:
-    """The keys that a sentence of `describe_copy` may name as that of the image that is kept."""
+    """Lists the keys that a sentence of `describe_copy` may name as that of the kept image."""
     parts = detail.removeprefix(_COPY_OF).split(_OTHER_CLASS)
     return [_OTHER_CLASS.join(parts[:number]) for number in range(1, len(parts) + 1)]

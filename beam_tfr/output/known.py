@@ -1,10 +1,8 @@
-"""What a finished dataset knows about its images.
-
-An update copies what did not change.
+"""Finds what a finished dataset knows about its images, so that updates copy what did not change.
 
 The sidecars that stay beside a dataset hold the references of its images and the sums of their
-pixels, the contents hold the rest that is not in a record. So a copied record gives the same shard,
-contents and statistics as one that is made again. `known_records` reads them.
+pixels; the contents hold everything else that is not in a record. So a copied record gives the same
+shard, contents and statistics as one that is made again. `known_records` reads the records.
 """
 
 import dataclasses
@@ -25,7 +23,7 @@ from beam_tfr.schema.items import ImageRef, KnownImage, KnownState, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo
 
 _EARLIER_REF = struct.Struct("<qQQI8s")  # the fields of `_EarlierRef`
-# Reasons of rejects that may not last.
+# Reasons of rejects that may pass.
 _PASSING = frozenset({"not-found", "unreadable", "changed-while-reading", "decode-timeout"})
 
 
@@ -34,8 +32,9 @@ class KnownSource(NamedTuple):
 
     Attributes:
         ref: its encoded reference.
-        number: of its record, in the order of the manifest; for a reject, of the record behind it.
-        reject: if it is one.
+        number: number of its record, in the order of the manifest; for a reject, that of the record
+            after it.
+        reject: the reject, if the image is one.
     """
 
     ref: bytes
@@ -44,7 +43,7 @@ class KnownSource(NamedTuple):
 
 
 def read_sources(folder: str, shard: PlannedShard) -> list[KnownSource] | None:
-    """The images of a shard, in order; None if its sidecar is missing."""
+    """Reads the images of a shard, in order; returns None if its sidecar is missing."""
     sidecar = sidecars.read_published_sidecar(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
@@ -63,10 +62,10 @@ def read_sources(folder: str, shard: PlannedShard) -> list[KnownSource] | None:
 
 
 def require_sources(folder: str, shard: PlannedShard) -> list[KnownSource]:
-    """The images of a shard, in order.
+    """Reads the images of a shard, in order.
 
     Raises:
-        DataError: its sidecar is missing.
+        DataError: the sidecar of the shard is missing.
     """
     sources = read_sources(folder, shard)
     if sources is None:
@@ -83,11 +82,9 @@ def _shards_by_name(base: BaseDataset) -> dict[str, PlannedShard]:
 
 
 def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """The shard of the dataset that has the bytes of one just written.
+    """Finds the shard of the dataset that has the same name and bytes as one just written.
 
-    The new one takes its place.
-
-    None if the dataset has no such shard.
+    The shard that was just written takes its place. None if the dataset has no such shard.
     """
     shard = _shards_by_name(base).get(info.shard.name)
     if shard is None or shard.entry is None:
@@ -99,9 +96,9 @@ def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """A shard of the dataset, if its files are as they were written.
+    """Returns a shard of the dataset, if its files are as they were written; otherwise None.
 
-    On gs:// their moves changed the generations.
+    On gs://, moving the files changed their generations.
     """
     contents = info.contents and info.contents._replace(built="")
     info = dataclasses.replace(info, built="", contents=contents)
@@ -109,12 +106,10 @@ def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-    """The shard of the dataset with the same references and recipe.
+    """Returns the shard of the dataset with the same references and recipe, which stays as it is.
 
-    It stays as it is.
-
-    Its sidecar is written for the new dataset. None if there is no such shard, or its sources have
-    to be read to know whether they changed.
+    Writes its sidecar for the new dataset. None if there is no such shard, or its sources have to
+    be read to know whether they changed.
     """
     planned = _shards_by_name(base).get(shard.name)
     if planned is None or base.compare == "checksum":
@@ -131,7 +126,7 @@ def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> Shard
 
 
 def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> bool:
-    """Whether a shard would be written again as it is, by its sidecar alone."""
+    """Whether the sidecar alone shows that a shard would be written again as it is."""
     if sidecar.refs != refs or not shard.continues(sidecar.info.shard):
         return False
     if sidecar.reject_lines and not base.with_rejects:
@@ -140,7 +135,7 @@ def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequen
         return True
     if not _PASSING.isdisjoint(sidecar.info.rejected):
         return False
-    # Only a generation says that a source is the same, and rows of a table have none.
+    # Only a generation shows that a source is the same, and rows of a table have none.
     return all(EncodedRef.parse(ref).generation != b"0" for ref in refs)
 
 
@@ -148,9 +143,9 @@ class _EarlierRef(NamedTuple):
     """What is known of a reference from which the dataset was made.
 
     Attributes:
-        number: `Source.number`.
+        number: as in `KnownSource`.
         size_bytes, generation, crc32c: as in `ImageRef`.
-        fingerprint: of the encoded reference.
+        fingerprint: fingerprint of the encoded reference.
     """
 
     number: int
@@ -161,7 +156,7 @@ class _EarlierRef(NamedTuple):
 
 
 def encode_source(source: KnownSource) -> bytes:
-    """What `match_image` needs of an image, short, for the shuffle."""
+    """Encodes in few bytes, for the shuffle, what `match_image` needs to know about an image."""
     ref = EncodedRef.parse(source.ref)
     earlier = _EarlierRef(
         number=source.number,
@@ -175,9 +170,9 @@ def encode_source(source: KnownSource) -> bytes:
 
 
 def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
-    """Compares a reference with what is known about its image.
+    """Compares a reference with what is known about its image; None if that is of no use.
 
-    None if that does not help, as with a new reject.
+    It is of no use for a new reject, for example.
 
     Args:
         ref: an encoded reference.
@@ -188,7 +183,7 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
     earlier = _EarlierRef(*_EARLIER_REF.unpack_from(encoded, start))
     reject = encoded[start + _EARLIER_REF.size :]
     state = _compare_source(ref, earlier, compare)
-    if state is KnownState.SAME and not reject:  # most, and these have no reason
+    if state is KnownState.SAME and not reject:  # most images, which have no reason
         return KnownImage(earlier.number, state)
     if EncodedRef.parse(ref).reason:
         return None
@@ -201,7 +196,7 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
 
 
 def _stays_reject(reject: Reject, state: KnownState, compare: str) -> bool:
-    """Whether it is sure that the source of a reject would be rejected again."""
+    """Whether the source of a reject would certainly be rejected again."""
     may_pass = reject.reason in _PASSING and compare != "names"
     return state.same_source and not may_pass
 
@@ -223,10 +218,7 @@ def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownStat
 def _compare_listed(
     ref: ImageRef, earlier: _EarlierRef, *, trusts_generation: bool
 ) -> KnownState | None:
-    """Whether a source has changed, by what listing it tells.
-
-    None if it has to be read to know.
-    """
+    """Says whether a source has changed, judging by its listing; None if it has to be read."""
     is_estimate = is_in_parquet(ref.place)
     if ref.size_bytes != earlier.size_bytes and not is_estimate:
         return KnownState.CHANGED

@@ -1,7 +1,4 @@
-"""Reads the records of a finished dataset that an update copies.
-
-It also reads what is known of them.
-"""
+"""Reads the records of a finished dataset that an update copies, and what is known about them."""
 
 import functools
 from collections.abc import Collection, Sequence
@@ -19,9 +16,9 @@ from beam_tfr.records.tfrecords import RecordError, unframe_records
 from beam_tfr.schema.encoded_ref import key_of, to_bytes
 from beam_tfr.schema.errors import RunError
 
-_MOST_ROWS = 1 << 17  # of contents in memory: about 40 MB
-_LEAST_SHARD = 512  # records, for which the number of shards in memory is computed
-_LEAST_SHARDS = 4  # in memory
+_MOST_ROWS = 1 << 17  # rows of contents in memory: about 40 MB
+_LEAST_SHARD = 512  # records of the smallest shard assumed in computing how many fit in memory
+_LEAST_SHARDS = 4  # shards in memory
 
 
 class KnownRecord(NamedTuple):
@@ -30,7 +27,7 @@ class KnownRecord(NamedTuple):
     Attributes:
         serialized: the tf.train.Example.
         row: its row of the contents, without the columns that say where it is stored.
-        sums: as in `sidecars.Sidecar`.
+        sums: sums of the record, as in `sidecars.Sidecar`.
     """
 
     serialized: bytes
@@ -42,10 +39,10 @@ class KnownFrames(NamedTuple):
     """Records of a finished dataset, as they are stored.
 
     Attributes:
-        frames: of the records, one behind the other.
-        sizes: of the frames.
-        rows: their `pyarrow.Table` of contents, without the columns that say where they are stored.
-        sums: of each, as in `sidecars.Sidecar`.
+        frames: frames of the records, joined.
+        sizes: size of each frame.
+        rows: their `pyarrow.Table` of contents, without columns that say where records are stored.
+        sums: sums of each record, as in `sidecars.Sidecar`.
     """
 
     frames: bytes
@@ -77,10 +74,10 @@ class KnownRecords:
         self._details = functools.lru_cache(maxsize=num_shards)(self._read_details)
 
     def read_records(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
-        """The records of these numbers; None for one that is damaged.
+        """Reads the records with the given numbers; None stands for one that is damaged.
 
         Raises:
-            DataError, OSError: as `RecordLookup.read_frames`, for all else.
+            DataError, OSError: as in `RecordLookup.read_frames`, for any other failure.
         """
         try:
             stored = self.read_frames(numbers)
@@ -90,7 +87,7 @@ class KnownRecords:
         return [*map(KnownRecord, serialized, stored.rows.to_pylist(), stored.sums)]
 
     def _read_one_by_one(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
-        """The records of these numbers, of which one is damaged."""
+        """Reads the records with the given numbers, one of which is damaged."""
         if len(numbers) == 1:
             return [None]
         records = list[KnownRecord | None]()
@@ -99,10 +96,10 @@ class KnownRecords:
         return records
 
     def read_frames(self, numbers: Sequence[int]) -> KnownFrames:
-        """The records of these numbers, as they are stored.
+        """Reads the records with the given numbers, as they are stored.
 
         Raises:
-            DataError, OSError: as `RecordLookup.read_frames`.
+            DataError, OSError: as in `RecordLookup.read_frames`.
         """
         tables = []
         sums = list[bytes]()
@@ -115,7 +112,7 @@ class KnownRecords:
         return KnownFrames(b"".join(frames), [*map(len, frames)], rows, sums)
 
     def find_sizes(self, keys: Collection[str]) -> dict[str, int | None]:
-        """The sizes of the records of some keys, None for rejects.
+        """Finds the sizes of the records of some keys, None for rejects.
 
         Reads the sidecars of all shards.
         """
@@ -134,7 +131,7 @@ class KnownRecords:
         return int(self._lookup.open_shard(part)["length"][row].as_py())
 
     def _read_details(self, part: ShardPart) -> tuple[Any, list[bytes]]:
-        """The contents of a shard, and the sums of its records.
+        """Reads the contents of a shard, and the sums of its records.
 
         The contents lack the columns that say where records are stored.
         """

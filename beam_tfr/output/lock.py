@@ -1,9 +1,9 @@
 """Locks output folders, so that only one run at a time writes to each.
 
-`OUT/.beam_tfr/lock.N` names the run that holds the folder. Its modification time is the holder's
-heartbeat, which the main process renews with one request. The lock of a Dataflow job has none: the
-service is asked whether the job has ended, so a queued job holds its lock too. A run that takes
-over a dead one creates the lock with the next number.
+`OUT/.beam_tfr/lock.N` names the run that holds the folder. The modification time of the lock is the
+holder's heartbeat, which the main process renews with one request. The lock of a Dataflow job has
+no heartbeat: the service is asked whether the job has ended, so a queued job also keeps its lock. A
+run that takes over from a dead one creates the lock with the next number.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def _lock_path(output: str, number: int) -> str:
 
 
 def _read_locks(output: str) -> dict[int, Lock | None]:
-    """Number -> lock; None for a damaged one, which nobody holds."""
+    """Reads number -> lock; None stands for a damaged lock, which nobody holds."""
     locks = dict[int, Lock | None]()
     for name in storage.list_folder(work_path(output, ""), prefix="lock."):
         match = LOCK_FILE.fullmatch(name)
@@ -49,16 +49,16 @@ def _read_locks(output: str) -> dict[int, Lock | None]:
 
 
 def _read_lock(path: str) -> Lock | None:
-    """A lock; None if it is damaged.
+    """Reads a lock; returns None if it is damaged.
 
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: the lock does not exist, or cannot be read.
     """
     return Lock.from_json(storage.read_bytes(path, max_bytes=lock_holder.MOST_LOCK_BYTES))
 
 
 def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
-    """The lock of a run, unless another run has taken over."""
+    """Finds the lock of a run; None if another run has taken over."""
     locks = _read_locks(output)
     number = max(locks, default=0)
     lock = locks.get(number)
@@ -70,9 +70,7 @@ def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
 def acquire_lock(
     output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: ""
 ) -> str:
-    """Locks the folder for this run, unless it already holds it.
-
-    Returns the path of the lock.
+    """Locks the folder for this run, unless it already holds it, and returns the path of the lock.
 
     The lock of a dead holder is not removed, since the second of two runs that find it would remove
     the new lock of the first. Instead, both try to create the next lock, which only one can.
@@ -81,11 +79,11 @@ def acquire_lock(
         output: folder of the dataset.
         run_id: id of this run.
         job: the job that this process works for, which will hold the lock; empty for this process.
-        job_state: function that asks the service for the state of the job that holds a lock.
+        job_state: function that asks the service for the state of a job that holds a lock.
 
     Raises:
         UsageError: the folder cannot be made or written to.
-        RunError: another living run holds it, or the disk is full.
+        RunError: another living run holds the folder, or the disk is full.
     """
     with _explain_failures(output):
         storage.make_folder(work_path(output, ""))
@@ -102,7 +100,7 @@ def acquire_lock(
         others = _read_locks(output)
         others.pop(number, None)
         new = {other: others[other] for other in others if others[other] != dead.get(other)}
-        if _find_living(output, new, job_state):  # which started after the first look
+        if _find_living(output, new, job_state):  # one started after the first look
             storage.delete(path)
             raise storage.AlreadyExistsError
         for other in others:
@@ -113,7 +111,8 @@ def acquire_lock(
 def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
     """Checks that a run could lock the folder, and writes nothing.
 
-    Raises what `acquire_lock` raises.
+    Raises:
+        UsageError, RunError: as in `acquire_lock`.
     """
     with _explain_failures(output):
         _check_free(output, job_state)
@@ -142,10 +141,10 @@ def _explain_failures(output: str) -> Iterator[None]:
 
 
 def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
-    """The locks in a folder, whose holders are all dead.
+    """Returns the locks in a folder, whose holders are all dead.
 
     Raises:
-        UsageError: a folder in it is a link.
+        UsageError: a folder in the path of the locks is a link.
         RunError: a holder lives.
         OSError: the folder cannot be written to; on gs:// only `_check_permissions` finds out.
     """
@@ -170,7 +169,7 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
 def _find_living(
     output: str, locks: Mapping[int, Lock | None], job_state: JobState
 ) -> list[_LockFile]:
-    """Those of some locks whose holders live."""
+    """Finds those of some locks whose holders live."""
     living = list[_LockFile]()
     for number, lock in locks.items():
         path = _lock_path(output, number)
@@ -180,19 +179,17 @@ def _find_living(
 
 
 def _check_permissions(output: str, run_id: str) -> None:
-    """Checks now, not later, what is permitted on gs://.
-
-    A run needs a heartbeat, moving and deleting.
+    """Checks early that a run may do on gs:// what it needs: renew a heartbeat, move and delete.
 
     Raises:
-        OSError: they are not.
+        OSError: it may not.
     """
     trial = work_path(output, f"may-move.{run_id}")
     moved = work_path(output, f"may-delete.{run_id}")
     storage.write_bytes(trial, b"", scratch="", replace=False)
     try:
         storage.touch(trial)
-        # One that is gone was moved already, by a request whose answer was lost.
+        # A file that is gone was already moved, by a request whose answer was lost.
         with contextlib.suppress(FileNotFoundError):
             storage.move(trial, moved)
     finally:
@@ -204,7 +201,7 @@ def _create_lock(output: str, path: str, lock: Lock) -> None:
     """Creates a lock.
 
     Raises:
-        AlreadyExistsError: another run has just created it, or removed the folder at its end.
+        AlreadyExistsError: another run has just created the lock, or removed the folder at its end.
     """
     try:
         scratch = work_path(output, "")
@@ -214,21 +211,21 @@ def _create_lock(output: str, path: str, lock: Lock) -> None:
 
 
 def check_lock(output: str, run_id: str) -> None:
-    """Checks that this run still holds the folder, with one request.
+    """Checks with one request that this run still holds the folder.
 
     Raises:
-        RunError: another run took it over.
+        RunError: another run took over the folder.
     """
     path = _find_lock_path(output, run_id)
     with contextlib.suppress(FileNotFoundError):  # a run that takes over removes it first
         lock = _read_lock(path)
-        if lock is not None and lock.run_id == run_id:  # its number may be used again
+        if lock is not None and lock.run_id == run_id:  # the number of a lock may be used again
             return
     raise takeover_error(output)
 
 
 def takeover_error(output: str) -> RunError:
-    """The error of a run that has lost the folder."""
+    """Makes the error of a run that has lost the folder."""
     if not _is_locked(output):
         return RunError(
             f"{output} was taken over by another run, which has ended, or somebody removed the "
@@ -240,7 +237,7 @@ def takeover_error(output: str) -> RunError:
 
 
 def _is_locked(output: str) -> bool:
-    """Whether there are locks in a folder, of whatever run; not where that cannot be seen."""
+    """Whether a folder has locks of any run; False where that cannot be seen."""
     with contextlib.suppress(OSError):
         return bool(_read_locks(output))
     return False
@@ -248,7 +245,7 @@ def _is_locked(output: str) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _find_lock_path(output: str, run_id: str) -> str:
-    """The path of the lock of a run.
+    """Finds the path of the lock of a run.
 
     Raises:
         RunError: another run took over.
@@ -265,7 +262,7 @@ def release_lock(output: str, run_id: str) -> None:
         own_lock = _find_own_lock(output, run_id)
         if own_lock is not None:
             storage.delete(own_lock.path)
-            storage.remove_folder(work_path(output, ""))  # unless something was begun
+            storage.remove_folder(work_path(output, ""))  # unless a dataset was begun
 
 
 class HeldLock:
@@ -273,9 +270,9 @@ class HeldLock:
 
     Args:
         output: folder of the dataset.
-        run_id: id of this run.
+        run_id: id of the run.
         path: path of the lock.
-        say: called when the heartbeat fails.
+        say: called with a message when the heartbeat fails.
     """
 
     def __init__(self, output: str, run_id: str, path: str, say: Callable[[str], object]) -> None:
@@ -307,7 +304,7 @@ class HeldLock:
                 failed = True
 
     def leave_to_job(self, job: str) -> None:
-        """Leaves the lock to a job, by its id, which holds it from then on until it ends."""
+        """Leaves the lock to a job with this id, which holds it until the job ends."""
         self.left = True
         self._stopped.set()
         own_lock = _find_own_lock(self._output, self._run_id)

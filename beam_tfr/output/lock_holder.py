@@ -1,7 +1,4 @@
-"""Who holds a folder.
-
-A lock says it. This finds whether its holder lives, and how to take over.
-"""
+"""Finds out who holds a folder by its lock, whether the holder lives, and how to take over."""
 
 import contextlib
 import dataclasses
@@ -16,11 +13,11 @@ from beam_tfr.schema.dataset import canonical_json, json_digest
 from beam_tfr.schema.untrusted import parse_json
 
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
-# Then its heartbeat is watched, since the clock of one of the machines may be wrong.
+# After that, the heartbeat is watched, since the clock of one of the machines may be wrong.
 WATCHED_S = 30.0
 MOST_LOCK_BYTES = 1 << 16  # 64 KiB
 _MOST_CHARACTERS = 1000
-_LAST_S = 1e11  # after 1970, in the year 5138
+_LAST_S = 1e11  # seconds since 1970, in the year 5138
 JOB = "job "  # prefix of the machine in a lock that was left to a job
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 
@@ -57,10 +54,7 @@ class Lock:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self | None:
-        """Parses the content of a lock file.
-
-        None if it is damaged, by a power failure, say.
-        """
+        """Parses the content of a lock file; None if it is damaged, such as by a power failure."""
         try:
             fields = parse_json(data)
             digest = fields.pop("digest")
@@ -70,7 +64,7 @@ class Lock:
         return lock if digest == json_digest(fields) and lock._is_plausible() else None
 
     def _is_plausible(self) -> bool:
-        """Whether a run can have written it: the folder may be from elsewhere."""
+        """Whether a run can have written the lock; the folder may come from elsewhere."""
         for text in (self.run_id, self.machine, self.process_start):
             if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
                 return False
@@ -80,7 +74,7 @@ class Lock:
 
 
 def make_lock(run_id: str, job: str = "") -> Lock:
-    """The lock of a run of this process, or of a job that this process works for."""
+    """Makes the lock of a run in this process, or of a job that this process works for."""
     pid = os.getpid()
     return Lock(
         run_id=run_id,
@@ -92,10 +86,7 @@ def make_lock(run_id: str, job: str = "") -> Lock:
 
 
 def this_machine() -> str:
-    """The name of this machine.
-
-    On Linux also its boot, and the namespace of its process ids.
-    """
+    """Names this machine; on Linux also its boot, and the namespace of its process ids."""
     with (
         contextlib.suppress(OSError),
         open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
@@ -107,16 +98,18 @@ def this_machine() -> str:
 
 
 def read_process_start(pid: int) -> str:
-    """When a process of this machine started, in ticks since boot.
+    """Reads when a process of this machine started, in ticks since boot.
 
-    Empty if that is unknown, and for a zombie.
+    Empty if that is unknown, or the process is a zombie.
     """
     path = f"/proc/{pid}/stat"
     with (
         contextlib.suppress(OSError, IndexError),
         open(path, encoding="utf-8", errors="replace") as file,
     ):
-        fields = file.read().rpartition(")")[2].split()  # from the state on, the third of all
+        fields = (
+            file.read().rpartition(")")[2].split()
+        )  # begins with the state, the third of all fields
         return "" if fields[0] in "ZX" else fields[19]
     return ""
 
@@ -139,12 +132,9 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
 
 def _process_lives(lock: Lock) -> bool:
-    """Whether the process of a lock, on this machine, lives.
-
-    Another one may have its id now.
-    """
+    """Whether the process of a lock on this machine lives; another process may have its id now."""
     try:
-        with contextlib.suppress(PermissionError):  # it belongs to another user
+        with contextlib.suppress(PermissionError):  # the process belongs to another user
             os.kill(lock.pid, 0)
     except ProcessLookupError:
         return False
@@ -152,12 +142,12 @@ def _process_lives(lock: Lock) -> bool:
 
 
 def _silence_s(path: str) -> float:
-    """Seconds since the last heartbeat; negative if a clock is wrong."""
+    """Returns the seconds since the last heartbeat; negative if a clock is wrong."""
     return time.time() - storage.modified(path)
 
 
 def _beats_again(path: str) -> bool:
-    """Watches a lock whose last heartbeat seems old: True if another one comes."""
+    """Watches a lock whose last heartbeat seems old; True if another heartbeat comes."""
     before = storage.modified(path)
     end = time.monotonic() + WATCHED_S
     while time.monotonic() < end:
@@ -170,7 +160,8 @@ def _beats_again(path: str) -> bool:
 def describe_holder(lock: Lock, path: str, job_state: JobState) -> str:
     """Describes the living holder of a lock, and how to take over.
 
-    For the arguments see `holder_lives`.
+    Args:
+        lock, path, job_state: as in `holder_lives`.
     """
     since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock.started))
     if lock.job:

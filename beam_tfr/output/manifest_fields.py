@@ -1,7 +1,4 @@
-"""The content of manifest.json.
-
-It is made from the plan of a run, and the sums over its shards.
-"""
+"""Builds the content of manifest.json from the plan of a run and the sums over its shards."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,12 +21,12 @@ def build_manifest_fields(
     rejects_sha256: str,
     duplicates: Mapping[str, Any] = _NO_DUPLICATES,
 ) -> dict[str, Any]:
-    """The content of manifest.json.
+    """Builds the content of manifest.json.
 
     Args:
         plan: the plan of the run.
-        totals: from `shard_totals.merge_totals`.
-        rejects_sha256: of rejects.jsonl.
+        totals: totals from `shard_totals.merge_totals`.
+        rejects_sha256: SHA-256 of rejects.jsonl.
         duplicates: from `copies.summary`; empty without copies, or before they are known.
     """
     counts = sum_counts(split.counts for split in totals.values())
@@ -53,12 +50,12 @@ def build_manifest_fields(
 
 
 def add_duplicates(fields: Mapping[str, Any], duplicates: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of manifest.json with what is known of copies, and with its digest.
+    """Adds what is known about copies, and the digest, to the content of manifest.json.
 
-    Copies are no part of the dataset's digest.
+    The dataset's digest does not cover copies.
 
     Args:
-        fields: the content, with or without these.
+        fields: the content, with or without copies and digest.
         duplicates: from `copies.summary`; empty without copies.
     """
     completed = {**fields}
@@ -118,7 +115,7 @@ def _shard_fields(shard: CommittedShard) -> dict[str, Any]:
 
 
 def _records_digests(totals: Mapping[str, SplitTotals]) -> dict[str, list[str]]:
-    """Split -> the digest of the records of each shard."""
+    """Returns split -> the digest of the records of each shard."""
     digests = dict[str, list[str]]()
     for name, split in totals.items():
         digests[name] = [shard.records_sha256 for shard in split.shards_with_file]
@@ -126,7 +123,7 @@ def _records_digests(totals: Mapping[str, SplitTotals]) -> dict[str, list[str]]:
 
 
 def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The statistics of a dataset.
+    """Computes the statistics of a dataset.
 
     They are mean and standard deviation of stored pixels before encoding, source sizes, the share
     that crops cut off, and boxes. All are computed from integers up to the last division, so they
@@ -150,6 +147,6 @@ def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, 
 
 
 def _standard_deviation(number: int, total: int, squares: int) -> float:
-    """The standard deviation of numbers, from their sum and sum of squares."""
+    """Computes the standard deviation of numbers from their sum and sum of squares."""
     variance = (squares * number - total * total) / (number * number)
     return round(math.sqrt(variance), 6)

@@ -1,4 +1,4 @@
-"""Says in words how a plan differs from that of the dataset in its folder."""
+"""Describes how a plan differs from the plan of the dataset in its folder."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ class PresentDataset(NamedTuple):
     """A dataset, or part of one, in the folder of a plan.
 
     Attributes:
-        fields: those of its plan, or those of its manifest that a plan has too.
+        fields: the fields of its plan, or the fields of its manifest that a plan also has.
         matched: number of its images.
         classes: its class names, in the order of their ids.
-        folder: its folder, if it is published; else empty.
+        folder: its folder if it is published, else empty.
     """
 
     fields: Mapping[str, Any]
@@ -27,9 +27,7 @@ class PresentDataset(NamedTuple):
 
 
 def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
-    """The differences between a dataset and a plan, an indented line for each.
-
-    Empty if there are none.
+    """Describes the differences between a dataset and a plan in indented lines; empty if equal.
 
     Args:
         present: the dataset.
@@ -65,7 +63,7 @@ def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> 
 
 
 def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a plan that are compared one by one.
+    """Selects the fields of a plan that are compared one by one.
 
     Fields whose differences are described in words are left out.
     """
@@ -79,7 +77,7 @@ def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spell_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options, with the level of the compression as it is given: `compression=gzip:6`."""
+    """Returns options with the compression level as users give it: `compression=gzip:6`."""
     spelled = {**options}
     level = spelled.pop("gzip_level", "auto")
     if level != "auto":

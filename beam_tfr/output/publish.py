@@ -44,13 +44,13 @@ from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.plan import Plan, WrittenFile, sum_counts
 from beam_tfr.storage import Entry, join, work_path
 
-_READERS = 32  # threads that read contents, on gs:// with a request each
+_READERS = 32  # threads that read contents; on gs://, each makes a request
 
 
 def find_published(
     folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claim | None
 ) -> Manifest | None:
-    """The dataset of these totals, if an earlier attempt has published it.
+    """Finds the dataset with these totals, if an earlier attempt has published it; otherwise None.
 
     Args:
         folder: the output.
@@ -81,7 +81,7 @@ def find_published(
 
 
 class _FilesBeside:
-    """The files beside the shards, which are written to the work folder.
+    """Writes the files beside the shards to the work folder.
 
     Args:
         folder: the output.
@@ -92,19 +92,19 @@ class _FilesBeside:
         self._built: dict[str, str] = {}  # name in the dataset -> name in the work folder
 
     def new_path(self, name: str) -> str:
-        """The path in the work folder for a file of this name in the dataset."""
+        """Returns the path in the work folder for a file with this name in the dataset."""
         self._built[name] = unique_name(name.rpartition("/")[2])
         return join(self._work_folder, self._built[name])
 
     def write(self, name: str, data: bytes) -> None:
-        """Writes a file that has this name in the dataset."""
+        """Writes a file that will have this name in the dataset."""
         storage.write_bytes(self.new_path(name), data, scratch=self._work_folder)
 
     def find_files(self) -> list[BuiltFile]:
-        """All files, in the order in which they were written.
+        """Returns all files, in the order in which they were written.
 
         Raises:
-            RunError: one is gone.
+            RunError: a file is gone.
         """
         files = list[BuiltFile]()
         for name, built in self._built.items():
@@ -125,9 +125,7 @@ def publish_dataset(
     check_lock: Callable[[], None] = lambda: None,
     update: Update | None = None,
 ) -> Manifest:
-    """Publishes a dataset.
-
-    Checks the files of all shards, writes the others, and makes the switch.
+    """Publishes a dataset: checks the files of all shards, writes the others, and makes the switch.
 
     Args:
         folder: the output, with the sidecars of its shards.
@@ -138,8 +136,7 @@ def publish_dataset(
         update: how the dataset in the folder is updated. If nothing changed, it stays as it is.
 
     Raises:
-        RunError: another run has published or taken over, or a file is not the one that this run
-            wrote.
+        RunError: another run has published or taken over, or a file is not as this run wrote it.
     """
     if claimed is None:
         raise lock.takeover_error(folder)
@@ -174,7 +171,7 @@ def publish_dataset(
             return before
         counts = sum_counts(split.counts for split in totals.values())
         beside.write(HISTORY_FILE, add_update(before, fields, counts, update))
-    beside.write(MANIFEST_FILE, data)  # the last to be moved
+    beside.write(MANIFEST_FILE, data)  # moved last
 
     owner = "" if claimed.overwrite else plan.name
     old = _list_old_files(folder, existing, metadata, owner)
@@ -187,12 +184,12 @@ def publish_dataset(
 def _find_duplicates(
     folder: str, fields: dict[str, Any], shards: Sequence[CommittedShard]
 ) -> dict[str, Any]:
-    """What the manifest tells of copies, by the contents of the shards.
+    """Finds what the manifest tells about copies, by the contents of the shards.
 
     Args:
         folder: the output.
-        fields: the content of the manifest without that.
-        shards: those that have a file, in the order of the manifest.
+        fields: the content of the manifest without copies.
+        shards: the shards that have a file, in the order of the manifest.
     """
     dataset = parse_manifest(manifest_bytes(fields), folder)
     if not is_summarized(dataset):
@@ -216,7 +213,7 @@ def _find_duplicates(
 
 
 def _list_contents(shards: Iterable[CommittedShard]) -> dict[str, WrittenFile]:
-    """Name -> file of the contents of shards."""
+    """Returns name -> file of the contents of shards."""
     return {contents_name(shard.file): shard.contents for shard in shards if shard.contents}
 
 
@@ -225,14 +222,12 @@ def _built_file(name: str, file: WrittenFile) -> BuiltFile:
 
 
 def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequence[Entry]) -> None:
-    """Checks that the files of all shards are those that were written.
-
-    It compares sizes and generations.
+    """Checks by size and generation that the files of all shards are as they were written.
 
     Args:
         folder: the output.
         files: the files.
-        existing: what is in the output; the work folder is listed here.
+        existing: the files in the output; the work folder is listed here.
 
     Raises:
         RunError: a file is different.
@@ -255,15 +250,13 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
 def _list_old_files(
     folder: str, existing: Iterable[Entry], metadata: Collection[str], owner: str
 ) -> list[tuple[str, int]]:
-    """Name and generation of the files that the new dataset replaces.
-
-    Files of the old dataset that get no successor are among them.
+    """Lists name and generation of files of the old dataset, which are replaced or removed.
 
     Args:
         folder: the output.
         existing: the files in it.
         metadata: names of the files for other programs that are written.
-        owner: name of the dataset whose files go; empty for any.
+        owner: name of the dataset whose files are removed; empty for any.
     """
     old = list[tuple[str, int]]()
     for entry in existing:
@@ -274,9 +267,9 @@ def _list_old_files(
 
 
 def build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Name -> content of the files for other programs.
+    """Builds name -> content of the files for other programs.
 
-    Without README.md if somebody wrote their own.
+    Leaves out README.md if the user wrote one.
     """
     files = metadata_files(dataset)
     card = storage.read_existing(join(dataset.folder, CARD_FILE))
@@ -286,7 +279,7 @@ def build_metadata(dataset: Manifest) -> dict[str, bytes]:
 
 
 def format_checksums(contents: Iterable[tuple[str, str]], metadata: Mapping[str, bytes]) -> bytes:
-    """The content of `SUMS_FILE`.
+    """Builds the content of `SUMS_FILE`.
 
     Args:
         contents: (name, SHA-256) of the contents of each shard.

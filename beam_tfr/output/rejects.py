@@ -1,4 +1,4 @@
-"""rejects.jsonl: all rejects of a dataset by key, and whether they are too many."""
+"""Writes rejects.jsonl, all rejects of a dataset by key, and checks that there are not too many."""
 
 import contextlib
 import hashlib
@@ -21,14 +21,14 @@ from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import DUPLICATE, Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
 
-MOST_SHOWN = 10  # rejects of the leading reason
-MOST_SHOWN_OF_OTHERS = 3  # rejects of each other reason
+MOST_SHOWN = 10  # rejects with the leading reason
+MOST_SHOWN_OF_OTHERS = 3  # rejects with each other reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
-# Reasons of rejects that somebody asked for, by --no_boxes, `remove` and --duplicates.
+# Reasons of rejects that the user asked for, by --no_boxes, `remove` or --duplicates.
 _ASKED_FOR = ("without-boxes", "taken-down", DUPLICATE)
-# Of images that lost boxes: members of `ADJUSTMENTS`.
+# Members of `ADJUSTMENTS` for images that lost boxes.
 _DROPPED_BOXES = {"boxes-dropped", "bad-boxes-dropped"}
-# Without --max_rejects.
+# The limit without --max_rejects.
 _USUAL_SHARE = Fraction(1, 100)
 _USUAL_NUMBER = Fraction(10)
 _LARGEST_SHARE = Fraction(1, 10)
@@ -37,7 +37,7 @@ _DROP_BOXES = (
     "give `bad_boxes=drop` if boxes have no area or are outside of their image, which leaves out "
     "only these"
 )
-_MOST_LOOKED_AT = 100_000  # rejects, for colors of masks
+_MOST_LOOKED_AT = 100_000  # rejects read to find colors of masks
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
 
 
@@ -48,11 +48,11 @@ def check_rejects(
     *,
     allow_empty: Collection[str],
 ) -> None:
-    """Checks that not too many images were rejected, nor a whole split or class.
+    """Checks that not too many images were rejected, and that no split or class is lost.
 
     Args:
         plan: the plan of the run.
-        splits: the sums over the shards of each.
+        splits: split -> sums over its shards.
         max_rejects: see `count_allowed`.
         allow_empty: splits and classes whose images may all be rejected.
 
@@ -86,7 +86,7 @@ def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collecti
 
 
 def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError:
-    """The error of a split that has no record of a class any more."""
+    """Makes the error of a class that has no record left in a split."""
     planned = plan.splits[split].class_counts[label]
     if FeaturesDict.from_options(plan.options).boxes:
         cause, cures = _explain_lost_boxes(plan, planned, counts)
@@ -102,7 +102,7 @@ def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError
 
 
 def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, list[str]]:
-    """Why all boxes of a class may be lost from a split, and what keeps them.
+    """Says why all boxes of a class may be lost from a split, and how to keep them.
 
     Args:
         plan: the plan.
@@ -138,13 +138,13 @@ def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
 
 
 def _name_reasons(rejected: Mapping[str, float]) -> str:
-    """Reasons with their numbers, the most frequent first."""
+    """Names reasons with their numbers, the most frequent first."""
     by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
     return ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
 
 
 def count_allowed(max_rejects: int | float | None, matched: int) -> int:
-    """How many of some images may be rejected.
+    """Returns how many of some images may be rejected.
 
     Args:
         max_rejects: a share (float) or number (int); None for the greater of 1 % and 10, but never
@@ -163,9 +163,7 @@ def count_allowed(max_rejects: int | float | None, matched: int) -> int:
 def describe_excess(
     rejected: Mapping[str, float], max_rejects: int | float | None, plan: Plan
 ) -> str:
-    """The error of a conversion of which too many images are rejected.
-
-    Empty if they are not.
+    """Describes the error of a conversion that rejects too many images; empty if it does not.
 
     Args:
         rejected: reason -> rejects, perhaps estimated.
@@ -193,7 +191,7 @@ def describe_excess(
 
 
 def count_towards_limit(rejected: Mapping[str, float]) -> float:
-    """How many rejects count towards `max_rejects`: all but those that were asked for.
+    """Returns how many rejects count towards `max_rejects`: all that the user did not ask for.
 
     Args:
         rejected: reason -> rejects.
@@ -202,9 +200,7 @@ def count_towards_limit(rejected: Mapping[str, float]) -> float:
 
 
 def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
-    """Writes the reject lines of finished shards to one file, sorted by key.
-
-    Returns the SHA-256 of the file.
+    """Writes the reject lines of finished shards to one file, sorted by key; returns its SHA-256.
 
     Args:
         path: path of the file.
@@ -224,10 +220,7 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
 
 
 def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
-    """Yields the reject lines of shards.
-
-    `READERS` shards are in memory at a time.
-    """
+    """Yields the reject lines of shards; those of `READERS` shards are in memory at a time."""
 
     def read_shard(name: str) -> list[bytes]:
         return sidecars.read_rejects(folder, name, shards[name])
@@ -243,7 +236,7 @@ def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
 def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[bytes]:
     """Sorts reject lines by key.
 
-    Runs of them wait on the disk: memory does not grow with their number.
+    Sorted parts wait on the disk, so memory does not grow with the number of lines.
     """
     with contextlib.ExitStack() as stack:
         runs = list[Iterable[bytes]]()
@@ -268,9 +261,7 @@ def _sort_key(line: bytes) -> tuple[str, bytes]:
 
 
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the rejects in a file.
-
-    They are the numbers by reason, each with its first rejects.
+    """Yields lines about the rejects in a file: their number by reason, and the first of each.
 
     Args:
         path: path of the file.
@@ -294,15 +285,12 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _find_leading(counts: Mapping[str, int]) -> str:
-    """The reason with the most rejects.
-
-    One that counts towards `max_rejects`, if there is any.
-    """
+    """Returns the reason with the most rejects, preferring those that count for `max_rejects`."""
     return min(counts, key=lambda reason: (reason in _ASKED_FOR, -counts[reason], reason))
 
 
 def take_examples(rejects: Iterable[Reject], numbers: Mapping[str, int]) -> dict[str, list[Reject]]:
-    """Reason -> its first rejects, so many of each; reads no more of them than that takes."""
+    """Returns reason -> its first rejects; stops reading once there are enough of each."""
     room = dict(numbers)
     examples: dict[str, list[Reject]] = {reason: [] for reason in room}
     for reject in rejects:

@@ -28,7 +28,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.untrusted import quote
 
-_HASH_LENGTH = 64  # of a SHA-256 in hex
+_HASH_LENGTH = 64  # digits of a SHA-256 in hex
 _HASH = re.compile("[0-9a-fA-F]{64}")
 _LINE_BREAK = re.compile(r"\n|\r\Z")
 _SHA256 = "source_sha256"  # column of the contents
@@ -40,9 +40,9 @@ class ImageSelection(NamedTuple):
     Attributes:
         keys: keys of images.
         sources: SHA-256 of source files, in hex.
-        where: conditions, of which all must be met; None for none.
-        keys_are_lines: whether the keys are lines of a file, so that one with a line break would be
-            several.
+        where: conditions, all of which must be met; None for none.
+        keys_are_lines: whether the keys are lines of a file, in which a key with a line break would
+            look like several keys.
     """
 
     keys: Collection[str] = ()
@@ -51,10 +51,10 @@ class ImageSelection(NamedTuple):
     keys_are_lines: bool = False
 
     def check_line_breaks(self, key: str) -> None:
-        """Checks that a key of the dataset is not meant by several lines.
+        """Checks that no lines of the list together are a key of the dataset that has a line break.
 
         Raises:
-            UsageError: each of its lines is listed.
+            UsageError: all lines of such a key are in the list.
         """
         if not self.keys_are_lines or not _LINE_BREAK.search(key):
             return
@@ -72,7 +72,7 @@ def select_images(
     """Selects images of a dataset.
 
     Raises:
-        UsageError: nothing is given, or a hash is none.
+        UsageError: nothing is selected, or a hash is invalid.
     """
     if not (keys or sha256 or where):
         raise UsageError("nothing is selected: give `keys=`, `sha256=` or `where=`")
@@ -86,12 +86,12 @@ class FoundImages(NamedTuple):
     """The images of a dataset that a selection means.
 
     Attributes:
-        hashes: of these images, and of the selection.
-        number: of these images.
+        hashes: SHA-256 of the sources of these images, and those of the selection.
+        number: number of these images.
         missing: keys and hashes of the selection that the dataset does not have.
-        some_key: of any image in the dataset.
-        dropped_copies: keys of those of the images that are copies of the others, and were dropped
-            before.
+        some_key: key of any image in the dataset.
+        dropped_copies: keys of those images among them that are copies of the others, and were
+            dropped before.
         copies_that_stay: keys of other images that are copies of these.
     """
 
@@ -108,17 +108,17 @@ def find_images(
 ) -> FoundImages:
     """Finds images of a dataset by its contents and sidecars.
 
-    Also finds those of the same bytes under other keys, and copies that were dropped because one of
-    them is there. What was removed before is not missing.
+    Also finds images with the same bytes under other keys, and copies that were dropped in favor of
+    one of the images. Images that were removed before are not missing.
 
     Raises:
         DataError: contents or sidecars are missing.
-        UsageError: there is no such column.
+        UsageError: a condition names a column that does not exist.
     """
     keys = {to_bytes(key) for key in selection.keys}
     sources = {sha256.lower() for sha256 in selection.sources}
     found_keys, found_sources = _search_shards(dataset, keys, sources, selection, progress)
-    if found_sources - sources:  # perhaps there are others with the same bytes
+    if found_sources - sources:  # other images may have the same bytes
         found_keys, found_sources = _search_shards(
             dataset, found_keys, found_sources, ImageSelection(), progress
         )
@@ -155,13 +155,13 @@ def _search_shards(
     selection: ImageSelection,
     progress: Callable[[Progress], object],
 ) -> tuple[set[bytes], set[str]]:
-    """The keys of the images that fit, and the SHA-256 of their sources.
+    """Finds the keys of the images that fit, and the SHA-256 of their sources.
 
-    The SHA-256 is only known of images with records, not of rejects.
+    The SHA-256 is known only for images with records, not for rejects.
 
     Args:
-        keys, sources: those that fit.
-        selection: where the conditions come from, and perhaps the keys.
+        keys, sources: keys and hashes that fit.
+        selection: the selection, for its conditions, and perhaps its keys.
     """
     found_keys = set[bytes]()
     found_sources = set[str]()
@@ -181,11 +181,9 @@ def _search_shards(
 
 
 def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
-    """Yields where a dataset still holds images.
+    """Yields where a dataset still holds images, such as contents, sidecars and rejects.jsonl.
 
-    That may be in contents, sidecars, rejects.jsonl or the work folder.
-
-    It relies on contents that list all records, which `verify` checks.
+    Relies on contents that list all records, which `verify` checks.
 
     Args:
         dataset: the dataset.
@@ -212,7 +210,7 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
 
 
 def list_never_removed(dataset: Manifest, selection: ImageSelection) -> list[str]:
-    """The keys of a selection that were not taken down from a dataset, nor files of their hash.
+    """Lists the keys of a selection that were never taken down, by key or by the file's hash.
 
     Raises:
         DataError: removed.txt is damaged.
@@ -270,11 +268,11 @@ def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Ite
 
 
 class _Cells(NamedTuple):
-    """What the contents say of a record.
+    """What the contents say about a record.
 
     Attributes:
-        key: of its image; see `RecordLookup.whole_key`.
-        sha256: of its source; empty without one.
+        key: key of its image; see `RecordLookup.whole_key`.
+        sha256: SHA-256 of its source; empty without one.
         fits: whether it meets the conditions, if there are any.
     """
 
@@ -283,13 +281,13 @@ class _Cells(NamedTuple):
     fits: bool
 
 
-_NO_CELLS = _Cells("", "", fits=False)  # of a reject
+_NO_CELLS = _Cells("", "", fits=False)  # for a reject
 
 
 def _read_cells(
     dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None
 ) -> list[_Cells]:
-    """What the contents say of each record of a shard."""
+    """Reads what the contents say about each record of a shard."""
     table = read_shard_contents(dataset, entry)
     keys = table.column("key").to_pylist()
     hashes: list[bytes | None] = [None] * len(keys)

@@ -18,7 +18,7 @@ from beam_tfr.schema.items import DUPLICATE, Reject
 
 
 def find_dropped_copies(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
-    """The keys of rejects that are copies of some images.
+    """Finds the keys of rejects that are copies of some images.
 
     Raises:
         DataError: sidecars are missing.
@@ -32,9 +32,9 @@ def find_dropped_copies(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
 
 
 def find_copies_that_stay(dataset: Manifest, keys: Set[bytes]) -> list[bytes]:
-    """The keys of images of a dataset that are copies of some others, and not among these; sorted.
+    """Finds the keys of images that are copies of some others, but not among these; sorts them.
 
-    None are found in a dataset with so many images that its manifest does not tell copies.
+    Finds none in a dataset with so many images that its manifest does not tell copies.
 
     Raises:
         DataError: contents or sidecars are missing or damaged.
@@ -47,7 +47,7 @@ def find_copies_that_stay(dataset: Manifest, keys: Set[bytes]) -> list[bytes]:
 
 
 def _find_in_clusters(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
-    """The keys of all images in the clusters that some images are in."""
+    """Finds the keys of all images in the clusters that some images are in."""
     if not dataset.duplicates or not is_summarized(dataset):
         return set()
     clusters = find_clusters(read_images(dataset), check_distance(dataset, None)).trusted

@@ -23,9 +23,9 @@ from beam_tfr.version import __version__
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommittedShard:
-    """What the manifest needs of a single shard, a few hundred bytes.
+    """What the manifest needs to know about a single shard, a few hundred bytes.
 
-    Two of equal content are equal: another attempt writes the same bytes to other files.
+    Shards of equal content are equal: another attempt writes the same bytes to other files.
     """
 
     file: str
@@ -69,7 +69,7 @@ class SplitTotals:
 
     @property
     def shards_with_file(self) -> list[CommittedShard]:
-        """The shards but those of `NO_SPLIT`."""
+        """The shards, without those of `NO_SPLIT`."""
         return [shard for shard in self.shards.values() if shard.file]
 
     def add(self, info: ShardInfo) -> None:
@@ -94,22 +94,22 @@ class SplitTotals:
         self.shards.update(other.shards)
 
     def sort_shards(self) -> None:
-        """Sorts the shards by number, as their names are."""
+        """Sorts the shards by number, as their names sort."""
         self.shards = dict(sorted(self.shards.items()))
 
 
 @dataclasses.dataclass(slots=True)
 class RunTotals:
-    """What the manifest needs of some shards of a run.
+    """What the manifest needs to know about some shards of a run: sums, and a little of each.
 
-    That is their sums, and a few hundred bytes of each. With a thousand classes, a `ShardInfo` has
-    tens of kilobytes.
+    That is a few hundred bytes per shard. With a thousand classes, a `ShardInfo` has tens of
+    kilobytes.
 
     Attributes:
-        splits: split -> totals of its shards that are finished.
-        unfinished: those that are not, by name.
-        plans: digest of the plan that shards are of -> the name of one; of one plan, if the run
-            went right.
+        splits: split -> totals of its finished shards.
+        unfinished: name -> shard that is not finished.
+        plans: digest of a plan -> the name of one of its shards; a single plan, if the run went
+            right.
     """
 
     splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
@@ -117,7 +117,7 @@ class RunTotals:
     plans: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def add(self, info: ShardInfo | Unfinished) -> None:
-        """Adds the result of a shard, which may be there already, or be first `Unfinished`.
+        """Adds the result of a shard, which may have been added before, also as `Unfinished`.
 
         Raises:
             RunError: the shard was added before with different content.
@@ -130,7 +130,7 @@ class RunTotals:
             self.splits.setdefault(shard.split, SplitTotals()).add(info)
 
     def merge(self, other: "RunTotals") -> None:
-        """Adds the totals of other shards; none may be in both."""
+        """Adds the totals of other shards; no shard may be in both."""
         for split, totals in other.splits.items():
             self.splits.setdefault(split, SplitTotals()).merge(totals)
         self.unfinished.update(other.unfinished)
@@ -138,14 +138,14 @@ class RunTotals:
 
     @property
     def finished(self) -> set[str]:
-        """Names of the finished shards."""
+        """The names of the finished shards."""
         return {name for totals in self.splits.values() for name in totals.shards}
 
 
 def add_up_shards(infos: Iterable[ShardInfo | Unfinished]) -> RunTotals:
     """Adds up the results of shards, in any order.
 
-    A shard may come several times, but not to several calls whose totals are merged.
+    A shard may be given several times, but not to several calls whose totals are merged.
 
     Raises:
         RunError: a shard was written twice with different content.
@@ -161,18 +161,18 @@ def merge_totals(plan: Plan, parts: Iterable[RunTotals]) -> dict[str, SplitTotal
 
     Args:
         plan: the plan of the run.
-        parts: from `add_up_shards`; no shard is in several of them.
+        parts: from `add_up_shards`; no shard is in several parts.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
 
     Raises:
         RunError: shards are unfinished, because images cannot be read now; or the runner lost or
-            repeated elements: a shard is missing or is not in the plan, or matched is not written +
-            rejected.
+            repeated elements: a shard is missing or is not in the plan, or the written and rejected
+            images do not add up to those matched.
     """
     run = RunTotals()
-    for part in parts:  # not kept
+    for part in parts:  # `parts` may be an iterator, and is not kept
         run.merge(part)
     planned = {*plan.shards()}
     finished = run.finished
@@ -189,7 +189,7 @@ def merge_totals(plan: Plan, parts: Iterable[RunTotals]) -> dict[str, SplitTotal
 
 
 def _check_planned(plan: Plan, run: RunTotals, planned: Set[str]) -> None:
-    """Checks that all shards are in the plan, whose names are given."""
+    """Checks that all shards, given by name, are in the plan."""
     foreign = {name for digest, name in run.plans.items() if digest != plan.digest}
     foreign |= (run.finished | run.unfinished.keys()) - planned
     if foreign:
@@ -230,7 +230,7 @@ def describe_unfinished(unfinished: Sequence[Unfinished], noun: str, num_shards:
 
     Args:
         unfinished: the shards.
-        noun: what they are made of, such as "of 18 images".
+        noun: follows the number of images, such as "of 18 images".
         num_shards: number of all shards.
     """
     causes: collections.Counter[str] = collections.Counter()
@@ -251,7 +251,7 @@ def check_repaired(
 ) -> Iterator[None]:
     """Checks that all broken shards of a dataset were repaired.
 
-    This comes last, so an error leaves those repaired that can be.
+    This check comes last, so that an error leaves all shards repaired that can be.
 
     Args:
         plan: the plan that its shards have.
@@ -259,8 +259,8 @@ def check_repaired(
         folder: folder of the dataset.
 
     Raises:
-        DataError: some would get other bytes than before.
-        RunError: some are unfinished.
+        DataError: some shards would get other bytes than before.
+        RunError: some shards are unfinished.
     """
     results: dict[Shard, ShardInfo | Unfinished] = {info.shard: info for info in infos}
     unfinished = [info for info in results.values() if isinstance(info, Unfinished)]
@@ -274,7 +274,7 @@ def check_repaired(
 
 
 def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataError:
-    """The error of a repair of which shards would get other bytes than before."""
+    """Makes the error of a repair in which shards would get other bytes than before."""
     versions = sorted(plan.codecs.items())
     codecs = ", ".join(f"{name} {version}" for name, version in versions)
     dataset = read_manifest(folder)
@@ -290,12 +290,12 @@ def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataE
 
 
 def list_shards_with_file(totals: Mapping[str, SplitTotals]) -> list[CommittedShard]:
-    """The shards of all splits that have a file, in order."""
+    """Lists the shards of all splits that have a file, in order."""
     return [*itertools.chain.from_iterable(split.shards_with_file for split in totals.values())]
 
 
 def reject_digests(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
-    """Names of the shards that have rejects -> the SHA-256 of their lines."""
+    """Returns names of the shards that have rejects -> the SHA-256 of their reject lines."""
     digests = dict[str, str]()
     for split in totals.values():
         for name, shard in split.shards.items():

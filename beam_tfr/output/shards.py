@@ -15,11 +15,11 @@ _SIDES = (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH)
 
 
 def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequence[bytes]) -> Counts:
-    """The counts of a shard of images that follow from the contents of its records.
+    """Computes the counts of a shard of images that follow from the contents of its records.
 
     Args:
         rows: their `pyarrow.Table` of contents.
-        columns: those of `contents_columns`.
+        columns: columns from `contents_columns`.
         sums: as in `sidecars.Sidecar`.
     """
     counts = Counts(adjusted=_count_adjusted(rows))
@@ -27,7 +27,7 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
     measured = list[tuple[int, ...]]()  # pixels, channels' sums, channels' squares
     sides = [rows[columns[name].name].to_pylist() for name in _SIDES]
     for height, width, source_height, source_width, text in zip(*sides, sums, strict=True):
-        if height is None:  # a record of another kind, which a step of somebody's own made
+        if height is None:  # the user's own step made a record of another kind
             continue
         sizes[height, width, source_height, source_width] += 1
         if text:
@@ -47,7 +47,7 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
 
 
 def _count_adjusted(rows: Any) -> dict[str, int]:
-    """Adjustment -> records, by the contents, where they are separated by commas."""
+    """Returns adjustment -> records, given the contents, where commas separate adjustments."""
     counter = collections.Counter[str]()
     for text in rows["adjusted"].to_pylist():
         if text:
@@ -80,7 +80,7 @@ class Sequencer:
             )
 
     def advance(self, item: Item) -> bool:
-        """Goes past an item; returns whether it was the last of its shard."""
+        """Moves past an item; returns whether it was the last of its shard."""
         self.shard = item.shard
         self._next = self._next + (item.images or 1)
         if self._next < item.shard.total:
@@ -102,7 +102,7 @@ class Sequencer:
 
 
 def _torn_apart(detail: str) -> RunError:
-    """The error of a runner that does not bring the items of a shard together."""
+    """Makes the error of a runner that does not keep the items of a shard together."""
     return RunError(
         "this runner did not keep the images of a shard together "
         f"(a stage between ReadImages and WriteShards was not fused): {detail}"

@@ -1,4 +1,4 @@
-"""Sidecars of finished shards, for the manifest, for resuming, and for updates.
+"""Writes and reads sidecars of finished shards, for the manifest, for resuming, and for updates.
 
 `OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with its references, one
 with the sums of its images, the shard's reject lines, and one line with the SHA-256 of all lines
@@ -31,14 +31,14 @@ from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, work_path
 
-# In the names of files that are built.
+# Parts of the names of files being built.
 RECORDS = ".records-"
 CONTENTS = ".contents-"
-# Such a file, or a sidecar; the first group is the name of its shard, if it has one.
+# A file being built, or a sidecar; the first group is the name of its shard, if it has one.
 SHARD_FILE = re.compile(r"([^.]*+).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
-_INFO_BYTES = 1 << 18  # of the first line of a sidecar, which has some kilobytes
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError)  # what checking it may raise
+_INFO_BYTES = 1 << 18  # enough for the first line of a sidecar, which has some kilobytes
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError)  # raised by damaged sidecars
 _READERS = 32  # threads that read sidecars
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
 
@@ -60,36 +60,30 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        """The encoded references in order.
-
-        Of table rows, which hold the records, fingerprints.
-        """
+        """The encoded references in order; of table rows, which hold records, only fingerprints."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
-        """The channels' sums and squares of each record, as text with spaces.
-
-        Empty without statistics.
-        """
+        """The sums and squares of each record's channels, as text with spaces; empty if unknown."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_sums))
 
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
-        """What `refs` would be, given the encoded references of a shard."""
+        """Returns what `refs` would be, given the encoded references of a shard."""
         if self.refs and len(self.refs[0]) == _FINGERPRINT_BYTES:
             return [fingerprint_ref(ref) for ref in refs]
         return list(refs)
 
 
 def fingerprint_ref(ref: bytes) -> bytes:
-    """A short hash of an encoded reference: key, size, generation, labels, columns."""
+    """Returns a short hash of an encoded reference: key, size, generation, labels, columns."""
     fingerprint = _FINGERPRINT.copy()  # takes half the time of a new one
     fingerprint.update(ref)
     return fingerprint.digest()
 
 
 def encode_sums(image: Image | None) -> bytes:
-    """`Sidecar.sums` of a record."""
+    """Encodes the sums of a record, as in `Sidecar.sums`."""
     if image is None:
         return b""
     numbers = [*image.channel_sums, *image.channel_squares]
@@ -97,7 +91,7 @@ def encode_sums(image: Image | None) -> bytes:
 
 
 def sidecar_name(shard_name: str) -> str:
-    """The name of the sidecar of a shard."""
+    """Names the sidecar of a shard."""
     return f"{shard_name}.json"
 
 
@@ -106,7 +100,7 @@ def _sidecar_path(output: str, shard_name: str) -> str:
 
 
 def unique_name(name: str, kind: str = RECORDS) -> str:
-    """A name for a file in the work folder that no other attempt uses."""
+    """Returns a name for a file in the work folder that no other attempt uses."""
     return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 
@@ -147,7 +141,7 @@ def _pack(values: Sequence[bytes]) -> bytes:
 
 
 def read_sidecar(output: str, shard_name: str) -> Sidecar | None:
-    """The sidecar of a shard that is being written; None if it is missing or damaged."""
+    """Reads the sidecar of a shard that is being written; None if it is missing or damaged."""
     return _read_file(_sidecar_path(output, shard_name))
 
 
@@ -174,10 +168,10 @@ def _parse_sidecar(data: bytes) -> Sidecar | None:
 
 
 def _check_names(info: ShardInfo) -> None:
-    """Checks the names of the files of a shard: its folder may be from elsewhere.
+    """Checks the names of the files of a shard, as its folder may come from elsewhere.
 
     Raises:
-        ValueError: one leads out of the folder.
+        ValueError: a name leads out of the folder.
     """
     built = [info.built]
     if info.contents:
@@ -189,10 +183,10 @@ def _check_names(info: ShardInfo) -> None:
 
 
 def _check_values(sidecar: Sidecar) -> None:
-    """Checks that the values of a sidecar can be used: its folder may be from elsewhere.
+    """Checks that the values of a sidecar can be used, as its folder may come from elsewhere.
 
     Raises:
-        ValueError, TypeError, LookupError: they cannot.
+        ValueError, TypeError, LookupError: a value cannot be used.
     """
     for ref in sidecar.refs[:1]:
         if len(ref) != _FINGERPRINT_BYTES:
@@ -205,7 +199,7 @@ def _check_values(sidecar: Sidecar) -> None:
 
 
 def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
-    """The reject lines of a finished shard.
+    """Reads the reject lines of a finished shard.
 
     Args:
         output: folder of the dataset.
@@ -232,10 +226,10 @@ def read_finished(
     accept_unreadable: bool = False,
     on_changed: Callable[[int], object] = lambda _: None,
 ) -> ShardInfo | None:
-    """The `ShardInfo` of a shard that an earlier run finished, or None.
+    """Reads the `ShardInfo` of a shard that an earlier run finished; returns None if there is none.
 
     The run must have had the same references and recipe, and codecs of the same versions. If one of
-    them was absent, a shard with images that no installed decoder reads is written again.
+    its codecs was absent, a shard with images that no installed decoder reads is written again.
 
     A file with the size and generation of its commit is unchanged: a generation on gs:// identifies
     its bytes, and a modification time on a disk changes with them, unless it is reset or the disk
@@ -248,8 +242,7 @@ def read_finished(
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable
             files.
-        on_changed: called if the references have changed, with the number of those that are new or
-            changed.
+        on_changed: called if the references have changed, with the number of new or changed ones.
     """
     sidecar = read_sidecar(output, shard.name)
     if sidecar is None:
@@ -272,14 +265,14 @@ def read_finished(
 
 
 def _has_final_rejects(info: ShardInfo, shard: Shard, *, accept_unreadable: bool) -> bool:
-    """Whether the rejects of a finished shard would be rejected again, as a shard of this plan."""
+    """Whether the rejects of a finished shard would be rejected again in this shard of the plan."""
     if "unreadable" in info.rejected and not accept_unreadable:
         return False
     return "unsupported-image" not in info.rejected or not shard.adds_codecs(info.shard)
 
 
 def _delete_built(output: str, info: ShardInfo) -> None:
-    """Deletes the files of a shard that will be written again, because they need room."""
+    """Deletes the files of a shard that will be written again, to make room."""
     files = [info.written]
     if info.contents:
         files.append(info.contents)
@@ -290,25 +283,23 @@ def _delete_built(output: str, info: ShardInfo) -> None:
 
 
 def locate_file(output: str, name: str, built: str) -> str:
-    """Where a finished file is that has this name in the dataset."""
+    """Finds where a finished file is that has this name in the dataset."""
     return work_path(output, built) if built else storage.join(output, name)
 
 
 def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInfo | None:
-    """A shard whose files still have the bytes that were written.
-
-    It has the generations of the files.
+    """Returns a shard with the current generations of its files, if they have the bytes written.
 
     Args:
         output: folder of the dataset.
         info: the shard.
-        moved: whether its files have other generations than they were written with, and are known
-            by their sizes.
+        moved: whether its files have other generations than they were written with, so that only
+            their sizes identify them.
 
     Returns:
         The shard; None if one of its files was changed, see `read_finished`.
     """
-    if info.contents is None:  # nor a file
+    if info.contents is None:  # and so no file
         return info
     file = _find_unchanged(output, info.file, info.written, moved=moved)
     contents = _find_unchanged(output, contents_name(info.file), info.contents, moved=moved)
@@ -322,10 +313,7 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
 
 
 def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool) -> Entry | None:
-    """A file that has this name in the dataset.
-
-    None if it was changed since it was written.
-    """
+    """Finds a file with this name in the dataset; None if it has changed since it was written."""
     path = locate_file(output, name, written.built)
     entry = storage.find(path)
     if entry is None or entry.size_bytes != written.num_bytes:
@@ -336,9 +324,7 @@ def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool
 
 
 def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
-    """Moves the sidecars of a published dataset.
-
-    `read_published_sidecar` finds them in the new place.
+    """Moves the sidecars of a published dataset to where `read_published_sidecar` finds them.
 
     Removes older ones.
 
@@ -351,7 +337,7 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
     names = {sidecar_name(shard) for shard in shards}
 
     def move_sidecar(entry: Entry) -> None:
-        # One that is gone was moved already, by a request whose answer was lost.
+        # A file that is gone was already moved, by a request whose answer was lost.
         with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, storage.join(folder, entry.name))
 
@@ -362,9 +348,9 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
 
 
 def read_palettes(output: str, shards: Iterable[str]) -> list[Palette]:
-    """The palettes of the masks of a published dataset, as `add_palette` keeps them.
+    """Reads the palettes of the masks of a published dataset, as `add_palette` keeps them.
 
-    They are in the first lines of sidecars; those that are missing have none.
+    They are in the first lines of sidecars; a missing sidecar counts as one without palettes.
 
     Args:
         output: folder of the dataset.
@@ -381,7 +367,7 @@ def read_palettes(output: str, shards: Iterable[str]) -> list[Palette]:
 
 
 def _read_first_line(path: str) -> list[Palette]:
-    """The palettes in a sidecar."""
+    """Reads the palettes in the first line of a sidecar."""
     with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
         begin = storage.read_part(path, 0, _INFO_BYTES)
         first, _, _ = begin.partition(b"\n")
@@ -390,9 +376,9 @@ def _read_first_line(path: str) -> list[Palette]:
 
 
 def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:
-    """The sidecar of a shard of a published dataset.
+    """Reads the sidecar of a shard of a published dataset.
 
-    None if it is missing, or if it is that of another file.
+    None if the sidecar is missing, or belongs to another file.
     """
     folder = storage.join(output, SOURCES_FOLDER)
     sidecar = _read_file(storage.join(folder, sidecar_name(shard.name)))

@@ -1,15 +1,13 @@
-"""Replaces the dataset in the output folder by the new one.
-
-It was built in the work folder.
+"""Replaces the dataset in the output folder by the new one that was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a
 published dataset nor what another run builds. When all are complete, the publisher writes
-`switch.json`, which lists where each file goes. From then on the switch is decided, and the next
-run that holds the folder completes one that was cut off:
+`switch.json`, which lists where each file goes. From then on the switch is decided. If it is cut
+off, the next run that holds the folder completes it:
 
     the old manifest is removed
     ─▶ the files are moved to their places
-    ─▶ other old files go
+    ─▶ other old files are removed
     ─▶ the manifest is moved
 
 So while a manifest exists, every file is the one it describes; readers rely on that.
@@ -42,7 +40,7 @@ from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, is_plain_name, par
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
-# Files beside the shards and the manifest; a README.md may be somebody's own.
+# Files beside the shards and the manifest; README.md may be the user's own.
 _FILES_BESIDE = {
     LABELS_FILE,
     REJECTS_FILE,
@@ -58,9 +56,9 @@ class BuiltFile(NamedTuple):
 
     Attributes:
         name: its name in the dataset.
-        built: its name in the work folder; empty if it is in its place already.
+        built: its name in the work folder; empty if it is already in its place.
         num_bytes: its size.
-        generation: as `storage.Entry` has it.
+        generation: as in `storage.Entry`.
     """
 
     name: str
@@ -75,7 +73,7 @@ class Switch:
 
     Attributes:
         replaces: generation of the manifest in the output; 0 if there is none.
-        old: (name, generation) of each other file of a dataset that is there.
+        old: (name, generation) of each other file of an existing dataset.
         files: the files of the new dataset, its manifest last.
     """
 
@@ -84,10 +82,10 @@ class Switch:
     files: list[BuiltFile]
 
     def __post_init__(self) -> None:
-        """Checks the names of all files: a folder from elsewhere may hold a switch.
+        """Checks the names of all files, as a folder from elsewhere may hold a switch.
 
         Raises:
-            ValueError: one is none that a dataset has.
+            ValueError: a dataset has no file with one of the names.
         """
         names = [name for name, _ in self.old] + [file.name for file in self.files[:-1]]
         wrong = [name for name in names if not (name == CARD_FILE or is_of_dataset(name))]
@@ -104,7 +102,7 @@ class Switch:
         """Parses the content of switch.json.
 
         Raises:
-            ValueError, LookupError, TypeError: it is damaged.
+            ValueError, LookupError, TypeError: the content is damaged.
         """
         fields = parse_json(data)
         files = [BuiltFile(*file) for file in fields["files"]]
@@ -122,12 +120,12 @@ class Switch:
 
     @functools.cached_property
     def old_generations(self) -> dict[str, int]:
-        """`old`, by name."""
+        """The generations of the files in `old`, by name."""
         return dict(self.old)
 
 
 class SwitchState(enum.Enum):
-    """How far a switch that was decided on has come."""
+    """How far a decided switch has come."""
 
     VOID = enum.auto()  # its files are gone or were changed, or another dataset was published
     DECIDED = enum.auto()  # the old manifest is there, and all files wait in the work folder
@@ -147,7 +145,7 @@ def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) 
         check_lock: raises an error if this run has lost the folder.
 
     Raises:
-        RunError: another run has published, or taken over; or a folder has the name of a file.
+        RunError: another run has published or taken over, or a folder has the name of a file.
     """
     _check_no_folders(output, switch)
     path = work_path(output, SWITCH_FILE)
@@ -167,10 +165,10 @@ def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) 
 
 
 def _check_no_folders(output: str, switch: Switch) -> None:
-    """Checks that no local folder is where a file has to go.
+    """Checks that there is no local folder where a file has to go.
 
     Raises:
-        RunError: there is one.
+        RunError: there is such a folder.
     """
     for file in switch.files:
         path = join(output, file.name)
@@ -179,7 +177,7 @@ def _check_no_folders(output: str, switch: Switch) -> None:
 
 
 def find_generation(path: str) -> int:
-    """The generation of a file; 0 without one."""
+    """Returns the generation of a file; 0 if it does not exist."""
     entry = storage.find(path)
     return entry.generation if entry else 0
 
@@ -189,19 +187,17 @@ def _other_dataset(output: str) -> RunError:
 
 
 def complete_switch(output: str) -> bool:
-    """Completes a switch that was decided on.
+    """Completes a switch that was decided; returns False if there is none, or it is void.
 
-    Returns False if there is none, or it is void.
-
-    Each file is moved from a name that nothing else has, the manifest last. So of two runs that
-    complete a switch at the same time only one moves it, and one that was suspended meanwhile moves
-    nothing any more.
+    Each file is moved from a name that nothing else has, the manifest last. So if two runs complete
+    a switch at the same time, only one moves a file, and a run that was suspended meanwhile no
+    longer moves anything.
 
     A switch is void if another dataset was published since, or one of its files is gone or was
-    changed: then its shards are published again, or those that are gone are written again.
+    changed. Then its shards are published again, and those that are gone are written again.
 
     Raises:
-        RunError: another run completes it at the same time.
+        RunError: another run completes the switch at the same time.
     """
     path = work_path(output, SWITCH_FILE)
     generation = find_generation(path)
@@ -224,7 +220,7 @@ def complete_switch(output: str) -> bool:
 
 
 def _read_switch(path: str) -> Switch | None:
-    """The switch that was decided on; None if there is none. Removes a damaged one."""
+    """Reads the switch that was decided; returns None if there is none. Removes a damaged one."""
     try:
         return Switch.from_json(storage.read_bytes(path))
     except FileNotFoundError:
@@ -235,16 +231,13 @@ def _read_switch(path: str) -> Switch | None:
 
 
 def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
-    """The files that are still in the work folder, by their names there."""
+    """Finds the files that are still in the work folder, by their names there."""
     entries = storage.list_files(work_path(output, ""))
     return {entry.name: entry for entry in entries if entry.name in switch.built}
 
 
 def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> SwitchState:
-    """How far a switch has come.
-
-    This follows from what is in the output, and what waits in the work folder.
-    """
+    """Finds how far a switch has come, by the files in the output and in the work folder."""
     current = find_generation(join(output, MANIFEST_FILE))
     manifest_waits = switch.manifest.built in waiting
     if current not in (0, switch.replaces):  # published since
@@ -258,13 +251,13 @@ def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> Sw
 
 
 def _are_changed(waiting: Mapping[str, Entry], switch: Switch) -> bool:
-    """True if a file in the work folder is not the one that was built."""
+    """Whether a file in the work folder is not the one that was built."""
     built = switch.built
     return any(entry.generation != built[name].generation for name, entry in waiting.items())
 
 
 def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bool:
-    """True if files of a switch are in their places."""
+    """Whether all files of a switch, or some of them, are in their places."""
     if not files:
         return True
     entries = {name_in_dataset(output, entry): entry for entry in list_dataset(output)}
@@ -272,7 +265,7 @@ def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bo
 
 
 def _is_in_place(file: BuiltFile, entry: Entry | None, switch: Switch) -> bool:
-    """True if a file of a switch is the one in its place, by size and generation.
+    """Whether a file of a switch is in its place, by size and generation.
 
     A move keeps the generation on a disk. On gs:// it makes another one, so there it is only known
     that the file is not the old one.
@@ -290,11 +283,11 @@ def _remove_old_manifest(output: str, switch: Switch) -> None:
 
 
 def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> None:
-    """Moves the waiting files to their places, all but the manifest."""
+    """Moves the waiting files to their places, except the manifest."""
 
     def move_file(entry: Entry) -> None:
         file = switch.built[entry.name]
-        # One that is gone was moved already: by a request whose answer was lost, or another run.
+        # A file that is gone was already moved, by a request whose answer was lost or another run.
         with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
@@ -304,10 +297,7 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
 
 def _remove_old_files(output: str, switch: Switch) -> None:
-    """Removes the files of the old dataset that have no successor.
-
-    A successor has the same name.
-    """
+    """Removes the files of the old dataset, except those replaced by new files of the same name."""
     generations = switch.old_generations
     gone = generations.keys() - {file.name for file in switch.files}
     entries = [Entry(join(output, name), 0, generations[name]) for name in sorted(gone)]
@@ -315,10 +305,10 @@ def _remove_old_files(output: str, switch: Switch) -> None:
 
 
 def _check_places(output: str, switch: Switch) -> None:
-    """Checks that all files but the manifest are in their places.
+    """Checks that all files except the manifest are in their places.
 
     Raises:
-        RunError: one is not.
+        RunError: a file is not.
     """
     if not _are_in_place(output, switch.files[:-1], switch):
         raise RunError(
@@ -328,7 +318,7 @@ def _check_places(output: str, switch: Switch) -> None:
 
 
 def _move_manifest(output: str, switch: Switch) -> None:
-    """Moves the manifest, after all other files, in this order also after a power cut.
+    """Moves the manifest after all other files, in an order that survives a power failure.
 
     Raises:
         RunError: another run has published meanwhile.
@@ -339,7 +329,7 @@ def _move_manifest(output: str, switch: Switch) -> None:
     place = join(output, MANIFEST_FILE)
     try:
         storage.move(waits, place, generation=switch.manifest.generation)
-    except FileNotFoundError:  # moved already, as in `_move_files`
+    except FileNotFoundError:  # already moved, as in `_move_files`
         moved = storage.find(place)
         if moved is None or moved.size_bytes != switch.manifest.num_bytes:
             raise _other_dataset(output) from None
@@ -349,20 +339,18 @@ def _move_manifest(output: str, switch: Switch) -> None:
 
 
 def list_dataset(output: str) -> list[Entry]:
-    """The files of a dataset, and others beside them."""
+    """Lists the files of a dataset, and others beside them."""
     contents = join(output, CONTENTS_FOLDER)
     return [*storage.list_files(output), *storage.list_files(contents)]
 
 
 def name_in_dataset(output: str, entry: Entry) -> str:
-    """The name of a file of a dataset: `labels.txt`, `contents/NAME.parquet`."""
+    """Returns the name of a file in its dataset: `labels.txt`, `contents/NAME.parquet`."""
     return entry.path.removeprefix(join(output, ""))
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
-    """Whether a conversion to `dataset` writes a file of this name.
-
-    The manifest does not count.
+    """Whether a conversion to `dataset` writes a file of this name, the manifest aside.
 
     Args:
         name: name of the file, as `name_in_dataset` returns it.
@@ -375,10 +363,7 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
 
 def _find_owner(name: str) -> str | None:
-    """The name of the dataset that the file of a shard, or its contents, names.
-
-    None for others.
-    """
+    """Finds the dataset that the name of a shard's file or contents names; None for others."""
     in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
     if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
         name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]

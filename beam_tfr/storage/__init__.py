@@ -1,4 +1,4 @@
-"""Files on disk and on gs://, through one interface.
+"""Reads and writes files on disk and on gs:// through one interface.
 
 A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an
 unfinished file, fsync and a rename, or a link where nothing may be replaced; on gs:// by one upload
@@ -36,49 +36,44 @@ from beam_tfr.storage.names import NameRules as NameRules
 from beam_tfr.storage.waits import take_waits as take_waits
 
 READ_AHEAD = 64  # files read at a time
-_HASHED_BYTES = 1 << 18  # 256 KiB, at a time
-MOST_REMOTE_NAMES = 20_000  # in a folder, among which folders are looked for
+_HASHED_BYTES = 1 << 18  # 256 KiB at a time
+MOST_REMOTE_NAMES = 20_000  # names of a folder that are searched for folders
 _DISK = DiskBackend()
 _GCS = GcsBackend()
 _CERTAIN_ERRORS = (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def backend_of(path: str) -> Backend:
-    """Where the file of a path is."""
+    """Returns the backend that holds the file of a path."""
     return _GCS if path.startswith(GCS) else _DISK
 
 
 def is_gcs(path: str) -> bool:
-    """True if a path is on gs://."""
+    """Whether a path is on gs://."""
     return path.startswith(GCS)
 
 
 def is_remote(path: str) -> bool:
-    """True if each request for a file waits for a network.
-
-    Many at a time are faster then.
-    """
+    """Whether each request for a file waits for a network, so that many at a time are faster."""
     return backend_of(path).is_remote
 
 
 def join(folder: str, name: str) -> str:
-    """The path of a file in a folder."""
+    """Joins a folder and a name into a path."""
     return backend_of(folder).join(folder, name)
 
 
 def work_path(output: str, name: str) -> str:
-    """A file in the work folder of an output; the folder itself for an empty name."""
+    """Returns the path of a file in the work folder of an output; for an empty name, the folder."""
     return join(join(output, WORK_FOLDER), name)
 
 
 def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
-    """Checks the path that an option gives.
-
-    Returns it as text, absolute if local, with ~ expanded.
+    """Checks a path that an option gives; returns it as text, absolute if local, with ~ expanded.
 
     Raises:
-        UsageError: no path, another scheme than gs://, no bucket, a relative path while the
-            current folder is gone, or a locale whose names of files are not UTF-8.
+        UsageError: there is no path, its scheme is not gs://, it has no bucket, it is relative but
+            the current folder is gone, or the names of files in this locale are not UTF-8.
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     try:
@@ -91,7 +86,7 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
 
 
 def real_path(path: str) -> str:
-    """A path without links if it is local, and without a slash at its end."""
+    """Returns a path without a slash at its end, and if it is local, without links."""
     return backend_of(path).real_path(path).rstrip("/")
 
 
@@ -105,7 +100,7 @@ def walk(
     end: str = "",
     note_repeat: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Entry]:
-    """Every file below a folder; on gs:// by name, on a disk in no particular order.
+    """Yields every file below a folder; on gs:// by name, on a disk in no particular order.
 
     Links are followed, but each folder is listed once, whatever links lead to it. A dangling link
     is listed with size 0, so that reading it fails with the reason. Folder objects of gs:// (a
@@ -137,7 +132,7 @@ def walk(
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
-    """Sorted names of the files directly in a folder that begin with a prefix.
+    """Lists the names of files directly in a folder that begin with a prefix, sorted.
 
     None if the folder does not exist.
     """
@@ -146,7 +141,7 @@ def list_folder(folder: str, *, prefix: str = "") -> list[str]:
 
 
 def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
-    """The files directly in a folder, by name; see `list_folder`."""
+    """Lists the files directly in a folder, sorted by name; see `list_folder`."""
     return sorted(walk(folder.rstrip("/"), lambda _: False, prefix=prefix, deep=False))
 
 
@@ -160,9 +155,10 @@ def list_names(folder: str) -> Iterator[str]:
 
 
 def list_folders(folder: str) -> list[str]:
-    """Sorted names of the folders directly in a folder; on gs://, among its first names.
+    """Lists the names of folders directly in a folder, sorted; on gs://, looks at its first names.
 
-    Raises as `list_names`.
+    Raises:
+        OSError: the folder does not exist, or may not be listed.
     """
     most = MOST_REMOTE_NAMES if is_remote(folder) else None
     names = itertools.islice(list_names(folder), most)
@@ -170,7 +166,7 @@ def list_folders(folder: str) -> list[str]:
 
 
 def find(path: str) -> Entry | None:
-    """The file at a path, or None."""
+    """Returns the file at a path; None if there is none."""
     return backend_of(path).find(path)
 
 
@@ -186,15 +182,15 @@ def read_bytes(
     Args:
         path: local or gs://. An object with Content-Encoding: gzip is decompressed.
         max_bytes: None for no limit.
-        generation: required generation of the object, on disk the modification time in ns; 0 for
-            any.
+        generation: required generation of the object, or modification time in ns of the file on
+            disk; 0 for any.
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
-        FileNotFoundError: no such file or object.
-        ChangedError: it has another generation (ESTALE), or was changed whenever it was read
+        FileNotFoundError: there is no such file or object.
+        ChangedError: the file has another generation (ESTALE), or was changed each time it was read
             (EBUSY).
-        OSError: it cannot be read, or is not a regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     data = backend_of(path).read_bytes(
         path, max_bytes=max_bytes, generation=generation, cancelled=cancelled
@@ -204,7 +200,7 @@ def read_bytes(
 
 
 def read_existing(path: str) -> bytes | None:
-    """The content of a file; None if there is no such file."""
+    """Returns the content of a file; None if there is no such file."""
     try:
         return read_bytes(path)
     except FileNotFoundError:
@@ -216,19 +212,19 @@ def read_existing(path: str) -> bytes | None:
 
 
 def may_pass(error: OSError) -> bool:
-    """True if a later read might succeed.
+    """Whether a later read might succeed.
 
-    False only if it is no regular file, links to itself or has a bad name.
+    False only if the path is no regular file, a link to itself, or a bad name.
     """
     return error.errno not in _CERTAIN_ERRORS
 
 
 def is_gone(path: str, root: str = "") -> bool:
-    """True if a file that was not found is certainly not there.
+    """Whether a file that was not found certainly does not exist.
 
-    It is if its folder contains other files, or its bucket responds. A missing or empty folder may
-    be an unmounted disk, unless a folder above it, up to a root or the one around it, contains
-    other files.
+    That is certain if its folder contains other files, or its bucket responds. A missing or empty
+    folder may be an unmounted disk, unless a folder above it, up to a root or the one around that,
+    contains other files.
     """
     return backend_of(path).is_gone(path, root)
 
@@ -239,15 +235,15 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def sha256(path: str) -> str:
-    """The SHA-256 of a file, in hex; raises as `open_binary` does."""
+    """Returns the SHA-256 of a file in hex; raises the errors of `open_binary`."""
     with open_binary(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def sha256_of_small(path: str, max_bytes: int) -> str:
-    """The SHA-256 of a file, in hex; empty if it has more bytes than that.
+    """Returns the SHA-256 of a file in hex; empty if the file has more than `max_bytes` bytes.
 
-    Raises as `open_binary` does.
+    Raises the errors of `open_binary`.
     """
     digest = hashlib.sha256()
     left = max_bytes
@@ -261,20 +257,18 @@ def sha256_of_small(path: str, max_bytes: int) -> str:
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:
-    """Reads bytes from the middle of a file; fewer at its end.
-
-    One request on gs://.
+    """Reads bytes from the middle of a file, fewer at its end; takes one request on gs://.
 
     Args:
         path: local or gs://.
         begin: number of the first byte.
-        num_bytes: how many.
+        num_bytes: number of bytes.
         generation: required generation of the file; 0 for any.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ChangedError: it has another generation.
-        OSError: it cannot be read.
+        ChangedError: the file has another generation.
+        OSError: the file cannot be read.
     """
     opened.note(path, num_bytes)
     return backend_of(path).read_part(path, begin, num_bytes, generation)
@@ -293,11 +287,15 @@ def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
 
 
 def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
-    """Writes a small file, whole or not at all; the arguments are those of `create`.
+    """Writes a small file, whole or not at all.
+
+    Args:
+        path, scratch, replace: as for `create`.
+        data: content of the file.
 
     Raises:
-        AlreadyExistsError: not `replace`, and the file exists with other bytes (equal bytes are
-            success).
+        AlreadyExistsError: `replace` is false, and the file exists with other bytes (equal bytes
+            are success).
     """
     with create(path, scratch=scratch, replace=replace) as file:
         file.write(data)
@@ -307,28 +305,28 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
 def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
     """Sets the modification time of a file to now.
 
-    One request on gs://, which makes no other version of the object.
+    One request on gs://, which makes no new version of the object.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        OSError: it cannot be changed.
+        OSError: the file cannot be changed.
     """
     backend_of(path).touch(path, deadline_s)
 
 
 def modified(path: str) -> float:
-    """When a file was written or touched, in seconds since 1970.
+    """Returns when a file was written or touched, in seconds since 1970.
 
     Raises:
-        OSError: it does not exist, or may not be read.
+        OSError: the file does not exist, or may not be read.
     """
     return backend_of(path).modified(path)
 
 
 def move(source: str, target: str, *, generation: int = 0) -> None:
-    """Renames a file on the same disk or in the same bucket, replacing any other.
+    """Renames a file on the same disk or in the same bucket, replacing any file of the new name.
 
-    It has both names at no time, and no byte is copied.
+    The file never has both names, and no byte is copied.
 
     Args:
         source, target: paths, both local or both gs://.
@@ -336,14 +334,14 @@ def move(source: str, target: str, *, generation: int = 0) -> None:
 
     Raises:
         FileNotFoundError: the source does not exist.
-        ChangedError: it has another generation.
-        OSError: it cannot be moved.
+        ChangedError: the source has another generation.
+        OSError: the file cannot be moved.
     """
     backend_of(source).move(source, target, generation)
 
 
 def delete(path: str, *, generation: int = 0) -> None:
-    """Removes a file, if it exists and has this generation; 0 for any."""
+    """Removes a file if it exists and has this generation (0 for any)."""
     backend_of(path).delete(path, generation)
 
 
@@ -355,7 +353,7 @@ def delete_all(entries: Iterable[Entry]) -> None:
 def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
     """Calls a function that changes a file for each of some files.
 
-    On gs:// `REQUESTS` calls at a time. After an error, no further calls begin.
+    On gs://, `REQUESTS` calls run at a time. After an error, no further calls begin.
     """
     waiting = list(entries)
     if not any(is_remote(entry.path) for entry in waiting):
@@ -367,39 +365,39 @@ def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -
 
 
 def name_rules(folder: str) -> NameRules:
-    """What names of files a folder takes, which exists if it is on a disk.
+    """Finds which file names a folder takes; on a disk, the folder must exist.
 
     Raises:
-        OSError: no file can be made in it.
+        OSError: no file can be made in the folder.
     """
     return backend_of(folder).name_rules(folder)
 
 
 def is_folder(path: str) -> bool:
-    """True if there is a folder on a disk; gs:// has none."""
+    """Whether there is a folder on a disk; gs:// has none."""
     return backend_of(path).is_folder(path)
 
 
 def is_link(path: str) -> bool:
-    """True if a path on a disk is a symbolic link."""
+    """Whether a path on a disk is a symbolic link."""
     return backend_of(path).is_link(path)
 
 
 def find_link(folder: str) -> str:
-    """The first symbolic link in a folder on a disk, or in folders in it; empty without one."""
+    """Finds the first symbolic link in or below a folder on a disk; empty if there is none."""
     return backend_of(folder).find_link(folder)
 
 
 def is_writable(folder: str) -> bool:
-    """True if files can be made in a folder, or in the nearest above that exists.
+    """Whether files can be made in a folder, or in the nearest existing folder above it.
 
-    On gs:// only a request can tell, so it is taken to be.
+    On gs:// only a request can tell, so the answer is True.
     """
     return backend_of(folder).is_writable(folder)
 
 
 def free_bytes(folder: str) -> int | None:
-    """Room on the disk of a folder, which need not exist yet.
+    """Returns the free space on the disk of a folder, which need not exist yet.
 
     None on gs://, which has no limit.
     """
@@ -407,17 +405,17 @@ def free_bytes(folder: str) -> int | None:
 
 
 def make_folder(folder: str) -> None:
-    """Makes a folder on a disk, unless it is there; gs:// needs none."""
+    """Makes a folder on a disk if it does not exist; gs:// needs none."""
     backend_of(folder).make_folder(folder)
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a folder on a disk, if it is empty; gs:// has none."""
+    """Removes a folder on a disk if it is empty; gs:// has none."""
     backend_of(folder).remove_folder(folder)
 
 
 def sync_folder(folder: str) -> None:
-    """Makes renamed and removed names in a folder survive a power cut.
+    """Makes renamed and removed names in a folder survive a power failure.
 
     gs:// does so by itself.
     """

@@ -1,4 +1,4 @@
-"""What disks and gs:// have in common: an interface, and its types and errors."""
+"""Defines the interface, types and errors that disks and gs:// have in common."""
 
 import abc
 import contextlib
@@ -11,7 +11,7 @@ GCS = "gs://"
 
 
 def split_gcs(path: str) -> tuple[str, str]:
-    """(bucket, name) of an object."""
+    """Splits the path of an object into (bucket, name)."""
     bucket, _, name = path[len(GCS) :].partition("/")
     return bucket, name
 
@@ -19,8 +19,8 @@ def split_gcs(path: str) -> tuple[str, str]:
 class Entry(NamedTuple):
     """A listed file.
 
-    Its generation and CRC-32C are those of gs://; on a disk, the generation is its modification
-    time in ns.
+    On gs://, it has the generation and CRC-32C of the object; on a disk, its generation is the
+    modification time in ns.
 
     An image in an archive has the path that it would be unpacked to, its place (see
     `inputs.archives`), and the problem that keeps it from being read, if there is one.
@@ -43,28 +43,28 @@ class Entry(NamedTuple):
 
 
 class AlreadyExistsError(Exception):
-    """A file that must not be replaced exists with other bytes."""
+    """The error of a file that must not be replaced, and exists with other bytes."""
 
 
 class ChangedError(OSError):
-    """A file or object changed after it was listed."""
+    """The error of a file or object that changed after it was listed."""
 
 
 class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
     """A file being written; nothing of it remains without `commit()`."""
 
     _file: IO[bytes]
-    closed = False  # pyarrow asks
+    closed = False  # pyarrow asks for it
 
     def write(self, data: bytes | memoryview) -> None:
         self._file.write(data)
 
     @abc.abstractmethod
     def commit(self) -> int:
-        """Makes the whole file visible; returns its generation, as `Entry` has it.
+        """Makes the whole file visible; returns its generation, as in `Entry`.
 
         Raises:
-            AlreadyExistsError: a file that must not be replaced exists, with other bytes.
+            AlreadyExistsError: a file that must not be replaced exists with other bytes.
         """
 
     def abort(self) -> None:
@@ -76,7 +76,7 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
 
 
 class Backend(abc.ABC):
-    """Where files are: a disk or gs://.
+    """A place for files: a disk or gs://.
 
     Each method does what the function of `beam_tfr.storage` with its name says. A generation of 0
     stands for any.
@@ -92,10 +92,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def complete_path(self, path: str) -> str:
-        """A path that a user gives, absolute.
+        """Makes a path that a user gives absolute.
 
         Raises:
-            ValueError: it names no file.
+            ValueError: the path names no file.
         """
 
     @abc.abstractmethod
@@ -138,7 +138,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def open_binary(self, path: str, max_bytes: int | None) -> IO[bytes]:
-        """Opens a file from its start; behind `max_bytes`, some of it may be missing."""
+        """Opens a file from its start; the part after `max_bytes` may be missing."""
 
     @abc.abstractmethod
     def create(self, path: str, scratch: str, replace: bool) -> PendingFile: ...

@@ -1,4 +1,4 @@
-"""Answers to Google's client that end: a service, or a proxy, may send bytes for ever."""
+"""Bounds answers to Google's client, since a service or proxy may never stop sending bytes."""
 
 import time
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from beam_tfr.storage.prompt_heads import PromptResponse
 
-MOST_BYTES = 64 << 20  # 64 MiB; a page of names has up to some 2 MB
-MOST_MESSAGE_BYTES = 1 << 16  # of an error
+MOST_BYTES = 64 << 20  # 64 MiB; a page of names has up to about 2 MB
+MOST_MESSAGE_BYTES = 1 << 16  # for an error
 LONGEST_S = 120.0
 
 
@@ -41,7 +41,7 @@ class _PromptTlsConnection(HTTPSConnection):
 
 
 class _BoundedBody:
-    """The body of an answer. That of an error is cut.
+    """The body of an answer with an end; the body of an error is cut.
 
     Args:
         body: as urllib3 has it; whatever else is asked of it, it answers itself.
@@ -54,10 +54,10 @@ class _BoundedBody:
         return getattr(self._body, name)
 
     def stream(self, amt: int, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yields pieces of at most so many bytes; `requests` reads answers by that.
+        """Yields pieces of at most `amt` bytes, through which `requests` reads answers.
 
         Raises:
-            ConnectionError: it does not end.
+            ConnectionError: the answer does not end.
         """
         is_error = self._body.status >= 400
         until = time.monotonic() + LONGEST_S

@@ -1,4 +1,4 @@
-"""Files on a disk."""
+"""Reads and writes files on a disk."""
 
 import contextlib
 import errno
@@ -15,10 +15,10 @@ from typing import IO
 from beam_tfr.storage.backend import AlreadyExistsError, Backend, ChangedError, Entry, PendingFile
 from beam_tfr.storage.names import NameRules, try_names
 
-_TRIES = 3  # to read a file that is changed meanwhile
+_TRIES = 3  # attempts to read a file that is changed meanwhile
 _BUFFER_BYTES = 1 << 18  # 256 KiB
 _EFFECTIVE_IDS = os.access in os.supports_effective_ids
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # of a file system without
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # the file system has none
 
 
 class DiskBackend(Backend):
@@ -68,7 +68,7 @@ class DiskBackend(Backend):
         return Entry(path, status.st_size, status.st_mtime_ns)
 
     def is_gone(self, path: str, root: str) -> bool:
-        target = os.path.realpath(path)  # that of a link may be on another disk
+        target = os.path.realpath(path)  # the target of a link may be on another disk
         folder = os.path.dirname(target)
         if root:
             top = _highest_folder(path, root)
@@ -171,8 +171,8 @@ class DiskBackend(Backend):
 class _Walk:
     """Lists files, and enters each folder once, whatever links lead to it.
 
-    A folder comes before links to it, and of several links the first by its path, so that it is
-    certain by which of its names a folder goes.
+    A folder comes before links to it, and links to the same folder are followed in the order of
+    their paths, so that the path by which a folder is listed is always the same.
 
     Args:
         descend, note_repeat: see `storage.walk`.
@@ -196,7 +196,7 @@ class _Walk:
                 yield from self._list(path)
 
     def _enter(self, folder: str) -> bool:
-        """Whether a folder is there, and none that was listed already."""
+        """Whether a folder exists and has not been listed yet."""
         identity = _folder_identity(folder)
         if identity is None:
             return False
@@ -230,10 +230,10 @@ class _Walk:
 def _check_locale() -> None:
     """Checks that the names of files are read as on other machines.
 
-    Otherwise keys would differ from those of the same files elsewhere, and some name no file.
+    Otherwise keys would differ from those of the same files elsewhere, and some would name no file.
 
     Raises:
-        ValueError: they are not.
+        ValueError: names are read in another encoding.
     """
     encoding = sys.getfilesystemencoding()
     if encoding != "utf-8":
@@ -244,7 +244,7 @@ def _check_locale() -> None:
 
 
 def _folder_identity(folder: str) -> tuple[int, int] | None:
-    """What tells a folder from others, whatever links lead to it."""
+    """Returns what identifies a folder, whatever links lead to it."""
     try:
         status = os.stat(folder)
     except FileNotFoundError:
@@ -257,19 +257,17 @@ def _folder_identity(folder: str) -> tuple[int, int] | None:
 
 
 def _nearest_above(folder: str) -> str:
-    """A folder, or the nearest above it that exists."""
+    """Returns a folder, or the nearest folder above it that exists."""
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
 def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """Opens a file of this generation (0: any) for reading.
-
-    Returns its descriptor and its status.
+    """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
 
     Raises:
-        OSError: it does not exist, is not readable, is not a regular file, or has another
+        OSError: the file does not exist, is not readable, is not a regular file, or has another
             generation.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
@@ -285,7 +283,7 @@ def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
 
 
 def _read_descriptor(descriptor: int, size: int) -> bytes:
-    """Reads so many bytes, or those before the end of the file.
+    """Reads so many bytes, or fewer at the end of the file.
 
     A file object would make twice as many calls, each of which releases the GIL.
     """
@@ -299,7 +297,7 @@ def _read_descriptor(descriptor: int, size: int) -> bytes:
 
 
 def _version(status: os.stat_result) -> tuple[int, int, int]:
-    """What changes when a file is written to, even if its time is set back."""
+    """Returns what changes when a file is written to, even if its time is set back."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -310,7 +308,7 @@ class DiskPendingFile(PendingFile):
         self._path = path
         self._replace = replace
         self._temporary = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
-        # Closed by commit or abort.
+        # `commit` or `abort` closes it.
         self._file = open(self._temporary, "w+b", buffering=_BUFFER_BYTES)  # noqa: SIM115
 
     def write(self, data: bytes | memoryview) -> None:
@@ -327,15 +325,15 @@ class DiskPendingFile(PendingFile):
         elif not self._link_new():
             generation = os.stat(self._path).st_mtime_ns
         self.abort()  # removes the unfinished file, if it was linked or not needed
-        # so that the name survives a power cut, too
+        # So that the name also survives a power failure.
         DiskBackend().sync_folder(os.path.dirname(self._path))
         return generation
 
     def _link_new(self) -> bool:
-        """Gives the file its name; returns False if another file with equal bytes has it.
+        """Names the file; returns False if another file with equal bytes already has the name.
 
         Raises:
-            AlreadyExistsError: another file with other bytes has it.
+            AlreadyExistsError: a file with other bytes already has the name.
         """
         try:
             _link(self._temporary, self._path)
@@ -347,7 +345,7 @@ class DiskPendingFile(PendingFile):
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Adds the path, which the error of a full disk lacks."""
+        """Adds the path to errors, as the error of a full disk lacks it."""
         try:
             yield
         except OSError as error:
@@ -361,9 +359,10 @@ class DiskPendingFile(PendingFile):
 
 
 def _highest_folder(path: str, root: str) -> str:
-    """The folder, with a slash, up to which missing folders of a file are missing for good.
+    """Finds the folder, with a slash, up to which a file's missing folders are certainly missing.
 
-    It is the root, or the folder around a root that is there: masks often lie beside their images.
+    That is the root, or the folder around an existing root, since masks often lie beside their
+    images.
     """
     is_below = os.path.normpath(path).startswith(os.path.join(os.path.normpath(root), ""))
     root = os.path.realpath(root)
@@ -373,7 +372,7 @@ def _highest_folder(path: str, root: str) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """Gives a file another name; renames it where there are no links."""
+    """Gives a file another name; renames it where the file system has no links."""
     try:
         os.link(source, target)
     except OSError as error:

@@ -1,8 +1,8 @@
 """Downloads objects with one request each, and verifies their checksums.
 
-Google's client takes many times the CPU and shares ten connections between all threads, so this
-takes no more than its credentials. A failed attempt starts over: the service gives checksums of
-whole objects only.
+Google's client takes many times the CPU, and shares ten connections between all threads, so only
+its credentials are used here. A failed attempt starts over: the service gives checksums of whole
+objects only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Service(NamedTuple):
     """How a client reaches its service.
 
     Attributes:
-        credentials: of google.auth.
+        credentials: credentials of google.auth.
         refresh: a request of google.auth, for new tokens.
         route: endpoint, proxy and certificates.
     """
@@ -53,7 +53,7 @@ class _Service(NamedTuple):
 
 def _service() -> _Service:
     client = gcs_client.client()
-    with _LOCK:  # a token is asked for once, not in every thread
+    with _LOCK:  # so that one thread asks for a token, not all
         return _make_service(client)
 
 
@@ -78,7 +78,7 @@ def _make_service(client: Client) -> _Service:
 def read_bytes(
     path: str, *, generation: int, max_bytes: int | None, cancelled: Callable[[], bool]
 ) -> bytes:
-    """`storage.read_bytes` on gs://."""
+    """Reads an object; see `storage.read_bytes`."""
     buffer = io.BytesIO()
     encoding = fetch(path, buffer, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
     size = -1 if max_bytes is None else max_bytes + 1
@@ -94,7 +94,7 @@ def read_bytes(
 
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
-    """`storage.read_part` on gs://."""
+    """Reads a part of an object; see `storage.read_part`."""
     buffer = io.BytesIO()
     if num_bytes:
         fetch(path, buffer, generation=generation, part=f"bytes={begin}-{begin + num_bytes - 1}")
@@ -110,9 +110,7 @@ def fetch(
     part: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Writes the bytes of an object, as stored, into an empty file.
-
-    Returns their Content-Encoding.
+    """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding.
 
     With a `part`, as in a Range header, writes only these bytes, for which the service gives no
     checksum.
@@ -137,7 +135,7 @@ def fetch(
 
 
 def _place_of(path: str, generation: int) -> str:
-    """Path and query of a request for an object."""
+    """Returns path and query of a request for an object."""
     bucket, name = split_gcs(path)
     query = {"alt": "media"}
     if generation:
@@ -152,11 +150,11 @@ def _place_of(path: str, generation: int) -> str:
 def _request(
     place: str, part: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline
 ) -> transfer.Answer:
-    """Writes what a successful answer holds into a file.
+    """Writes the body of a successful answer into a file.
 
     Raises:
         GoogleAPIError: the service refuses.
-        ConnectionError, TimeoutError: it was not reached, or the connection broke.
+        ConnectionError, TimeoutError: the service was not reached, or the connection broke.
     """
     from google.api_core.exceptions import from_http_status
 
@@ -172,7 +170,7 @@ def _request(
         )
 
     answer = send()
-    if answer.status_code == 401:  # a token may end before its time
+    if answer.status_code == 401:  # a token may expire early
         service.credentials.refresh(service.refresh)
         answer = send()
     if answer.status_code != (206 if part else 200):
@@ -181,7 +179,7 @@ def _request(
 
 
 def _check_crc32c(headers: HTTPMessage, received: bytes) -> None:
-    """Compares the checksum of the bytes that were received with that of the object."""
+    """Compares the checksum of the bytes received with that of the object."""
     from google.cloud.storage.exceptions import DataCorruption
 
     hashes = ",".join(headers.get_all("x-goog-hash", []))

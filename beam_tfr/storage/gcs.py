@@ -78,7 +78,7 @@ class GcsBackend(Backend):
                 page_size=PAGE_SIZE,
                 retry=retrying(),
             )
-            listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
+            listed.item_to_value = lambda _, item: item  # making a Blob would double the time
             for item in listed:
                 entry = _entry_of(f"{GCS}{bucket_name}/{item['name']}", item)
                 if entry.size_bytes or not entry.path.endswith("/"):
@@ -142,7 +142,7 @@ class GcsBackend(Backend):
         return GcsPendingFile(path, replaced.generation if replaced else 0)
 
     def touch(self, path: str, deadline_s: float) -> None:
-        """Not by `Blob.patch`, which asks for the ACL too: that takes another permission."""
+        """Avoids `Blob.patch`, which also asks for the ACL and so needs another permission."""
         query = {"projection": "noAcl"}
         payer = user_project()
         if payer:
@@ -164,7 +164,7 @@ class GcsBackend(Backend):
         return float(target.updated.timestamp())
 
     def move(self, source: str, target: str, generation: int) -> None:
-        """One atomic request: the service copies no byte and keeps no deleted copy."""
+        """Moves with one atomic request: the service copies no byte and keeps no deleted copy."""
         from google.api_core.exceptions import MethodNotImplemented
 
         bucket_name, name = split_gcs(target)
@@ -195,10 +195,7 @@ def _delete_blob(path: str, generation: int) -> None:
 
 
 def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
-    """An object by its properties, as the service names them.
-
-    Those that it leaves out are 0.
-    """
+    """Makes an entry of an object's properties, as the service names them; missing ones are 0."""
     crc32c = base64.b64decode(properties.get("crc32c", ""))
     return Entry(
         path,
@@ -212,19 +209,19 @@ class GcsPendingFile(PendingFile):
     """Uploads a finished local file.
 
     A streaming writer would publish a partial object when it is garbage collected. With a
-    precondition on the generation, it replaces only the object that existed when it was created, so
-    a writer that was superseded replaces nothing. Equal bytes are success: they are from an earlier
-    attempt whose response was lost.
+    precondition on the generation, the upload replaces only the object that existed when this
+    writer was created, so a writer that was superseded replaces nothing. Equal bytes are success:
+    they are from an earlier attempt whose response was lost.
 
     Args:
-        path: of the object.
-        replaced: generation of the object that it replaces; 0 for none.
+        path: path of the object.
+        replaced: generation of the object that is replaced; 0 for none.
     """
 
     def __init__(self, path: str, replaced: int) -> None:
         self._path = path
         self._replaced = replaced
-        # Has no name, and goes with the process.
+        # The file has no name, and vanishes with the process.
         self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115
 
     def commit(self) -> int:
@@ -249,7 +246,7 @@ class GcsPendingFile(PendingFile):
         return int(target.generation or 0)
 
     def _is_uploaded(self, target: Any) -> bool:
-        """True if the object has these bytes; `target` learns its generation."""
+        """Whether the object has these bytes; `target` learns its generation."""
         import google_crc32c
 
         with contextlib.suppress(FileNotFoundError), named_errors(self._path, "get"):

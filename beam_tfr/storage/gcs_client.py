@@ -1,8 +1,8 @@
-"""Google's client for Cloud Storage, its credentials, retries and errors.
+"""Makes Google's client for Cloud Storage, and handles its credentials, retries and errors.
 
 Transient failures (408, 429, 5xx, broken connections) are retried with exponential, random waits,
 or after the time that the service asks for. Others become the OSError that a disk would raise; for
-401 and 403 it names the account, the permission and the bucket.
+401 and 403, the error names the account, the permission and the bucket.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket, Client
 
 DEADLINE_S = 120.0  # for one request with all its retries
-REQUESTS = 64  # for many small changes, at a time
-CONNECTIONS = 256  # kept at most
+REQUESTS = 64  # sent at a time for many small changes
+CONNECTIONS = 256  # kept open at most
 FIRST_WAIT_S = 0.25  # at most, before the first retry; doubled each time
 LONGEST_WAIT_S = 16.0
 _CLIENT_LOCK = threading.Lock()
@@ -38,7 +38,7 @@ class Access(NamedTuple):
     """The account and the project for requests to gs://.
 
     Attributes:
-        project: project of the client; None for that of the credentials.
+        project: project of the client; None for the project of the credentials.
         user_project: project billed for requests to requester-pays buckets; None for none.
         impersonate: service accounts, each impersonating the next; the last one makes the requests.
     """
@@ -52,14 +52,14 @@ _access = Access()
 
 
 def client() -> Client:
-    """The client of this process, shared by its threads."""
+    """Returns the client of this process, which its threads share."""
     with _CLIENT_LOCK:
         return make_client()
 
 
 @functools.cache
 def make_client() -> Client:
-    """The client of this process, with a connection for each of `CONNECTIONS` threads."""
+    """Makes the client of this process, with a connection for each of `CONNECTIONS` threads."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
@@ -99,12 +99,12 @@ def use_access(access: Access) -> None:
 
 
 def user_project() -> str | None:
-    """The project billed for requests to requester-pays buckets."""
+    """Returns the project billed for requests to requester-pays buckets."""
     return _access.user_project
 
 
 def account() -> str:
-    """The account that makes the requests, for a message about permissions."""
+    """Names the account that makes the requests, for a message about permissions."""
     credentials = client()._credentials
     for attribute in ("service_account_email", "signer_email", "account"):
         name = getattr(credentials, attribute, None)
@@ -125,10 +125,10 @@ def blob(path: str) -> Blob:
 def retrying(
     deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Retry:
-    """Retries transient failures with exponential backoff, and after Retry-After.
+    """Retries transient failures with exponential backoff, and as Retry-After asks.
 
     Args:
-        deadline: when to give up; a number is seconds from now.
+        deadline: when to give up; a number is in seconds from now.
         cancelled: returns True once the result is no longer needed.
     """
     from google.api_core.exceptions import RetryError
@@ -156,7 +156,7 @@ def retrying(
 
 
 def is_transient(error: Exception) -> bool:
-    """True if the same request may succeed later."""
+    """Whether the same request may succeed later."""
     from google.auth.exceptions import TransportError
     from google.cloud.storage.exceptions import DataCorruption
     from requests.exceptions import RequestException
@@ -175,13 +175,13 @@ def is_transient(error: Exception) -> bool:
 
 
 def _status_of(error: Exception) -> int:
-    """The HTTP status of the answer; 0 if there was none."""
+    """Returns the HTTP status of the answer; 0 if there was none."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return int(getattr(error, "code", None) or status or 0)
 
 
 def _retry_after_s(error: Exception) -> float:
-    """The seconds that the service asks to wait; 0 if it asks for none."""
+    """Returns the seconds that the service asks to wait; 0 if it asks for none."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         return max(0.0, float(headers.get("retry-after", 0)))
@@ -197,7 +197,7 @@ _STATUSES = {
 }
 
 
-# Text of an answer that means something else than a missing permission -> the cure.
+# Text of an answer that means something other than a missing permission -> the cure.
 _CURES = {
     "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a "
     "bucket without retention policies and holds, and copy the dataset from there",
@@ -236,7 +236,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
 
 def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
-    """The error of a disk, of the subclass that fits, such as FileNotFoundError."""
+    """Makes the error that a disk would raise, of a fitting subclass such as FileNotFoundError."""
     from google.api_core.exceptions import RetryError
 
     retried = ""
@@ -251,7 +251,7 @@ def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
 
 
 def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int, str]:
-    """(errno, text) of an error with which the service answered, and its cure."""
+    """Returns (errno, text) of an error with which the service answered, with a cure."""
     status = _status_of(error)
     answer = _answer_of(error)
     for text, cure in _CURES.items():
@@ -266,7 +266,7 @@ def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int,
 
 
 def _describe_failure(error: Exception) -> tuple[int, str]:
-    """(errno, text) of an error without an answer of the service."""
+    """Returns (errno, text) of an error without an answer from the service."""
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
     message = str(error)
@@ -279,7 +279,7 @@ def _describe_failure(error: Exception) -> tuple[int, str]:
 
 
 def _answer_of(error: Exception) -> str:
-    """The answer of the service, without what the client wraps around it."""
+    """Returns the answer of the service, without what the client wraps around it."""
     response = getattr(error, "response", None)
     message = getattr(error, "message", None) or getattr(response, "text", error)
     answer = re.sub(r"^[A-Z]+ \S+: ", "", str(message))

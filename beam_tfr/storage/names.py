@@ -1,4 +1,4 @@
-"""What names of files a place takes."""
+"""Finds out which file names a place takes."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import unicodedata
 import uuid
 from typing import NamedTuple
 
-# What Windows and its file systems refuse: FAT, exFAT, NTFS.
+# What Windows and its file systems (FAT, exFAT, NTFS) refuse.
 _MARKS = '\\:*?"<>|'
 REFUSED_BY_WINDOWS = re.compile(rf"[\0-\x1f{re.escape(_MARKS)}]|[. ](?=/|\Z)")
 _LINE_BREAK = re.compile(r"[\r\n]")
@@ -16,16 +16,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NameRules(NamedTuple):
-    """What names of files a place takes.
+    """Which file names a place takes.
 
     Attributes:
-        name_bytes: the longest name of a file or folder.
-        path_bytes: the longest path; on gs://, of the name of an object.
+        name_bytes: length of the longest name of a file or folder.
+        path_bytes: length of the longest path; on gs://, of the longest name of an object.
         has_folders: whether a file and a folder cannot have the same path.
         refused: matches what no path may contain.
         takes_any_bytes: whether names need not be UTF-8.
-        ignores_case: whether names are the same that differ only by case.
-        ignores_form: whether names are the same that differ only by their Unicode normal form.
+        ignores_case: whether names that differ only by case are the same.
+        ignores_form: whether names that differ only by their Unicode normal form are the same.
     """
 
     name_bytes: int
@@ -37,13 +37,13 @@ class NameRules(NamedTuple):
     ignores_form: bool = False
 
     def unify(self, path: str) -> str:
-        """What is the same for paths that are the same here."""
+        """Maps paths that are the same in this place to the same text."""
         if self.ignores_form:
             path = unicodedata.normalize("NFC", path)
         return path.casefold() if self.ignores_case else path
 
     def describe_unifying(self) -> str:
-        """What is to be known of names that differ only a little; empty if they differ here."""
+        """Says which differences of names this place ignores, for a message; empty if none."""
         ignored = []
         if self.ignores_case:
             ignored.append("case")
@@ -52,7 +52,7 @@ class NameRules(NamedTuple):
         return f"; {' and '.join(ignored)} make no difference there" if ignored else ""
 
     def find_problem(self, folder: str, name: str) -> str:
-        """Why a file cannot have a path in a folder; empty if it can."""
+        """Says why a file cannot have a path in a folder; empty if it can."""
         path = f"{folder.rstrip('/')}/{name}"
         encoded = os.fsencode(path)
         if len(encoded) > self.path_bytes:
@@ -69,7 +69,7 @@ class NameRules(NamedTuple):
 
 
 def rules_of_gcs(bucket: str) -> NameRules:
-    """What names objects take: https://cloud.google.com/storage/docs/objects#naming."""
+    """Returns the rules of object names: https://cloud.google.com/storage/docs/objects#naming."""
     prefix = len(f"gs://{bucket}/".encode())
     return NameRules(
         1024, 1024 + prefix, has_folders=False, refused=_LINE_BREAK, takes_any_bytes=False
@@ -77,7 +77,7 @@ def rules_of_gcs(bucket: str) -> NameRules:
 
 
 def try_names(folder: str) -> NameRules:
-    """What names a folder on a disk takes, by empty files that are made in it and removed."""
+    """Finds which names a folder on a disk takes, by making empty files in it and removing them."""
     stem = f".tmp-{uuid.uuid4().hex}a"
     path = os.path.join(folder, stem + _LETTER)
     with open(path, "xb"):
@@ -100,7 +100,7 @@ def try_names(folder: str) -> NameRules:
 
 
 def _takes_name(path: str) -> bool:
-    """Whether a file can be made, which is removed again."""
+    """Whether a file of this name can be made; removes it again."""
     try:
         with open(path, "xb"):
             pass

@@ -7,13 +7,13 @@ from typing import IO
 _MOST_LARGEST = 2
 num_bytes = 0
 _last_path = ""
-_size_of = dict[str, int]()  # of the largest
+_size_of = dict[str, int]()  # path -> size of the largest files
 _lock = threading.Lock()
 
 
 def note(path: str, size: int) -> None:
-    """Notes that a file, or a part of it, of so many bytes is read."""
-    global num_bytes, _last_path  # of the process, as what they count is
+    """Notes that a file, or a part of it with so many bytes, is read."""
+    global num_bytes, _last_path  # counted for the whole process
     with _lock:
         num_bytes += size
         _last_path = path
@@ -29,7 +29,7 @@ def noting(path: str, file: IO[bytes]) -> IO[bytes]:
 
 
 def forget_paths() -> None:
-    """Forgets which files were opened up to now."""
+    """Forgets which files were opened so far."""
     global _last_path
     with _lock:
         _last_path = ""
@@ -37,7 +37,7 @@ def forget_paths() -> None:
 
 
 def list_paths() -> list[str]:
-    """The largest files that were opened, the largest first, and the last one; at most three."""
+    """Lists at most three opened files: the largest ones, the largest first, and the last one."""
     with _lock:
         paths = sorted(_size_of, key=_size_of.__getitem__, reverse=True)
         return [*dict.fromkeys(filter(None, [*paths, _last_path]))]

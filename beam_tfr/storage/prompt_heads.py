@@ -1,6 +1,6 @@
-"""Answers of HTTP whose head ends: a service, or a proxy, may send it for ever, byte by byte.
+"""Bounds the time for the head of an HTTP answer, which a service may send endlessly, byte by byte.
 
-The time that a socket waits counts from byte to byte only.
+The timeout of a socket only counts the time from one byte to the next.
 """
 
 import http.client
@@ -14,9 +14,9 @@ HEAD_S = 60.0  # from the end of a request to the end of the head
 
 
 class PromptResponse(http.client.HTTPResponse):
-    """An answer that ends with a TimeoutError unless its head is there within `HEAD_S`.
+    """An answer that raises a TimeoutError unless its head arrives within `HEAD_S`.
 
-    Of a connection, as its `response_class`.
+    It is the `response_class` of a connection.
     """
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
@@ -32,13 +32,13 @@ class PromptResponse(http.client.HTTPResponse):
 
 
 class _TimedBytes(io.RawIOBase):
-    """The bytes that come, until some moment.
+    """The bytes of a source that arrive before some moment.
 
     Args:
-        source: has them.
+        source: the source of the bytes.
 
     Attributes:
-        ends: when, as `time.monotonic`.
+        ends: the moment, as given by `time.monotonic`.
     """
 
     def __init__(self, source: io.RawIOBase) -> None:

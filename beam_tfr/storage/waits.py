@@ -1,4 +1,4 @@
-"""Requests to gs:// that are repeated: until when, and how many.
+"""Limits and counts the repetitions of requests to gs://.
 
 The threads that read have no counters of Beam's.
 """
@@ -9,7 +9,7 @@ import threading
 import time
 
 THROTTLING = (429, 503)  # the service asks for fewer requests
-# For a request, at most: a bucket doubles its requests per second three times meanwhile.
+# Longest wait of a request; meanwhile a bucket doubles its requests per second three times.
 THROTTLED_S = 3600.0
 _served = -math.inf  # when a download last succeeded
 
@@ -17,11 +17,12 @@ _served = -math.inf  # when a download last succeeded
 class Deadline:
     """The end of a request with all its retries.
 
-    A throttled request of many waits for its turn: to begin anew would only add load.
+    A throttled request waits for its turn among many: giving up and starting anew would only add
+    load.
 
     Args:
         seconds: from now; for a throttled request, since this process last got an object.
-        most_s: from now, however much is served to others.
+        most_s: from now, however many objects the process gets meanwhile.
     """
 
     def __init__(self, seconds: float, most_s: float = 0.0) -> None:
@@ -31,7 +32,7 @@ class Deadline:
         self._last = now + most_s
 
     def left_s(self, status: int = 0) -> float:
-        """Seconds that are left after an answer with this status."""
+        """Returns the seconds that are left after an answer with this status."""
         if status in THROTTLING:
             self._end = max(self._end, min(_served + self._seconds, self._last))
         return self._end - time.monotonic()
@@ -55,10 +56,11 @@ def note_retry(status: int, seconds: float) -> None:
 
 
 def take_waits() -> collections.Counter[str]:
-    """What was counted in this process since the last call.
+    """Returns what was counted in this process since the last call.
 
-    These are `retries`, `too_many` after status 429, and `throttled_ms`, waited after responses
-    that ask for fewer requests; parts of a second are counted again by the next call.
+    The counters are `retries`, `too_many` after status 429, and `throttled_ms`, the time waited
+    after responses that ask for fewer requests; the next call counts the part below a full second
+    again.
     """
     with _LOCK:
         taken = _counts.copy()
