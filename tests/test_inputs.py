@@ -388,7 +388,7 @@ HINTS = [
     ("a", "matches no file; name a file, or several by a pattern such as '{root}/a/*'"),
     (
         "a/none.jpg",
-        "matches no file; name a file, or several by a pattern such as '{root}/a/none.jpg/*'",
+        "matches no file; there is no file of this name, but there is 1.jpg",
     ),
     ("A/1.JPG", "matches no file; there is no folder {root}/A"),
 ]

@@ -174,3 +174,25 @@ def test_numbers_that_lost_their_zeros_are_told(tmp_path: Path, number: str, is_
     missing = open_input(table=str(table), uri_column="id", label_column="label").missing
     assert ("str.zfill(5) + '.jpg'" in missing) == is_told
     assert missing.startswith("none of the first 2 images is there")
+
+
+def test_images_of_which_some_are_in_an_inner_folder_are_told(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    write_images(tmp_path, "1.jpg", "images/2.jpg", "masks/3.jpg")
+    for names, is_told in ((["1.jpg", "2.jpg"], True), (["1.jpg", "3.jpg"], False)):
+        write_csv(table, *names)
+        warnings = open_input(table=str(table), **OPTIONS).warnings
+        about = [text for text in warnings if f"there is {tmp_path}/images/2.jpg" in text]
+        assert len(about) == is_told
+    (tmp_path / "images/2.jpg").rename(tmp_path / "2.jpg")  # as the message says
+    write_csv(table, "1.jpg", "2.jpg")
+    assert not open_input(table=str(table), **OPTIONS).warnings
+
+
+def test_a_table_that_is_mistyped_is_told_with_the_one_that_is_there(tmp_path: Path) -> None:
+    for name in ("labels.csv", "other.csv", "a.json"):
+        (tmp_path / name).write_text("path,label\n")
+    with pytest.raises(UsageError, match=r"no file of this name, but there is labels\.csv$"):
+        open_input(table=f"{tmp_path}/lables.csv")
+    with pytest.raises(UsageError, match=r"no file of this name$"):
+        open_input(table=f"{tmp_path}/x.parquet")

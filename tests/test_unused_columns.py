@@ -378,7 +378,7 @@ def test_one_of_two_tables_lacks_the_class(tmp_path: Path, names: str) -> None:
     options = ConvertOptions(
         table=(f"{tmp_path}/*.csv",), output="/o", uri_column="image", label_column="label"
     )
-    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave tables without it out"):
+    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave those without it out"):
         open_tables(find_content(options))
 
 

@@ -3,8 +3,10 @@
 import collections
 import contextlib
 import dataclasses
+import difflib
 import itertools
 import os
+import posixpath
 import re
 import shlex
 import sys
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
+from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
     EVERYTHING,
@@ -41,6 +44,8 @@ LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
 _MOST_MANIFEST_BYTES = 32 << 20  # 32 MiB; no manifest is longer
+_MOST_LISTED = 1_000  # files beside one that is not there
+_MOST_SHOWN = 3  # of them
 MOST_LOOKED_AT = 20  # files that are tried to find out why a pattern matches nothing
 
 
@@ -440,6 +445,8 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
         tables = _suggest_tables(pattern, ".tar") if option == "table" else ""
         if tables:
             return f"; {tables}"
+        if posixpath.splitext(pattern)[1] and not storage.is_folder(pattern):
+            return f"; there is no file of this name{_suggest_names(pattern)}"
         return f"; name a file, or several by a pattern such as '{pattern}/*'"
     literal = _escape_folders(pattern)
     if literal != pattern:
@@ -448,6 +455,17 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
     if option in OPTIONS_OF_IMAGES:
         return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
     return ""
+
+
+def _suggest_names(path: str) -> str:
+    """Names files beside one that is not there, with its extension, the most alike first."""
+    folder, name = posixpath.split(path)
+    extension = posixpath.splitext(name)[1]
+    listed = FirstNames().list_names(folder, _MOST_LISTED)
+    names = sorted(other for other in listed if other.endswith(extension))
+    alike = difflib.get_close_matches(name, names, n=1)
+    names = alike or names[:_MOST_SHOWN]
+    return f", but there is {', '.join(names)}" if names else ""
 
 
 def _escape_folders(pattern: str) -> str:

@@ -424,8 +424,9 @@ def check_columns(
                 )
             if not hint and not is_single:
                 hint = (
-                    "; if other tables have it, leave tables without it out of `table=`, or add "
-                    "the column to them, with empty cells"
+                    "; if other tables have it, leave those without it out of `table=`, and "
+                    "convert them into a dataset of their own, or, in CSV, add the column, with "
+                    "empty cells"
                 )
             raise table_error(
                 path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"

@@ -31,11 +31,13 @@ class PathSurvey(NamedTuple):
         ignores_case: whether some name a file that differs by case alone.
         example: the message about one of these.
         missing: the message about paths of which none has a file; mostly empty.
+        strays: those without a file on a disk, if others have one.
     """
 
     ignores_case: bool = False
     example: str = ""
     missing: str = ""
+    strays: tuple[WrittenPath, ...] = ()
 
 
 def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
@@ -54,7 +56,9 @@ def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
             )
             return PathSurvey(ignores_case=True, example=example)
     has_files = len(missing) < len(paths)
-    return PathSurvey(missing="" if has_files else _describe_missing(missing))
+    if has_files:
+        return PathSurvey(strays=tuple(missing))
+    return PathSurvey(missing=_describe_missing(missing))
 
 
 def _survey_remote(paths: Sequence[WrittenPath]) -> PathSurvey:

@@ -29,7 +29,12 @@ from beam_tfr.tables.image_folders import (
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
 from beam_tfr.tables.lost_images import clear_files
-from beam_tfr.tables.missing_images import NumberedUri, describe_missing, warn_of_lost_tables
+from beam_tfr.tables.missing_images import (
+    NumberedUri,
+    describe_missing,
+    describe_strays,
+    warn_of_lost_tables,
+)
 from beam_tfr.tables.part_folders import (
     MOST_NAMES,
     PartFolders,
@@ -107,7 +112,8 @@ def find_image_roots(
         images = _find_images([path for _, path in paths], start)
         if missing:
             _check_image_root(content.options.image_root, missing)
-        warnings += warn_of_lost_tables(content, survey, paths, choose)
+        lost_tables = [*warn_of_lost_tables(content, survey, paths, choose)]
+        warnings += lost_tables or filter(None, [describe_strays(survey)])
         warnings += _warn_of_names(images, start)
     warnings += _warn_of_left_out(content, read, choose, finder)
     return ImageRoots(

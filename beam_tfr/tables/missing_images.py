@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.inputs.spellings import is_plain
+from beam_tfr.layouts.mask_folders import is_of_masks
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
@@ -81,6 +83,24 @@ def warn_of_lost_tables(
         if missing:
             yield f"{table}: {_add_cure(missing, members, base, of_one_table=True)}"
             return
+
+
+def describe_strays(survey: PathSurvey) -> str:
+    """The message about first images that lie in another folder than others; mostly empty."""
+    if not survey.strays:
+        return ""
+    base = survey.strays[0].base
+    texts = [path.text for path in survey.strays if path.base == base]
+    files_of = find_files([text for text in texts if is_plain(text)], base)
+    for path, files in files_of.items():
+        for root, file in files.items():
+            if root != base and not is_of_masks(root):
+                return (
+                    f"images of a table are in several folders: there is no {base}{path}, but "
+                    f"there is {file}; move them all into one folder, or write the folder of each "
+                    "into its path"
+                )
+    return ""
 
 
 def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[NumberedUri]) -> str:

@@ -20,6 +20,7 @@ from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import name_row
 from beam_tfr.tables.formats import format_of
+from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.rows import Tables
 
 MOST_REPEATED = 100_000  # keys, held by each worker
@@ -170,7 +171,8 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
 def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
     """In what splits, or groups, an image is, and what to do."""
     cure = "take it out of all but one"
-    if isinstance(tables.split_role, roles.PlaceRole):
+    in_several_folders = len({*map(folder_of, tables.files)}) > 1
+    if in_several_folders and isinstance(tables.split_role, roles.PlaceRole):
         cure += ", or, if they are files of several folders, name that around them: `image_root=`"
     noun = "groups" if tables.stratify else "splits"
     names = [split.removeprefix(GROUP_MARK) for split in splits]
