@@ -1,11 +1,11 @@
-"""The console script `beam-tfr`, and `python -m beam_tfr`."""
+"""Starts the console script `beam-tfr`, and `python -m beam_tfr`."""
 
 import os
 from typing import NoReturn
 
 
 def run() -> NoReturn:
-    """Runs the command line; Ctrl-C and SIGTERM end it with a line, even during imports."""
+    """Runs the command line; Ctrl-C and SIGTERM end it with a message, even during imports."""
     try:
         from beam_tfr.console import signals
     except KeyboardInterrupt:

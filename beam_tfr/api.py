@@ -1,7 +1,4 @@
-"""The commands as functions. All but `verify` import Beam.
-
-Progress goes to `sys.stderr` (in a notebook, the cell), unless `progress=` says otherwise.
-"""
+"""Offers the commands as functions; all except `verify` import Beam."""
 
 from __future__ import annotations
 
@@ -96,11 +93,11 @@ def update(
 ) -> Result:
     """Brings a dataset up to date with its input.
 
-    Adds, converts and drops what was added, changed and removed there.
+    Converts images that were added or changed there, and drops those that were removed.
 
     The result is byte for byte the dataset that `convert` would write, but records whose sources
-    did not change are copied. The dataset that is there stays whole until the new one is complete.
-    The same call resumes.
+    did not change are copied. The existing dataset stays whole until the new one is complete. The
+    same call resumes an update that was interrupted or failed.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -117,8 +114,7 @@ def update(
     Raises:
         UsageError: the call is wrong; also a ValueError.
         NotFoundError: there is no such folder; also a FileNotFoundError.
-        DataError, RunError, InterruptedRunError: as `convert` raises them; the dataset is then as
-            it was.
+        DataError, RunError, InterruptedRunError: as for `convert`; the dataset is then unchanged.
     """
     names = options_of(UpdateOptions).keys() & options.keys()
     update_options = from_values({name: options.pop(name) for name in names}, UpdateOptions)
@@ -150,25 +146,26 @@ def remove(
 ) -> Result:
     """Takes images down, and keeps them out of later conversions and updates.
 
-    Also those with the same bytes under other keys. The same call resumes.
+    Also takes down images with the same bytes under other keys. The same call resumes a removal
+    that was interrupted or failed.
 
     Args:
         folder: folder of the dataset, local or gs://.
         keys: keys of images, as the contents show them.
         sha256: SHA-256 of source files, 64 hex digits each.
         where: images with this value: "label=hat"; see `export`.
-        allow_missing: whether keys and hashes may be given that the dataset does not have, and
+        allow_missing: whether to allow keys and hashes that the dataset does not have, and
             conditions that no image meets.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
         The dataset; `changed["removed"]` is the number of removed records, and `copies_that_stay`
-        has the keys of images that are copies of these with other bytes, and were not removed.
+        lists the keys of images that were not removed, but are copies of these with other bytes.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.
         NotFoundError: there is no such folder; also a FileNotFoundError.
-        DataError: the dataset does not have something that is given; nothing was removed.
+        DataError: the dataset lacks something that the call names; nothing was removed.
         RunError, InterruptedRunError: as for `update`.
     """
     from beam_tfr import launch
@@ -200,9 +197,7 @@ def plan(
     progress: ShowProgress = True,
     **options: Any,
 ) -> Preview:
-    """Previews a conversion; writes nothing.
-
-    Lists the input and converts a sample of it.
+    """Previews a conversion: lists the input and converts a sample of it, but writes nothing.
 
     Args:
         input, options: see `convert`.
@@ -287,9 +282,7 @@ def export(
     beam_flags: Sequence[str] = (),
     progress: ShowProgress = True,
 ) -> Export:
-    """Writes a dataset in a format of other programs.
-
-    The images keep their bytes.
+    """Writes a dataset in a format of other programs; the images keep their bytes.
 
     The same call resumes a run that was interrupted or failed, and returns at once if the export is
     complete.
@@ -301,14 +294,14 @@ def export(
             docs/interoperability.md.
         split: name of a split, or of several, "train+test" or "all-test"; None for all.
         where: exports only records with this value: "label=hat", or several that must all fit,
-            {"label": "hat"}. The names are those of columns of the contents, and of features, of
-            which the last part is enough.
+            {"label": "hat"}. Names are those of columns of the contents, or of features, whose
+            last part is enough.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
         The export: `folder`, `format`, `images`, `splits` with the number of images in each,
-        `load`, a line of Python that opens it, and `fresh`, which is False if it was complete
-        already.
+        `load`, a line of Python that opens it, and `fresh`, which is False if the export was
+        already complete.
 
     Raises:
         UsageError: the call is wrong, no record fits, or the output holds something else; also a
@@ -334,11 +327,11 @@ def export(
 
 
 class _Listener(NamedTuple):
-    """Who is told what a function does.
+    """The functions that are told what a command does.
 
     Attributes:
-        report: is called with a `Progress`.
-        say: is called with messages, one line each.
+        report: called with a `Progress`.
+        say: called with messages, one line each.
     """
 
     report: Callable[[Progress], object]
@@ -352,12 +345,12 @@ def _listening(
     options: DisplayOptions | None = None,
     noun: str = "images",
 ) -> Iterator[_Listener]:
-    """A listener on standard error, or one that calls the function of the caller.
+    """Yields a listener on standard error, or one that calls the caller's function.
 
     Args:
-        command: name of the command, in messages.
-        progress: the caller's function, or whether progress is printed.
-        options: how it is printed; None for the default.
+        command: name of the command, for messages.
+        progress: the caller's function, or whether to print progress.
+        options: how to print progress; None for the default.
         noun: what is counted.
     """
     open_descriptors()
@@ -369,11 +362,11 @@ def _listening(
 
 
 def _beam_flags(runner: str | None, flags: Sequence[str]) -> list[str]:
-    """Beam's flags with that of the runner."""
+    """Returns Beam's flags, with the flag of the runner."""
     return [f"--runner={runner}", *flags] if runner else [*flags]
 
 
 def _as_texts(paths: Paths) -> list[str]:
-    """One path or several, which `public` has made texts, as a list."""
+    """Returns a path or several, which `public` has turned into texts, as a list."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in several]

@@ -1,4 +1,4 @@
-"""The command line: parses arguments, runs a command, and reports errors."""
+"""Runs the command line: parses arguments, runs a command, and reports errors."""
 
 import argparse
 import atexit
@@ -67,11 +67,11 @@ exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 
 """
 
 
-_STORE = argparse._StoreAction  # which keeps the last value alone
+_STORE = argparse._StoreAction  # keeps only the last value
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """Makes the parser of all commands."""
     parser = Parser(
         prog="beam-tfr",
         description="Converts folders of images into sharded, verified TFRecord datasets.",
@@ -98,22 +98,22 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run() -> NoReturn:
-    """Runs `main` and exits with its code: the console script."""
+    """Runs `main` and exits with its code, as the console script."""
     open_standard_streams()
-    # Google's libraries warn about every Python but the newest, several times a run.
+    # Google's libraries warn about every Python except the newest, several times a run.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     try:
         code = main()
-    except SystemExit as ended:  # by --help, --help-all or --version
+    except SystemExit as ended:  # raised by --help, --help-all or --version
         code = int(ended.code or 0)
     signals.end_at_once()
     sys.stdout.flush()
     if code == signals.INTERRUPTED:
         os._exit(code)
-    if signals.arrived.is_set():  # and its exception was lost
+    if signals.arrived.is_set():  # the exception of the signal was lost
         signals.exit_interrupted()
-    atexit._run_exitfuncs()  # which end an engine that was started
-    # Threads of an engine that failed would keep the process alive, print, or abort it.
+    atexit._run_exitfuncs()  # they end an engine that was started
+    # Threads of a failed engine would keep the process alive, print, or abort it.
     os._exit(code)
 
 
@@ -145,17 +145,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of standard output has seen enough
         discard_stdout()
         return 1
-    except OSError as error:  # such as of a full disk, to which standard output is redirected
+    except OSError as error:  # standard output may go to a full disk, for example
         discard_stdout()
         print_message(f"{program}: {describe_os_error(error)}")
         return 1
 
 
 def _check_argument(argument: str) -> None:
-    """Checks an argument, whatever it is for.
+    """Checks an argument of any flag.
 
     Raises:
-        UsageError: no path can be in it.
+        UsageError: the text cannot be part of a path.
     """
     try:
         check_text(argument)
@@ -164,12 +164,12 @@ def _check_argument(argument: str) -> None:
 
 
 def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, program: str) -> None:
-    """Tells of flags of one value that are given more than once, of which the last counts.
+    """Warns of flags that are given more than once but take one value; the last one counts.
 
-    So a script may end in flags that replace earlier ones.
+    So a script may append flags that replace earlier ones.
 
     Raises:
-        UsageError: one is given to `remove`, where images would stay that somebody named.
+        UsageError: such a flag is given to `remove`, which would leave images that the user named.
     """
     flags = [argument.partition("=")[0] for argument in arguments]
     for name in parsed.single:

@@ -1,4 +1,4 @@
-"""Warns of what the first files of an input show, before the work begins."""
+"""Warns about what the first files of an input show, before the work begins."""
 
 import collections
 import contextlib
@@ -44,7 +44,7 @@ from beam_tfr.sources import Input, refuse_records
 from beam_tfr.tables.paths import resolve_path
 from beam_tfr.tables.rows import Tables, file_of
 
-MOST_LOOKED_AT = 10_000  # files
+MOST_LOOKED_AT = 10_000  # files that are looked at
 _FIRST_WORD = re.compile("([A-Za-z]+)([-_ .])")
 
 
@@ -53,7 +53,7 @@ class FirstFiles(NamedTuple):
 
     Attributes:
         paths: their paths.
-        are_all: whether there are no more.
+        are_all: whether the input has no other files.
     """
 
     paths: list[str]
@@ -69,7 +69,7 @@ class FirstLook:
 
     Attributes:
         source: the input.
-        first_names: of folders in and beside it.
+        first_names: first names in folders in and beside the input.
     """
 
     def __init__(self, source: Input, skipped: SkippedFiles = UNCOUNTED) -> None:
@@ -79,7 +79,7 @@ class FirstLook:
 
     @functools.cached_property
     def files(self) -> FirstFiles:
-        """The files; raises as `Input.list_first` does."""
+        """The files; raises the errors of `Input.list_first`."""
         listed = self.source.list_first(self._skipped)
         entries = [*itertools.islice(listed, MOST_LOOKED_AT)]
         paths = [entry.path for entry in entries if isinstance(entry, storage.Entry)]
@@ -92,16 +92,16 @@ def early_warnings(
 ) -> Iterator[str]:
     """Yields warnings about what the first files show.
 
-    Such as images that the patterns miss, and paths that fit the layout in several ways.
+    Examples are images that the patterns miss, and paths that fit the layout in several ways.
 
     Args:
         source: the input.
         shares_option: the option that gives the shares of splits; empty if none does.
-        exclude: the option.
+        exclude: the option `exclude`.
 
     Raises:
         InputNotFoundError: a pattern matches nothing.
-        UsageError: one cannot be listed, or folders need a layout; see `check_folders`.
+        UsageError: a pattern cannot be listed, or folders need a layout; see `check_folders`.
     """
     yield from source.notes
     if isinstance(source.origin, Tables):
@@ -109,7 +109,7 @@ def early_warnings(
         yield from filter(None, [source.missing])
     if storage.is_gcs(source.root) and not source.layout.longest:
         look = FirstLook(source)
-        with contextlib.suppress(UsageError):  # of a listing, which the run tells
+        with contextlib.suppress(UsageError):  # the run reports errors in listing
             yield from filter(None, [*describe_labels(look, {}), *describe_lists(look)])
         return  # the summary reports missed images
     skipped = source.count_skipped()
@@ -159,12 +159,12 @@ def check_folders(
     Args:
         source: the input.
         folders: folder of images -> number of images.
-        keys: some images.
+        keys: keys of some images.
         shares_option: the option that gives the shares of splits; empty if none does.
         notes: sentences about what else the files show, read only if there is an error.
 
     Raises:
-        UsageError: it does not; see `check_split_folders`. Has these sentences, too.
+        UsageError: the layout does not; see `check_split_folders`. The message includes the notes.
     """
     if not source.has_default_layout:
         return
@@ -193,7 +193,7 @@ def describe_lists(look: FirstLook) -> Iterator[str]:
 
 
 def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
-    """What takes splits from names of files, such as cat/train_1.jpg."""
+    """Says how to take splits from names of files, such as cat/train_1.jpg."""
     separators = {_separator_of_split(os.path.basename(path)) for path in paths}
     if not source.has_default_layout or len(separators) > 1 or "" in separators:
         return "write the split of each image into a column `split` of a `table=`"
@@ -203,15 +203,13 @@ def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
 
 
 def _separator_of_split(name: str) -> str:
-    """What is behind the split that a name begins with, such as _; empty without one."""
+    """Returns what follows the split that a name begins with, such as _; empty without a split."""
     match = _FIRST_WORD.match(name)
     return match[2] if match and is_split_word(match[1]) else ""
 
 
 def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]:
-    """Yields messages about folders that a layout may take for something else.
-
-    They may be empty.
+    """Yields messages, which may be empty, about folders that a layout may misread.
 
     Args:
         source: the input.
@@ -222,7 +220,7 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
     in_archives = source.has_archives
     masks = describe_mask_folders(folders, names_in, is_photo, in_archives=in_archives)
     if source.has_default_layout:
-        if not masks:  # which tell how classes are read
+        if not masks:  # the message about masks says how classes are read
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
             yield describe_last_folders(folders)
         yield describe_ignored_split(folders)
@@ -230,7 +228,7 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
 
 
 def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yields messages about labels of images in files that are not read; they may be empty.
+    """Yields messages, which may be empty, about labels of images in files that are not read.
 
     Args:
         look: the first files.
@@ -245,9 +243,9 @@ def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -
 
 
 def describe_strays(look: FirstLook) -> Iterator[str]:
-    """Yields messages about files for images, such as masks, that no image has.
+    """Yields messages about files, such as masks, that lie beside images but belong to none.
 
-    On a disk, and if there are few images.
+    Only looks on a disk, and only if there are few images.
     """
     source = look.source
     features = FeaturesDict.from_options(source.plan.options)
@@ -273,11 +271,13 @@ def describe_strays(look: FirstLook) -> Iterator[str]:
 
 
 def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> list[str]:
-    """The files that no image has, but those that differ by their extension from one's.
+    """Finds files that belong to no image.
+
+    Leaves out files that differ only by their extension from one that belongs to an image.
 
     Args:
-        listed: all of them, with any extension.
-        files: those that images have, if they are there.
+        listed: all files, with any extension.
+        files: the files that belong to images, whether they exist or not.
         images: the images themselves.
     """
     stems = {os.path.splitext(path)[0] for path in listed & files}
@@ -286,17 +286,17 @@ def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> 
 
 
 def _cure_strays(strays: Sequence[str], keys: Sequence[str]) -> str:
-    """The path that names files by their images; empty if there is none."""
+    """Suggests the path that names files by their images; empty if there is none."""
     images = [*map(os.path.basename, keys)]
     name = find_mask_name(images, [*map(os.path.basename, strays)])
     return f"; {name} names it by its image" if name else ""
 
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
-    """Yields the paths of the first files that may be beside an image, of any extension."""
+    """Yields the paths of the first files with any extension that may lie beside an image."""
     path = to_glob(companion.path, escape_pattern)
     pattern = resolve_path(os.path.splitext(path)[0] + ".*", escape_pattern(source.root))
-    with contextlib.suppress(UsageError):  # of none, which reading them tells
+    with contextlib.suppress(UsageError):  # reading reports that there is none
         listed = match_files([(pattern, ())], option="pair")
         for entry in itertools.islice(listed, MOST_LOOKED_AT):
             if has_image_name(entry.name):

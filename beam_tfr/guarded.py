@@ -1,6 +1,6 @@
-"""Processes of this Python that may crash, or be ended by limits that the kernel enforces.
+"""Starts processes of this Python that may crash, or be ended by limits that the kernel enforces.
 
-What bounds neither its memory nor its time by what it says of itself is read in one of them.
+They read files whose headers do not tell how much memory or time reading them takes.
 """
 
 import multiprocessing
@@ -16,21 +16,21 @@ from typing import IO
 
 from beam_tfr.schema.errors import RunError
 
-START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
-# Of every program: `descriptors` are that of its end of the connection, and those it inherits.
+START_S = 300.0  # for starting a process on a busy machine with its packages on a network
+# The beginning of every program: `descriptors` are its end of the connection and those it inherits.
 _BEGIN = "import sys; sys.path[:] = sys.argv[2:]; descriptors = map(int, sys.argv[1].split(',')); "
-# So that glibc does not give the memory of each image back to the system, which takes a fifth of
-# the time.
+# Keeps glibc from returning the memory of each image to the system, which takes a fifth of the
+# time.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
 
 _PACKAGE_PARENT = str(Path(__file__).parents[1])
 
 
 def import_paths() -> list[str]:
-    """`sys.path` for a process of this Python, with the folder of this package.
+    """Returns `sys.path` for a process of this Python, with the folder of this package.
 
-    `python -c` has "" in it, the current folder: the package may have been imported from there, and
-    the program may have gone elsewhere since.
+    In `python -c`, it contains "", the current folder: the package may have been imported from
+    there, and the program may have changed its folder since.
     """
     paths = [*sys.path]
     if "" in paths and _PACKAGE_PARENT not in paths:
@@ -42,15 +42,15 @@ class GuardedProcess:
     """A guarded process, for one thread at a time.
 
     Args:
-        program: its code, which takes `descriptors`, and sends some bytes once it is ready.
-        descriptors: other descriptors that it inherits.
-        opened: what is closed when it ends.
+        program: its code, which uses `descriptors`, and sends some bytes once it is ready.
+        descriptors: other descriptors that the process inherits.
+        opened: files to close when the process ends.
 
     Attributes:
         connection: this end of the connection.
 
     Raises:
-        RunError: it does not start.
+        RunError: the process does not start.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class GuardedProcess:
     ) -> None:
         self.connection, child_end = multiprocessing.Pipe()
         with child_end:
-            # In its own session, so that Ctrl-C does not reach it. It prints errors only until it
-            # is ready.
+            # It has its own session, so that Ctrl-C does not reach it, and prints errors only until
+            # it is ready.
             inherited = (child_end.fileno(), *descriptors)
             numbers = ",".join(map(str, inherited))
             self.process = subprocess.Popen(  # noqa: S603  # nosec B603  # none of it is input
@@ -91,23 +91,20 @@ class GuardedProcess:
             raise RunError(f"the guarded process did not start: it hangs for {START_S:g} s")
 
     def is_usable(self) -> bool:
-        """Whether the process is alive and belongs to this one.
-
-        It may belong to one that this process was forked from.
-        """
+        """Whether the process is alive, and was not started before this one was forked."""
         return self._end.alive and self._owner == os.getpid() and self.process.poll() is None
 
     def kill(self) -> None:
-        """Ends the process; what is open to it stays so until `close`."""
+        """Ends the process; its connection and files stay open until `close`."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        """Ends the process, and closes what is open to it."""
+        """Ends the process, and closes its connection and files."""
         self._end()
 
     def describe_end(self) -> str:
-        """How the process ended."""
+        """Says how the process ended."""
         status = self.process.returncode
         if status < 0:
             return f"died of {signal.Signals(-status).name}"
@@ -117,7 +114,7 @@ class GuardedProcess:
 def _end_process(
     process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]
 ) -> None:
-    """Closes what is open to a process, and ends it if it belongs to this one."""
+    """Closes the connection and files of a process, and ends it if it belongs to this one."""
     for file in opened:
         file.close()
     if owner == os.getpid():

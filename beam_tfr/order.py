@@ -37,9 +37,9 @@ from beam_tfr.schema.errors import UsageError
 # Records of a stream that are shuffled together: 8 streams mix like a shuffle buffer of 2,048.
 WINDOW = 256
 REMAINDERS = (None, "keep", "drop", "pad")
-FILLER = -1  # the example number of what only fills up a batch
+FILLER = -1  # the example number of elements that only fill up a batch
 
-# What numbers are hashed for, so that no two permutations share their hashes.
+# Purposes of hashes, so that no two permutations share their hashes.
 PARTS = 0
 START = 1
 RECORDS = 2
@@ -54,7 +54,7 @@ Int64 = NDArray[np.int64]
 
 
 class ArrayOps(NamedTuple):
-    """What computes the order: NumPy, or TensorFlow by the same names."""
+    """Functions that compute the order: NumPy's, or TensorFlow's of the same names."""
 
     numpy: Any
     shift_right: Callable[[Any, int], Any]
@@ -64,9 +64,9 @@ NUMPY = ArrayOps(np, np.right_shift)
 
 
 def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
-    """A 64-bit hash of whole numbers from 0: uint64 [1].
+    """Hashes whole numbers from 0 to 64 bits: uint64 [1].
 
-    Arrays have one hash for each element: uint64 [n].
+    Arrays give one hash for each element: uint64 [n].
     """
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
@@ -79,7 +79,7 @@ def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
 
 
 def permutation(size: int, *key: Any, ops: ArrayOps = NUMPY) -> Any:
-    """The numbers below `size`, sorted by their hashes: int64 [size]."""
+    """Returns the numbers below `size`, sorted by their hashes: int64 [size]."""
     numbers = ops.numpy.arange(size, dtype=np.int64)
     hashes = hash_numbers(*key, numbers, ops=ops)
     return ops.numpy.argsort(hashes, kind="stable")
@@ -94,16 +94,16 @@ class RecordRun(NamedTuple):
 
 
 class Epoch:
-    """The records of one epoch, one after the other, as runs: each of one part.
+    """The records of one epoch, one after the other, as runs that each lie in one part.
 
     Args:
         counts: records of each part, as they lie on disk.
         seed: seed for the shuffle; None keeps the order on disk.
         number: number of the epoch.
-        ops: what computes the runs.
+        ops: functions that compute the runs.
 
     Attributes:
-        parts, skips: the part of each run, and the records of it to skip: int64 [n].
+        parts, skips: the part of each run, and how many of its records to skip: int64 [n].
         begins, ends: where each run begins and ends in the epoch: int64 [n].
     """
 
@@ -125,11 +125,12 @@ class Epoch:
     def _turn_circle(self, takes: Any, ops: ArrayOps) -> Any:
         """Turns the circle of parts, so that it begins at a record drawn for the epoch.
 
-        The part that holds this record becomes two runs: from it on, and last the records before.
+        The part that holds this record becomes two runs: first its records from this one on, and
+        last the records before.
 
         Args:
             takes: records of the parts: int64 [n].
-            ops: what computes the runs.
+            ops: functions that compute the runs.
 
         Returns:
             The records of the runs: int64 [n + 1].
@@ -151,7 +152,7 @@ class Epoch:
         return xp.concatenate([after, takes[1:-1], before])
 
     def runs(self, low: int, high: int) -> Iterator[RecordRun]:
-        """Where records [low, high) of the epoch lie, in order."""
+        """Returns where records [low, high) of the epoch lie, in order."""
         skips = np.maximum(low - self.begins, 0)
         ends = np.minimum(high, self.ends)
         takes = ends - self.begins - skips
@@ -160,7 +161,7 @@ class Epoch:
             yield RecordRun(int(self.parts[run]), int(skips[run]), int(takes[run]))
 
     def window(self, stream: int, window: int, size: int) -> Int64:
-        """The order of the `size` records in a window of a stream: int64 [size]."""
+        """Returns the order of the `size` records in a window of a stream: int64 [size]."""
         if self.seed is None:
             return np.arange(size)
         places: Int64 = permutation(size, self.seed, self.number, RECORDS, stream, window)
@@ -172,9 +173,7 @@ _LEAST = {"streams": 1, "num_hosts": 1, "host_index": 0}  # arguments of `Order`
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
-    """Assigns the `total` examples of an epoch to steps and hosts.
-
-    Checks its arguments.
+    """Assigns the `total` examples of an epoch to steps and hosts; checks its arguments.
 
     Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the
     records 0 to 4, stream 1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host
@@ -186,8 +185,8 @@ class Order:
         num_hosts, host_index: H and h.
         batch_size: B, in total over all hosts; None for single examples, where a step is one
             example of each host.
-        remainder: of the examples that do not fill the last step: "keep", "drop" or "pad". None:
-            "keep" on one host, "drop" on several.
+        remainder: what to do with the examples that do not fill the last step: "keep", "drop" or
+            "pad". None: "keep" on one host, "drop" on several.
 
     Raises:
         UsageError: the arguments do not fit together.
@@ -248,24 +247,24 @@ class Order:
 
     @property
     def step_size(self) -> int:
-        """Positions of a step, on all hosts."""
+        """The number of positions of a step, on all hosts."""
         return self.batch_size or self.num_hosts
 
     @property
     def host_step_size(self) -> int:
-        """Positions of a step on this host."""
+        """The number of positions of a step on this host."""
         return self.step_size // self.num_hosts
 
     @property
     def steps(self) -> int:
-        """Batches (examples, without `batch_size`) of an epoch; the same on every host."""
+        """The number of batches (examples, without `batch_size`) per epoch, equal on all hosts."""
         if self.remainder == "drop":
             return self.total // self.step_size
         return -(-self.total // self.step_size)
 
     @property
     def has_short_step(self) -> bool:
-        """True if the last step of an epoch has fewer examples than the others."""
+        """Whether the last step of an epoch has fewer examples than the others."""
         return self.remainder == "keep" and self.total % self.step_size > 0
 
     @property
@@ -282,19 +281,19 @@ class Order:
     def host_streams(self) -> range:
         """The streams that this host reads.
 
-        They are its own, where the number of hosts divides that of the streams. Else it also reads,
-        without decoding, examples of others.
+        If the number of hosts divides that of the streams, they hold only examples of this host.
+        Otherwise the host also reads, without decoding, examples of others.
         """
         shared = math.gcd(self.num_hosts, self.streams)
         return range(self.host_index % shared, self.streams, shared)
 
     def low(self, stream: int) -> int:
-        """Where a stream begins in the epoch; `low(stream + 1)` is where it ends."""
+        """Returns where a stream begins in the epoch; `low(stream + 1)` is where it ends."""
         shortest, longer = divmod(self.total, self.streams)
         return stream * shortest + min(stream, longer)
 
     def positions(self, step: int) -> Int64:
-        """Those of this host at a step, ascending: int64 [n]."""
+        """Returns the positions of this host at a step, ascending: int64 [n]."""
         begin = step * self.step_size
         end = min(begin + self.step_size, self.end)
         return np.arange(begin + self.host_index, end, self.num_hosts)

@@ -48,23 +48,22 @@ _NOTHING = Removed()
 
 
 class Convert(beam.PTransform):
-    """The whole conversion as a PTransform.
-
-    `ReadRejects` turns its output into the rejects.
+    """Runs the whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
     Args:
         options: checked options.
-        source: result of `open_source(options)`, if it is open already.
+        source: result of `open_source(options)`, if it is already open.
         run_id: a unique id, under which the run holds the folder's lock.
         base: the dataset to update: the records of images that are in it are copied.
         update: what the history records about an update.
         removed: what was taken down from the dataset in the output, and is left out.
         guarded: whether each image is decoded in a guarded process.
-        splits_of: the dataset in whose splits images stay, with `stratify`; None to divide all. If
-            the source is another dataset, shares choose the splits of what is only in that.
-        before: the dataset that is updated: images that get another split than there are counted.
-        groups: step from the beginning of the pipeline to images that share their split, as
-            `ChooseSplits.groups`.
+        splits_of: with `stratify`, the dataset in whose splits images stay; None to divide all
+            images. If the source is another dataset, shares choose the splits of images that only
+            the source has.
+        before: the dataset to update: images that get another split than there are counted.
+        groups: step from the beginning of the pipeline to images that share their split, as in
+            `ChooseSplits`.
         copies: step from the beginning of the pipeline to copies that are rejected, as
             `reject_copies` takes them.
         on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
@@ -74,7 +73,7 @@ class Convert(beam.PTransform):
 
     Attributes:
         read: the step that reads the files of a shard.
-        steps: those from the bytes of files to records.
+        steps: the steps from the bytes of files to records.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -142,19 +141,19 @@ class Convert(beam.PTransform):
         )
 
     def progress(self) -> Progress | None:
-        """The progress according to the output; None before there is a plan."""
+        """Returns the progress that the output shows; None before there is a plan."""
         return claim.read_progress(self.options.output)
 
     def final_progress(self, published: Manifest) -> Progress:
-        """The progress at the end, when all is finished."""
+        """Returns the progress at the end, when all is finished."""
         shards = sum(len(split.shards) for split in published.splits.values())
         images = published.counts["matched"]
         return Progress("publishing", images, images, shards, shards)
 
     def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
-        """The functions that turn the content of a file into its record.
+        """Returns the functions that turn the content of a file into its record.
 
-        They are those of the `MapImages` steps: a sample of files passes no others.
+        They belong to the `MapImages` steps: a sample of files passes no other steps.
 
         Args:
             guarded: whether images are decoded in a guarded process.
@@ -171,7 +170,11 @@ class Convert(beam.PTransform):
         known_images: PCollection[bytes] | None = None,
         earlier_splits: PCollection[bytes] | None = None,
     ) -> PlanShards:
-        """The step that plans the shards; for the arguments see `PlanShards`."""
+        """Makes the step that plans the shards.
+
+        Args:
+            known_images, earlier_splits: see `PlanShards`.
+        """
         return PlanShards(
             self._choose_target(),
             draft=self._choose_draft(),
@@ -182,7 +185,7 @@ class Convert(beam.PTransform):
         )
 
     def _choose_target(self) -> Target | None:
-        """The folder to claim for the plan."""
+        """Returns the folder to claim for the plan."""
         options = self.options
         return Target(
             options.output,
@@ -194,7 +197,7 @@ class Convert(beam.PTransform):
         )
 
     def _choose_draft(self) -> Callable[[Survey], Plan]:
-        """What drafts the plan, given the survey of all references."""
+        """Returns the function that drafts the plan, given the survey of all references."""
         options = self.options
         return DraftFromSample(
             settings=self.source.plan,
@@ -235,7 +238,7 @@ class Convert(beam.PTransform):
         return refs | self.plan_shards(known_images, earlier_splits)  # type: ignore[no-any-return]
 
     def _updates_in_place(self) -> bool:
-        """Whether records are copied from the dataset in the output, if from any."""
+        """Whether any copied records come from the dataset in the output."""
         return self.base is None or self.base.folder == self.options.output
 
     def _choose_splits(
@@ -243,7 +246,10 @@ class Convert(beam.PTransform):
     ) -> PCollection[bytes]:
         """Chooses the splits of references that have none yet.
 
-        For `copies` see `FollowCopies`.
+        Args:
+            begin: the beginning of the pipeline.
+            refs: the references.
+            copies: see `FollowCopies`.
         """
         if not self._are_splits_open() and self.groups is None:
             return refs
@@ -270,13 +276,13 @@ class Convert(beam.PTransform):
         return not isinstance(self.source.origin, BaseDataset) or self._adds_images()
 
     def _find_known_splits(self) -> BaseDataset | None:
-        """The dataset in whose splits images stay; None if no shares decide."""
+        """Returns the dataset in whose splits images stay; None if no shares decide."""
         return self.splits_of if self.options.stratify else None
 
     def _follow_copies(
         self, begin: PBegin, copies: PCollection[bytes] | None
     ) -> PCollection[bytes] | None:
-        """The splits of images that take the place of a copy in the dataset that is updated."""
+        """Returns splits of images that replace one of their copies in the updated dataset."""
         if not (self.before and self._find_known_splits()) or self.options.group_column:
             return None
         has_dropped = self.before.read_manifest().counts["rejected"].get(DUPLICATE)
@@ -287,7 +293,7 @@ class Convert(beam.PTransform):
     def _adds_images(self) -> bool:
         """Whether images of another dataset are added to one in which images stay where they are.
 
-        That does not know the groups of a column, which only the table has.
+        False with a column of groups: the other dataset does not know them, as only the table does.
         """
         if not isinstance(self.source.origin, BaseDataset) or self.splits_of is None:
             return False
@@ -295,7 +301,7 @@ class Convert(beam.PTransform):
         return is_other and not self.options.group_column
 
     def _find_layout_of_groups(self) -> Layout | None:
-        """The layout that reads groups which the references of a dataset do not have any more."""
+        """Returns the layout that reads groups which references of a dataset no longer have."""
         if not self._adds_images() or "{group}" not in self.options.layout:
             return None
         return parse_layout(self.options.layout)
@@ -331,9 +337,11 @@ class Convert(beam.PTransform):
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
-        """Turns the references of shards into their files.
+        """Writes the files of shards, given their references.
 
-        For `expected` see `WriteShards`.
+        Args:
+            work: the shards.
+            expected: see `WriteShards`.
         """
         items = work | self._read_with_copies()  # ReadImages: Item(bytes)
         for step in self.steps:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
@@ -354,9 +362,7 @@ class Convert(beam.PTransform):
         return items | write  # ShardInfo
 
     def _read_with_copies(self) -> ReadImages:
-        """The step that reads the files of a shard.
-
-        It gets copies of images in Parquet files.
+        """Makes the step that reads the files of a shard, with copies of images in Parquet files.
 
         Only steps after the plan use the copies: the sample is read before the folder is claimed.
         """
@@ -368,10 +374,9 @@ class Convert(beam.PTransform):
 
 
 class Repair(Convert):
-    """Rebuilds some shards of a dataset from the same sources.
+    """Rebuilds some shards of a dataset from the same sources, with exactly the bytes they had.
 
-    They get exactly the bytes that they had. Which copies were dropped, and which splits those that
-    stay together are in, is read from the dataset.
+    Reads from the dataset which copies were dropped, and which split each group of images is in.
 
     Args:
         options: options of the dataset.
@@ -414,18 +419,18 @@ class Repair(Convert):
         entries = itertools.chain.from_iterable(split.shards for split in splits)
         expected = {entry.file: entry.sha256 for entry in entries}
         infos = self._write(work | "KeepBroken" >> beam.Filter(is_broken), expected)
-        # Shards that the runner lost are found when the dataset is read again.
+        # Shards that the runner lost are noticed when the dataset is read again.
         check = functools.partial(shard_totals.check_repaired, folder=self.options.output)
         return plan | "Check" >> beam.ParDo(FunctionDoFn(check), AsIter(infos))
 
     def progress(self) -> Progress:
-        """The progress of the shards that are rebuilt, before any is."""
+        """Returns the progress before any shard is rebuilt."""
         shards = planned_shards(self._dataset)
         images = sum(shard.images for shard in shards if shard.name in self._broken)
         return Progress("converting", 0, images, 0, len(self._broken))
 
     def final_progress(self, published: Manifest) -> Progress:
-        """The progress at the end, when the broken shards are finished."""
+        """Returns the progress at the end, when the broken shards are finished."""
         begun = self.progress()
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
@@ -434,18 +439,17 @@ class Repair(Convert):
         return self.options.settles_copies or super()._are_splits_open()
 
     def _find_known_splits(self) -> BaseDataset | None:
-        """The dataset, if paths or rows do not say which split an image is in."""
+        """Returns the dataset, if paths or rows do not say which split an image is in."""
         return self.splits_of if self._are_splits_open() else None
 
     def _choose_target(self) -> None:
-        """None, as the folder holds the dataset already."""
+        """Returns None, as the folder already holds the dataset."""
 
     def _choose_draft(self) -> DraftAgain:
-        """What drafts the plan that the shards were made by.
+        """Returns the function that drafts the plan that the shards were made with.
 
-        Their number is known without a sample.
-
-        It raises a DataError if the input, or the classes in it, have changed.
+        It needs no sample, as the number of shards is known, and raises a DataError if the input,
+        or the classes in it, have changed.
         """
         dataset = self._dataset
         splits = dataset.splits.items()
@@ -467,20 +471,17 @@ class Repair(Convert):
 
 
 def _is_one_of(work: ShardWork, names: Set[str]) -> bool:
-    """Whether work is for one of the shards of these names."""
+    """Whether work is for a shard with one of these names."""
     return work.shard.name in names
 
 
 def _features_of(source: Input) -> FeaturesDict:
-    """The features of the records that are made of an input."""
+    """Returns the features of the records that an input becomes."""
     return FeaturesDict.from_options(source.plan.options, labelled=source.plan.labelled)
 
 
 def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
-    """How to read the files.
-
-    None for rows of tables, whose references hold everything.
-    """
+    """Says how to read the files; None for rows of tables, whose references hold everything."""
     if source.encoding == "row":
         return None
     features = _features_of(source)
@@ -500,7 +501,7 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
 
 
 def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImages]:
-    """The steps that turn the bytes of files into what is serialized.
+    """Returns the steps that turn the bytes of files into what is serialized.
 
     There are none if the bytes stay as they are.
     """
@@ -510,7 +511,7 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
         companions = _features_of(source).companions
         image_options = options.restricted_to(
             ImageOptions,
-            encoding=source.encoding,  # which columns may have decided
+            encoding=source.encoding,  # columns may have decided it
             resize=source.plan.options["resize"],
         )
         return [values.ResizeImages(image_options, companions=companions)]
@@ -518,9 +519,9 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
 
 
 def _column_placer(options: ConvertOptions, source: Input) -> values.PlaceColumns | None:
-    """What places the columns of an image, for `BuildExamples`.
+    """Returns the function that places the columns of an image, for `BuildExamples`.
 
-    None if none follows its pixels.
+    None if no column follows the pixels.
     """
     features = _features_of(source)
     if not features.columns_follow_pixels:

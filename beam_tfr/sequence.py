@@ -1,6 +1,4 @@
-"""Reads a split of a dataset as a sequence, and its table of contents.
-
-`Records` is the sequence, `contents` reads the table.
+"""Reads a split of a dataset as a sequence, `Records`, and its table, `contents`.
 
 Neither needs TensorFlow or Beam.
 
@@ -43,7 +41,7 @@ from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 from beam_tfr.schema.naming import contents_name
 from beam_tfr.schema.untrusted import quote
 
-_CONTENTS_THREADS = 8  # that read contents of shards
+_CONTENTS_THREADS = 8  # threads that read contents of shards
 
 
 class Records(Sequence[Any]):
@@ -69,8 +67,9 @@ class Records(Sequence[Any]):
             "classes": int64 [objects]}), and "dict" `masks` too, uint8 [objects, height, width], if
             the dataset has masks of boxes.
         target: column that takes the place of the labels, such as a number to predict.
-        transform: function called with each image, or its bytes; with `boxes`, masks or pairs in a
-            "dict", with (image, dict of the other features), of which it returns such a pair.
+        transform: function called with each image, or its bytes. With `boxes`, or masks or pairs
+            in a "dict", it is called with (image, dict of the other features), and returns such a
+            pair.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -122,7 +121,7 @@ class Records(Sequence[Any]):
         return len(self._numbers)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """The example of a number, or the sequence of a slice.
+        """Returns the example with a number, or the sequence of a slice.
 
         Negative numbers count from the end.
         """
@@ -132,7 +131,7 @@ class Records(Sequence[Any]):
 
     @without_traceback
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The examples of some numbers, read with as few requests as possible.
+        """Returns the examples with some numbers, read with as few requests as possible.
 
         PyTorch calls this for a batch.
         """
@@ -152,7 +151,7 @@ class Records(Sequence[Any]):
 
     @without_traceback
     def where(self, condition: Any) -> "Records":
-        """The records whose rows of the contents fit a condition, in the same order.
+        """Selects the records whose rows of the contents fit a condition; keeps their order.
 
         Args:
             condition: a `pyarrow.compute.Expression` over columns of the contents: `field("height")
@@ -162,7 +161,8 @@ class Records(Sequence[Any]):
             Another sequence.
 
         Raises:
-            UsageError: it is none, names no column, or is not true or false.
+            UsageError: the condition is not an expression, names no column, or has results other
+                than true and false.
             DataError: the contents are missing or damaged.
             NotInstalledError: pyarrow is missing.
         """
@@ -202,7 +202,7 @@ class Records(Sequence[Any]):
         return subset
 
     def _decode(self, number: int, record: bytes) -> Any:
-        """The example of a record, whose number is given for messages."""
+        """Decodes the example of a record, whose number is given for messages."""
         if self._output == "raw_record":
             return record
         try:
@@ -217,11 +217,10 @@ class Records(Sequence[Any]):
 
 @public
 def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
-    """The table of contents of a dataset: a `pyarrow.dataset.Dataset`.
+    """Opens the table of contents of a dataset, with a row for each record.
 
-    It has a row for each record.
-
-    docs/contents.md lists its columns, and asks it with pandas, Polars and DuckDB.
+    It is a `pyarrow.dataset.Dataset`. docs/contents.md lists its columns, and shows queries with
+    pandas, Polars and DuckDB.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
@@ -252,7 +251,7 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
 
 
 def _filesystem(folder: str) -> tuple[Any, str]:
-    """The file system of pyarrow for a folder, and the folder's path in it."""
+    """Returns pyarrow's file system for a folder, and the folder's path in it."""
     from pyarrow import fs
 
     if not storage.is_gcs(folder):

@@ -53,9 +53,9 @@ from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
-MOST_RECORDS = 10  # files that are looked into
-_MOST_FILES = 10_000  # whose classes show whether they are numbers
-_MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
+MOST_RECORDS = 10  # files that may be opened to see whether they are TFRecords
+_MOST_FILES = 10_000  # files whose classes are looked at to see whether they are numbers
+_MOST_NAMES = 1_000  # names of a pattern on gs:// that one request lists
 # Archives that must be unpacked, and TFRecords, which are tables.
 _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
 
@@ -66,8 +66,8 @@ class Input:
 
     Attributes:
         root: folder that all keys are relative to, with a trailing slash.
-        input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the
-            output.
+        input, exclude: patterns of files to convert and to skip; folders end in /, and `exclude`
+            includes the output.
         origin: opened tables; or the labeler, which reads labels and splits from paths; or a
             dataset, whose images are taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
@@ -89,13 +89,13 @@ class Input:
 
     @property
     def encoding(self) -> str:
-        """The option `encoding`, or what the first table shows its rows to be."""
+        """The option `encoding`, or the encoding that the first table shows its rows to have."""
         encoding: str = self.plan.options["encoding"]
         return encoding
 
     @property
     def layout(self) -> Layout:
-        """The layout of paths; one without values for tables and datasets."""
+        """The layout of paths; without values for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
     @property
@@ -112,13 +112,13 @@ class Input:
 
     @property
     def pairs(self) -> list[str]:
-        """What readers call the images that lie beside each image."""
+        """The names that readers give the images beside each image."""
         features = FeaturesDict.from_options(self.plan.options)
         return [companion.key for companion in features.companions]
 
     @property
     def missing(self) -> str:
-        """The message about the first images of tables if none is there; else empty."""
+        """A message if none of the first images of tables exists; else empty."""
         return self.origin.missing if isinstance(self.origin, Tables) else ""
 
     @property
@@ -127,14 +127,14 @@ class Input:
         return compile_exclusion(self.exclude, self.root)
 
     def count_skipped(self) -> SkippedFiles:
-        """What counts the files that the patterns miss."""
+        """Makes the object that counts the files that the patterns miss."""
         exclusions = compile_exclusions(self.exclude, self.root)
         return SkippedFiles(self.input, self.exclusion, exclusions)
 
     def list_first(
         self, skipped: SkippedFiles = UNCOUNTED
     ) -> Iterator[storage.Entry | PatternPart]:
-        """Yields the first files that the patterns match, and what of these is not listed.
+        """Yields the first files that the patterns match, and the parts of patterns left unlisted.
 
         No archive is opened, and of a pattern on gs:// one request lists the first names.
 
@@ -143,7 +143,7 @@ class Input:
 
         Raises:
             InputNotFoundError: a pattern matches nothing.
-            UsageError: one cannot be listed.
+            UsageError: a pattern cannot be listed.
         """
         return _list_first(self.input, self.exclusion, skipped)
 
@@ -163,9 +163,9 @@ class _Classes(NamedTuple):
     Attributes:
         allowed: the only classes, in order; None for any.
         first: classes of a dataset, which get the first ids.
-        first_number: that of the first class, if the file has numbers.
-        note: what the file may be instead of one of classes; mostly empty.
-        id_note: that ids are other numbers than those in the file; mostly empty.
+        first_number: number of the first class, if the file has numbers.
+        note: what the file may be if not a list of classes; mostly empty.
+        id_note: says that ids differ from the numbers in the file; mostly empty.
     """
 
     allowed: Sequence[str] | None = None
@@ -187,7 +187,7 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
 
     Args:
         options: checked options.
-        classes: those of a dataset that had `classes=`; the options may name others.
+        classes: classes of a dataset that had `classes=`; the options may name others.
 
     Raises:
         UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they
@@ -212,7 +212,7 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
     if tables.numbered_names:
         classes = classes._replace(allowed=[*tables.numbered_names])
         options = _rename_numbers(options, tables.numbered_names)
-    if tables.options.split_column != options.split_column:  # which their first rows imply
+    if tables.options.split_column != options.split_column:  # their first rows imply another
         options = dataclasses.replace(options, split_column=tables.options.split_column)
     first = classes.first
     if classes.allowed is None and not first:
@@ -295,7 +295,9 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
 def _number_folders(
     entries: Iterable[storage.Entry | PatternPart], root: str, layout: Layout, classes: _Classes
 ) -> NumberedNames:
-    """The names of folders, or of what else a layout takes for classes, that are their numbers.
+    """Finds the names of classes whose numbers are the names of folders.
+
+    Instead of folders, a layout may also take something else for classes.
 
     Args:
         entries: the first files; nothing is known of those in archives.
@@ -304,7 +306,7 @@ def _number_folders(
         classes: the names.
     """
     labels = set[str]()
-    with contextlib.suppress(UsageError):  # of a pattern, which the run tells
+    with contextlib.suppress(UsageError):  # the run reports errors in patterns
         for entry in itertools.islice(entries, _MOST_FILES):
             if not isinstance(entry, storage.Entry):
                 continue
@@ -316,19 +318,19 @@ def _number_folders(
 
 
 def _rename_numbers(options: ConvertOptions, name_of: Mapping[str, str]) -> ConvertOptions:
-    """The options, by which classes that are numbers get their names."""
+    """Returns the options with renames that give classes that are numbers their names."""
     renames = tuple(f"{number}={name}" for number, name in name_of.items())
     return dataclasses.replace(options, rename=renames)
 
 
 def rename_all(classes: Sequence[str], options: ConvertOptions) -> list[str]:
-    """Classes with the names that `rename=` gives them, each once."""
+    """Returns classes with the names that `rename=` gives them, each once."""
     renames = parse_renames(options.rename)
     return [*dict.fromkeys(renames.get(name, name) for name in classes)]
 
 
 def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[str]:
-    """Yields what padding means for boxes and masks, where no option says it."""
+    """Yields messages on what padding means for boxes and masks, where no option says it."""
     if plan.options.get("resize") != "pad":
         return
     if not options.resize:
@@ -346,7 +348,7 @@ def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[s
 
 
 def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> Iterator[str]:
-    """Yields that files beside images are not read from archives."""
+    """Yields a message if files beside images are not read because images are in archives."""
     if options.pair and any(map(ARCHIVE.search, patterns)):
         yield (
             "`pair=` names files that lie on a disk or on gs://: none is read from an archive, so "
@@ -355,9 +357,9 @@ def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> 
 
 
 def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[str, ...]:
-    """The patterns of files to skip.
+    """Lists the patterns of files to skip.
 
-    With those of the options, they skip the output and the companions of images, either of which
+    Besides those of the options, they skip the output and the companions of images, both of which
     may be below a folder of the input.
     """
     exclude = list(options.exclude)
@@ -389,7 +391,7 @@ def check_gcs_access(options: ConvertOptions) -> None:
 def refuse_records(encoding: str, paths: Iterable[str]) -> None:
     """Refuses TFRecords where images are read.
 
-    Looks at the first files that are neither images nor archives, by their names.
+    Looks by name at the first files that are neither images nor archives.
 
     Raises:
         UsageError: one of them is a TFRecord.
@@ -403,7 +405,7 @@ def refuse_records(encoding: str, paths: Iterable[str]) -> None:
 
 
 def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
-    """Refuses tables where images are read, by their names.
+    """Refuses tables, told by their names, where images are read.
 
     Raises:
         UsageError: a pattern matches tables.
@@ -452,9 +454,7 @@ def _read_classes(path: str) -> _Classes:
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
-    """Refuses archives of which no image can be read.
-
-    It refuses any archive if no images are read.
+    """Refuses archives from which no image can be read, and any archive if no images are read.
 
     Raises:
         UsageError: a pattern matches such archives.
@@ -480,9 +480,7 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
 def _check_apart(
     options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str]
 ) -> None:
-    """Refuses patterns that match what the conversion writes.
-
-    It would then read that as images.
+    """Refuses patterns that match what the conversion writes, which it would then read as images.
 
     Raises:
         UsageError: a pattern does.
@@ -507,12 +505,10 @@ def _check_apart(
 
 
 def _check_folder(options: ConvertOptions, folder: str) -> None:
-    """Refuses a folder of the input that is the output.
-
-    It also refuses one of which no images are read.
+    """Refuses a folder of the input that is the output, or of which no images are read.
 
     Raises:
-        UsageError: it is such a folder.
+        UsageError: the folder is one of these.
     """
     if folder == f"{options.output.rstrip('/')}/":
         raise UsageError(
@@ -529,14 +525,12 @@ def _check_folder(options: ConvertOptions, folder: str) -> None:
 
 
 def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
-    """Refuses an output folder that holds shards to read.
-
-    It also refuses one below the folder of a dataset.
+    """Refuses an output folder that holds shards to read, or is below the folder of a dataset.
 
     Links are followed.
 
     Raises:
-        UsageError: it does or is.
+        UsageError: the output folder is one of these.
     """
     output = f"{storage.real_path(options.output)}/"
     datasets = [path.rpartition("/")[0] for path in options.table if is_dataset(path)]
@@ -555,9 +549,9 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
 
 
 def _real_shards(files: Sequence[str]) -> Iterator[str]:
-    """The real paths of the files that are shards, or links to shards.
+    """Yields the real paths of the files that are shards, or links to shards.
 
-    Of no others, because that of each of many small tables would take seconds.
+    Leaves out other files, because finding the real paths of many small tables would take seconds.
     """
     for path in files:
         if os.path.islink(path) or _is_shard(path):

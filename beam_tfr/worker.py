@@ -1,17 +1,17 @@
-"""Worker processes of a local run, which end with it.
+"""Runs worker processes of a local run, which end with it.
 
 On Linux they are forked from one process that has imported all they need, so that they start at
-once. It is started early, by `engine.processes`, and they exchange:
+once. `engine.processes` starts that process early. It exchanges messages with the run:
 
     run ── environment variables, a JSON object in a line ──▶ fork_workers       for each worker
-    run ◀── {"pid": 7} ── fork_workers                                           when it is there
+    run ◀── {"pid": 7} ── fork_workers                                           once it exists
     run ◀── {"pid": 7, "status": 0} ── fork_workers                              at its end
 
-`multiprocessing` has such a process too, but it runs the program of a user again that has no
-`if __name__ == "__main__":`, and so starts the conversion twice.
+`multiprocessing` also has such a process, but that runs the user's program again if it lacks `if
+__name__ == "__main__":`, and so starts the conversion twice.
 
-The end of standard input, which the run holds open, ends all of them. Otherwise workers outlive a
-killed run (`kill -9`, out of memory) for a while, and hold memory.
+The end of standard input, which the run holds open, ends all of them. Otherwise workers would
+outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from beam_tfr.engine.processes import START
 from beam_tfr.schema.errors import tells_starved
 
-# What workers import, at the latest for the first image.
+# Modules that workers import, at the latest for the first image.
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
     "beam_tfr.pipeline",
@@ -37,7 +37,7 @@ _NEEDED = (
     "cykooz_resizer",
     "simplejpeg",
 )
-_LOOK_S = 0.2  # whether standard input has ended
+_LOOK_S = 0.2  # between looks at whether standard input has ended
 
 
 def run() -> None:
@@ -51,18 +51,18 @@ def run() -> None:
 
 
 def _end_with_input(timeout_s: float | None = None) -> None:
-    """Ends this process if standard input ends within some seconds; None for any time."""
+    """Ends this process if standard input ends within a time; None waits without limit."""
     standard_input = select.poll()
-    standard_input.register(0, 0)  # for its end: what it holds is for `fork_workers`
+    standard_input.register(0, 0)  # only waits for its end: `fork_workers` reads its lines
     timeout_ms = None if timeout_s is None else timeout_s * 1000
     if standard_input.poll(timeout_ms):
         os._exit(1)
 
 
 def _end_if_starved(args: threading.ExceptHookArgs) -> None:
-    """Ends this process if a thread of it has ended for lack of memory or threads.
+    """Ends this process if one of its threads has ended for lack of memory or threads.
 
-    The run would wait forever for what it was to do.
+    Otherwise the run would wait forever for that thread.
     """
     threading.__excepthook__(args)
     if tells_starved(repr(args.exc_value)):
@@ -72,7 +72,7 @@ def _end_if_starved(args: threading.ExceptHookArgs) -> None:
 def _import_needed() -> None:
     """Imports what workers need, unless standard input ends meanwhile.
 
-    No thread waits for that, because a fork would lose it.
+    Uses a timer for that and no thread, because a fork would lose the thread.
     """
     signal.signal(signal.SIGALRM, lambda *_: _end_with_input(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
@@ -85,7 +85,7 @@ def _import_needed() -> None:
 
 
 def fork_workers(reports: int) -> None:
-    """Forks a worker for each line of standard input, until that ends.
+    """Forks a worker for each line of standard input, until standard input ends.
 
     Args:
         reports: descriptor that reports are written to.
@@ -93,7 +93,7 @@ def fork_workers(reports: int) -> None:
     os.set_inheritable(reports, False)
     _import_needed()
     _share_memory_budget()
-    gc.freeze()  # a collection in a worker would write to, and so copy, all that they share
+    gc.freeze()  # a collection in a worker would write to all shared memory, and so copy it
     workers = _Workers(reports)
     signal.signal(signal.SIGCHLD, workers.report_ends)
     for line in sys.stdin.buffer:
@@ -103,7 +103,7 @@ def fork_workers(reports: int) -> None:
 
 
 def _share_memory_budget() -> None:
-    """Lets all workers together take for decoding what one process may take."""
+    """Lets all workers together use the memory for decoding that one process may use."""
     from beam_tfr.images.limits import BUDGET
 
     BUDGET.share()
@@ -123,18 +123,20 @@ class _Workers:
     def start(self, environment: Mapping[str, str]) -> None:
         """Starts a worker, and reports it.
 
-        It is forked, unless this process has another thread, of a debugger or a profiler: a fork
-        would lose that thread, and keep the locks that it holds.
+        The worker is forked, unless this process has another thread, such as of a debugger or a
+        profiler: a fork would lose that thread, and keep the locks that it holds.
         """
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # its end comes second
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, [signal.SIGCHLD]
+        )  # its end must be reported after its start
         pid = self._spawn(environment) if threading.active_count() > 1 else self._fork(environment)
         self._pids.add(pid)
         self._report(pid=pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
 
     def report_ends(self, *_: object) -> None:
-        """Reports the workers that have ended."""
-        with contextlib.suppress(ChildProcessError):  # there are none
+        """Reports workers that have ended."""
+        with contextlib.suppress(ChildProcessError):  # there are no workers
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if not pid:
@@ -143,7 +145,7 @@ class _Workers:
                 self._report(pid=pid, status=os.waitstatus_to_exitcode(status))
 
     def kill(self) -> None:
-        """Ends the workers, also those that are stopped and so see no end of standard input."""
+        """Ends the workers, even stopped ones, which do not notice the end of standard input."""
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
@@ -175,7 +177,7 @@ def _run_forked(environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
         run()
         status = 0
-    except BaseException:  # noqa: BLE001 - nothing may go on as the process it was forked from
+    except BaseException:  # noqa: BLE001 - must not go on with the code of its parent process
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):

@@ -11,11 +11,11 @@ from beam_tfr.inspection.records import read_records
 from beam_tfr.inspection.sheets import COLUMNS, draw_records
 
 MOST_ROWS = 20  # clusters
-_MOST_COLUMNS = COLUMNS  # images of a cluster
+_MOST_COLUMNS = COLUMNS  # images shown of a cluster
 
 
 def draw_copies(copies: Duplicates) -> PillowImage.Image:
-    """A row of thumbnails for each of the first clusters, with splits and classes.
+    """Draws a row of thumbnails for each of the first clusters, with splits and classes.
 
     Raises:
         DataError: a record is damaged, or the dataset was replaced.

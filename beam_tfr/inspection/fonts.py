@@ -1,7 +1,7 @@
-"""Texts in pictures, in fonts that have their characters.
+"""Finds fonts that have the characters of texts in pictures.
 
 Pillow's own font has ASCII only; the bundled DejaVu Sans has Latin, Greek and Cyrillic. Texts
-within images are in these two, so that they are the same on each machine, and captions in a font of
+within images are in these two, so that they are the same on each machine; captions use a font of
 the machine if these lack a character.
 """
 
@@ -17,7 +17,7 @@ from beam_tfr.console.terminal import printable
 Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _BUNDLED = str(Path(__file__).with_name("DejaVuSans.ttf"))
 _NOT_IN_BUNDLED = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
-_ABSENT = "\uffff"  # no font has it
+_ABSENT = "\uffff"  # a character that no font has
 # Fonts with Chinese, Japanese and Korean that come with Linux, macOS and Windows; Pillow looks for
 # them where the system has its fonts.
 _OF_SYSTEMS = (
@@ -34,21 +34,21 @@ _OF_SYSTEMS = (
 
 
 def drawable(text: str) -> str:
-    """A text on one line, with escapes for what the bundled fonts lack."""
+    """Returns a text on one line, with escapes for characters that the bundled fonts lack."""
     return _NOT_IN_BUNDLED.sub(_escape_match, _on_one_line(text))
 
 
 def find_font(text: str, size: int) -> Font:
-    """A bundled font that has the characters of a drawable text."""
+    """Finds a bundled font that has the characters of a drawable text."""
     if text.isascii():
         return ImageFont.load_default(size)
     return _load_bundled(size)
 
 
 def choose_lettering(text: str, size: int) -> tuple[str, Font]:
-    """A text on one line, and a font that has its characters.
+    """Returns a text on one line, and a font that has its characters.
 
-    They are escaped if neither the bundled fonts nor one of the machine have them.
+    Characters are escaped if neither the bundled fonts nor one of the machine have them.
     """
     line = _on_one_line(text)
     escaped = drawable(text)
@@ -78,7 +78,7 @@ def _load_fonts_of_system(size: int) -> list[Font]:
     for name in _OF_SYSTEMS:
         try:
             fonts.append(ImageFont.truetype(name, size))
-        except OSError:  # this machine has none of that name
+        except OSError:  # this machine has no font of that name
             continue
     return fonts
 

@@ -1,7 +1,4 @@
-"""`inspect`: the features of a dataset or of TFRecord files.
-
-Also their counts, and some records.
-"""
+"""Inspects a dataset or TFRecord files: features, counts and some records."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 TEXT_RECORDS = 3  # shown as text
-SHEET_RECORDS = 40  # of a contact sheet
-_SHOWN_CLASSES = 20  # of a split
+SHEET_RECORDS = 40  # on a contact sheet
+_SHOWN_CLASSES = 20  # for each split
 _SHOWN_FEATURES = 20  # in an error
 
 
@@ -47,12 +44,11 @@ class Inspection(Printable):
         path: path of the dataset, the file, or a pattern of files.
         manifest: manifest of the dataset; None for files.
         features: name -> dtype and shape, as text: "int64", "bytes [3]", "float [any]".
-        num_files: TFRecord files.
-        num_records: records in all files; in damaged ones, those before the damage.
+        num_files: number of TFRecord files.
+        num_records: number of records in all files; in damaged ones, those before the damage.
         records: the requested records.
         split: the split that was asked for; None for all.
-        problem: describes damage, or what is missing to a complete dataset; empty if there is
-            nothing.
+        problem: describes damage, or what an incomplete dataset lacks; empty if all is well.
         is_chosen: whether `record` or `where` chose the records.
     """
 
@@ -67,9 +63,9 @@ class Inspection(Printable):
     is_chosen: bool = False
 
     def contact_sheet(self, columns: int = sheets.COLUMNS, *, names: bool = False) -> Image:
-        """A grid of thumbnails: some of each class, as many as there are `records`.
+        """Draws a grid of thumbnails: some of each class, as many as there are `records`.
 
-        They are the records themselves if `record` or `where` chose them, or the files are no
+        Draws the records themselves if `record` or `where` chose them, or if the files are not a
         dataset with contents.
 
         Args:
@@ -85,13 +81,13 @@ class Inspection(Printable):
 
     @property
     def sheet_records(self) -> tuple[InspectedRecord, ...]:
-        """What `contact_sheet` shows."""
+        """The records that `contact_sheet` shows."""
         records, _ = self._sheet
         return records
 
     @property
     def sheet_note(self) -> str:
-        """Why `contact_sheet` shows the first records instead of some of each class, or nothing."""
+        """A note on why `contact_sheet` does not show some of each class; may be empty."""
         _, note = self._sheet
         return note
 
@@ -127,10 +123,7 @@ class Inspection(Printable):
         yield from self.problem_lines()
 
     def _dataset_lines(self, manifest: Manifest) -> Iterator[str]:
-        """Yields a line for each split, and for each of the last updates.
-
-        Lines of splits have their classes.
-        """
+        """Yields a line for each split, with its classes, and for each of the last updates."""
         names = choose_splits(manifest, self.split, sort_splits(manifest.splits))
         for name in names:
             split = manifest.splits[name]
@@ -144,11 +137,11 @@ class Inspection(Printable):
             yield f"  {update}"
 
     def problem_lines(self) -> list[str]:
-        """A line on the problem, if there is one."""
+        """Yields a line about the problem, if there is one."""
         return [f"problem: {self.problem}"] if self.problem else []
 
     def _repr_html_(self) -> str:
-        """The lines and the thumbnails, for notebooks."""
+        """Returns the lines and the thumbnails, for notebooks."""
         html = super()._repr_html_()
         if self.records:
             html += pictures.html_image(self.contact_sheet())
@@ -184,7 +177,7 @@ def inspect(
             (files), `num_shards` and `num_bytes`.
 
     Raises:
-        UsageError: there is no such split, record or feature, or the records asked for take more
+        UsageError: there is no such split, record or feature, or the requested records take more
             than 512 MiB.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
@@ -230,7 +223,7 @@ def inspect(
 def _read_of_each_class(
     dataset: Manifest, split: str | None, number: int
 ) -> Iterator[InspectedRecord]:
-    """So many records, by their classes.
+    """Reads so many records, taking some of each class.
 
     Raises:
         DataError: contents or records are missing or damaged.
@@ -245,7 +238,7 @@ def _read_of_each_class(
 
 
 def _choose_range(record: int | None, records: int | None) -> tuple[int, int]:
-    """The number of the first record to return, and how many at most."""
+    """Returns the number of the first record to return, and how many to return at most."""
     if record is not None:
         return check_integer("record", record, 0, bits=63), 1
     if records is None:
@@ -258,10 +251,7 @@ def _ignore(progress: Progress) -> None:
 
 
 def _find_wrong_shard(dataset: Manifest) -> str:
-    """What is wrong with the first shard that is missing or has another size.
-
-    Empty if none is.
-    """
+    """Says what is wrong with the first shard that is missing or of another size; may be empty."""
     try:
         check_shard_files(dataset, dataset.splits.values())
     except DataError as error:
@@ -273,7 +263,7 @@ def _check_known(features: Iterable[str], conditions: Mapping[str, str]) -> None
     """Checks that the features of conditions, or the ends of their names, exist.
 
     Raises:
-        UsageError: one does not.
+        UsageError: a feature does not exist.
     """
     for name in conditions:
         if not features_named(features, name):
@@ -282,7 +272,7 @@ def _check_known(features: Iterable[str], conditions: Mapping[str, str]) -> None
 
 
 def _describe_features(dataset: Manifest) -> dict[str, str]:
-    """Name -> type and shape as text, sorted."""
+    """Returns name -> type and shape as text, sorted."""
     features = {}
     for name, feature in sorted(dataset.features.items()):
         features[name] = feature["dtype"]

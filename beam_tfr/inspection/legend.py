@@ -1,4 +1,4 @@
-"""The colors of classes and of values of masks, as far as they are drawn."""
+"""Lists the colors of classes and of values of masks that are drawn."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ _MOST_ENTRIES = 40  # classes or values
 
 
 class LegendEntry(NamedTuple):
-    """What a color stands for."""
+    """A color and what it stands for."""
 
     color: str
     text: str
 
 
 class Legend(NamedTuple):
-    """What colors stand for.
+    """A list of what colors stand for.
 
     Attributes:
-        title: of what they are.
-        entries: the first of them.
-        more: how many others there are.
+        title: the kind of things that the colors stand for.
+        entries: the first entries.
+        more: number of further entries.
     """
 
     title: str
@@ -40,7 +40,7 @@ class DrawnShapes:
         self._values = set[int]()
 
     def add(self, stored: Mapping[str, Sequence[Any]]) -> None:
-        """Adds what is drawn of a record."""
+        """Adds what is drawn on the picture of a record."""
         each_shape(stored, self._add_shape)
 
     def _add_shape(self, shape: Shape) -> None:
@@ -51,7 +51,7 @@ class DrawnShapes:
             self._labels.add(int(shape.label or 0))
 
     def list_legends(self, names: Sequence[str]) -> list[Legend]:
-        """The legends of pictures of a dataset with these classes."""
+        """Lists the legends for pictures of a dataset with these classes."""
         known = sorted(self._labels.intersection(range(len(names))))
         classes = [(label, names[label]) for label in known]
         values = [(value, str(value)) for value in sorted(self._values - {0})]

@@ -24,15 +24,15 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ENCODED, RAW
 
 SIDE = 112  # pixels of a thumbnail
-SIDE_WITH_SHAPES = 224  # of one on a sheet with boxes, masks or points
+SIDE_WITH_SHAPES = 224  # pixels of a thumbnail on a sheet with boxes, masks or points
 INK = "#1f2328"
 _FAINT = "#d0d7de"
-_LIGHT = 0.179  # relative luminance from which on black has more contrast than white
-GROUND = "#c9ccd1"  # around an image: not white, so that margins of white are seen
+_LIGHT = 0.179  # from this relative luminance on, black has more contrast than white
+GROUND = "#c9ccd1"  # around an image: not white, so that white margins are visible
 MOST_DRAWN = 100  # shapes of a kind on an image
-_MOST_POINTS = 10_000  # of a shape
+_MOST_POINTS = 10_000  # in a shape
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}  # number of channels -> mode of Pillow
-# Of classes; those that follow each other differ in hue and lightness.
+# Colors of classes; neighbors differ in hue and lightness.
 BOX_COLORS = (
     "#00c853",
     "#ff1744",
@@ -57,10 +57,7 @@ def is_drawn(record: InspectedRecord) -> bool:
 
 
 def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
-    """The image of a record in a square, with what is drawn on it.
-
-    Gray without an image.
-    """
+    """Draws the image of a record in a square, with its shapes; gray without an image."""
     pixels = _read_pixels(record.values, side)
     if pixels is None:
         return PillowImage.new("RGB", (side, side), _FAINT)
@@ -72,7 +69,7 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
 def each_shape(values: Mapping[str, Sequence[Any]], use: Callable[[Shape], object]) -> None:
     """Calls a function for each shape that is drawn on the image of a record.
 
-    Other programs may write other values: if one cannot be used, the rest of its kind is left out.
+    Other programs may write unusable values: then the rest of the shapes of this kind is left out.
     """
     for kind in KINDS:
         with contextlib.suppress(LookupError, TypeError, ValueError):
@@ -81,7 +78,7 @@ def each_shape(values: Mapping[str, Sequence[Any]], use: Callable[[Shape], objec
 
 
 def read_square(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The image of a record, stretched to a square [side, side, 3]; None without an image."""
+    """Reads a record's image, stretched to a square [side, side, 3]; None without an image."""
     pixels = _read_pixels(values, side)
     if pixels is None:
         return None
@@ -90,7 +87,7 @@ def read_square(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.ui
 
 
 def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
-    """An encoded image of any size in a square; None if it is none.
+    """Draws an encoded image of any size in a square; None if the data is not an image.
 
     Raises:
         RejectError: the image is damaged, or would take too much memory.
@@ -103,7 +100,7 @@ def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
 
 
 def _fit(image: PillowImage.Image, side: int) -> PillowImage.Image:
-    """A picture scaled to fit into a square; of a line, at least a pixel is left."""
+    """Scales a picture to fit into a square; at least one pixel is left of a line."""
     longest = max(image.size)
     width = max(1, round(image.width / longest * side))
     height = max(1, round(image.height / longest * side))
@@ -111,7 +108,7 @@ def _fit(image: PillowImage.Image, side: int) -> PillowImage.Image:
 
 
 def _to_pillow(pixels: NDArray[np.uint8]) -> PillowImage.Image:
-    """Pixels as `_pixels` returns them as an RGB picture."""
+    """Turns pixels as returned by `_pixels` into an RGB picture."""
     height, width, channels = pixels.shape
     stored = PillowImage.frombytes(_MODES[channels], (width, height), pixels.tobytes())
     return stored.convert("RGB")
@@ -136,10 +133,10 @@ def draw_shape(image: PillowImage.Image, shape: Shape) -> None:
 
 
 def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[float, float]]:
-    """Points [n, 2] in pixels of an image, given as shares of its sides; some, of very many.
+    """Scales points [n, 2], given as shares of an image's sides, to pixels; thins out very many.
 
-    Without those that are not finite, and none is farther outside than a side: Pillow goes through
-    all pixels of what it draws, also outside of the image.
+    Leaves out points that are not finite, and moves none farther outside than one side: Pillow goes
+    through all pixels of what it draws, even outside of the image.
     """
     step = 1 + len(shares) // _MOST_POINTS
     some = shares[::step]
@@ -149,12 +146,12 @@ def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[
 
 
 def color_of(label: int) -> str:
-    """The color of a class, or of a value of a mask, wherever it is drawn."""
+    """Returns the color of a class, or of a value of a mask, wherever it is drawn."""
     return BOX_COLORS[label % len(BOX_COLORS)]
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever is readable on a color.
+    """Returns black or white, whichever is readable on a color.
 
     Source: relative luminance and contrast of https://www.w3.org/TR/WCAG22/.
     """
@@ -165,7 +162,7 @@ def ink_on(color: str) -> str:
 
 
 def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
-    """Draws a box, and its name above it; below it, or within, if there is no room."""
+    """Draws a box, and its name above it; below or within it if there is no room."""
     canvas = ImageDraw.Draw(image)
     color = color_of(rectangle.label)
     corners = np.reshape(rectangle.corners, (2, 2))
@@ -206,18 +203,16 @@ def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
 
 
 def _read_pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The pixels of the image of a record, as `_pixels`; None if it is damaged, too."""
+    """Reads the pixels of a record's image as `_pixels` does; returns None if it is damaged."""
     with contextlib.suppress(RejectError):
         return _pixels(values, side)
     return None
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """The pixels of the image, or of the first other feature that is an image.
+    """Returns the pixels of the image, or of the first other feature that is an image, else None.
 
-    None if no feature is.
-
-    They may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four are CMYK.
+    They may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four channels are CMYK.
 
     Raises:
         RejectError: the image is damaged, or would take too much memory.
@@ -233,7 +228,7 @@ def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8]
 
 
 def _raw_pixels(data: bytes) -> NDArray[np.uint8] | None:
-    """The pixels of a tensor; None if it is none of pixels."""
+    """Returns the pixels of a tensor; None if it does not hold pixels."""
     array = tensor_of(data)
     if array is None or array.dtype != np.uint8 or array.ndim != 3:
         return None
@@ -241,7 +236,7 @@ def _raw_pixels(data: bytes) -> NDArray[np.uint8] | None:
 
 
 def _decode(data: bytes, side: int) -> NDArray[np.uint8] | None:
-    """The pixels of an encoded image; None if it is none. Raises as `_pixels`."""
+    """Decodes the pixels of an image, as `_pixels` does; None if the data is not an image."""
     source = open_image(data)
     if source is None:
         return None
@@ -253,7 +248,7 @@ def _decode(data: bytes, side: int) -> NDArray[np.uint8] | None:
 
 
 def html_image(image: PillowImage.Image) -> str:
-    """A picture as an HTML element."""
+    """Returns a picture as an HTML element."""
     file = io.BytesIO()
     image.save(file, "PNG")
     data = base64.b64encode(file.getvalue()).decode()

@@ -13,7 +13,7 @@ from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
 from beam_tfr.schema.errors import DataError, NotFoundError
 
-MAX_FOREIGN_BYTES = 512 << 20  # 512 MiB of a record in a file without a manifest
+MAX_FOREIGN_BYTES = 512 << 20  # 512 MiB for a record in a file without a manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,8 @@ class InspectedFile:
     Attributes:
         path: local or gs://.
         num_bytes: its size.
-        num_records: by the manifest; None without one, as only reading the file tells.
+        num_records: number of its records by the manifest; None without one, as only reading the
+            file tells.
     """
 
     path: str
@@ -37,8 +38,8 @@ class InspectedFiles:
 
     Attributes:
         files: the files.
-        manifest: of the dataset that they are; None without one.
-        problem: why the folder holds no complete dataset, if it holds a part of one; else empty.
+        manifest: manifest of the dataset that they belong to; None without one.
+        problem: why the folder holds only part of a dataset; else empty.
     """
 
     files: Sequence[InspectedFile]
@@ -47,7 +48,7 @@ class InspectedFiles:
 
     @property
     def num_records(self) -> int:
-        """By the manifest; 0 without one."""
+        """The number of records by the manifest; 0 without one."""
         return sum(file.num_records or 0 for file in self.files)
 
 
@@ -55,7 +56,7 @@ def find_files(path: str, split: str | None = None) -> InspectedFiles:
     """Finds the dataset in a folder, or the files that a path or pattern names.
 
     Args:
-        path: of a folder or file, or a pattern.
+        path: path of a folder or file, or a pattern.
         split: only this split of a dataset; None for all.
 
     Raises:
@@ -83,7 +84,7 @@ def find_files(path: str, split: str | None = None) -> InspectedFiles:
 
 
 def _find_record_files(folder: str) -> list[storage.Entry]:
-    """The TFRecord files in a folder: by their names, or else by their content."""
+    """Finds the TFRecord files in a folder, by their names, or else by their content."""
     files = storage.list_files(folder)
     named = [file for file in files if "tfrecord" in file.name]
     return named or [file for file in files if find_records([file.path])]
@@ -101,7 +102,7 @@ def _is_unfinished(folder: str) -> bool:
 
 
 def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
-    """The files of one split of a dataset, or of all, in the usual order of splits.
+    """Lists the files of one split of a dataset, or of all, in the usual order of splits.
 
     Raises:
         UsageError: there is no such split, or it has no records.
@@ -123,8 +124,8 @@ def read_records(
     The files of a dataset are read from record `start` on.
 
     Args:
-        files: the files. One whose number of records is known is only opened if it has one from
-            `start` on.
+        files: the files. If the number of a file's records is known, it is opened only if it has
+            records from `start` on.
         start: number of the first record; of files without a manifest, all records are read.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A record of a TFRecord file, and its values as text."""
+"""Reads a record of a TFRecord file, and describes its values as text."""
 
 import collections
 import contextlib
@@ -21,7 +21,7 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ARRAY_RAW, RAW
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
-MAX_VALUES = 8  # shown of a list
+MAX_VALUES = 8  # values shown of a list
 MAX_TEXT = 80  # characters shown of a text
 _TENSORS = (RAW, ARRAY_RAW)
 
@@ -31,10 +31,10 @@ class InspectedRecord:
     """A record of a file.
 
     Attributes:
-        number: from 0, over all files.
-        file: its path.
-        offset: where it begins in the uncompressed file, in bytes.
-        data: as stored.
+        number: its number, from 0, over all files.
+        file: path of the file.
+        offset: where the record begins in the uncompressed file, in bytes.
+        data: its bytes as stored.
     """
 
     number: int
@@ -44,12 +44,10 @@ class InspectedRecord:
 
     @functools.cached_property
     def values(self) -> Values:
-        """Feature -> its values, bytes, int or float.
-
-        None if the record is not a tf.train.Example.
+        """Feature -> its values, bytes, int or float; None if the record is not a tf.train.Example.
 
         Raises:
-            RecordError: there are too many.
+            RecordError: the record has too many values.
         """
         try:
             return parse_example(self.data)
@@ -63,7 +61,7 @@ def read_records(lookup: RecordLookup, numbers: Sequence[int]) -> Iterator[Inspe
     """Yields records by their numbers.
 
     Raises:
-        DataError: one is damaged, or the dataset was replaced.
+        DataError: a record is damaged, or the dataset was replaced.
     """
     for number, data in zip(numbers, lookup.read_records(numbers), strict=True):
         part, _ = lookup.locate(number)
@@ -79,9 +77,9 @@ def describe_record(record: InspectedRecord) -> Iterator[tuple[str, str]]:
 
 
 def describe_values(name: str, values: Sequence[Any]) -> str:
-    """The values of a feature in one printable line.
+    """Describes the values of a feature in one printable line.
 
-    For example "png image, height 20, width 30, 99 bytes", "'hat'", or "1, 2".
+    Such as "png image, height 20, width 30, 99 bytes", "'hat'", or "1, 2".
     """
     if not values:
         return "no values"
@@ -118,18 +116,18 @@ def _describe_bytes(name: str, data: bytes) -> str:
 
 
 def open_image(data: bytes) -> Source | None:
-    """An image whose header was read; None if it is not an image."""
+    """Opens an image and reads its header; returns None if the data is not an image."""
     with contextlib.suppress(RejectError):
         return formats.FORMATS[formats.identify(data)].open(data)
     return None
 
 
 def tensor_of(data: bytes) -> NDArray[Any] | None:
-    """The array of a serialized tensor of numbers; None for anything else."""
+    """Returns the array of a serialized tensor of numbers; None for anything else."""
     parsed = parse_tensor(data)
     if (
         parsed is None or parsed[0] == STRING or len(parsed[1]) > 32
-    ):  # NumPy 1 has no more dimensions
+    ):  # NumPy 1 allows no more dimensions
         return None
     dtype, shape, content = parsed
     array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)  # type: ignore[arg-type]
@@ -137,9 +135,9 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
 
 
 def label_of(values: Values) -> str:
-    """The class of a record as text, or its labels as numbers; empty if it names none.
+    """Returns the class of a record as text, or its labels as numbers; empty if it has none.
 
-    Of several, such as those of boxes, each once with its number: "7 RBC, WBC".
+    Several classes, such as those of boxes, are each named once after their number: "7 RBC, WBC".
     """
     names = sorted(features_named(values, "label"), key=lambda name: not name.endswith("text"))
     labels = next((values[name] for name in names if values[name]), [])

@@ -12,9 +12,9 @@ from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import UsageError
 
 PROGRESS_RECORDS = 100  # between two reports of progress
-SAMPLE_RECORDS = 100  # of files without a manifest, which show their features
+SAMPLE_RECORDS = 100  # read to find the features of files without a manifest
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
-_VALUE_BYTES = 40  # of memory, at most, beside its bytes
+_VALUE_BYTES = 40  # most memory that a value takes besides its bytes
 _DTYPES = {bytes: "bytes", int: "int64", float: "float"}
 
 
@@ -37,7 +37,7 @@ class FeatureSample:
                 self._dtypes.setdefault(name, _DTYPES[type(values[0])])
 
     def describe(self) -> dict[str, str]:
-        """Name -> type and number of values, sorted: "int64", "bytes [3]", "float [any]"."""
+        """Returns name -> type and number of values: "int64", "bytes [3]", "float [any]"."""
         return {name: self._describe_feature(name) for name in sorted(self._lengths)}
 
     def _describe_feature(self, name: str) -> str:
@@ -54,18 +54,18 @@ class FeatureSample:
 class RecordSearch:
     """A search of files.
 
-    Those of a dataset are read until enough records are found, others to their end.
+    Files of a dataset are read until enough records are found, others to their end.
 
     Attributes:
         where: values of features that the records must have.
         start: number of the first record that may be kept.
         most: number of records to keep.
-        is_dataset: whether the files are those of a dataset.
+        is_dataset: whether the files belong to a dataset.
         on_progress: called for each file and every hundred records.
-        records: those kept.
-        num_read: records read, or skipped before `start`.
+        records: the records that are kept.
+        num_read: number of records read, or skipped before `start`.
         sample: features of the first records read.
-        damage: why the rest was not read; empty if it was.
+        damage: why the rest was not read; empty if everything was.
     """
 
     where: Mapping[str, str]
@@ -112,7 +112,7 @@ class RecordSearch:
                 return
 
     def _consider(self, record: InspectedRecord) -> None:
-        """Adds a record to the sample and to those kept, if it belongs there."""
+        """Adds a record to the sample and to the kept records, if it belongs there."""
         if record.number < SAMPLE_RECORDS or self.sample.is_empty:
             self.sample.add(record.values)
         is_full = len(self.records) == self.most

@@ -1,4 +1,4 @@
-"""Contact sheets: rows of thumbnails with captions, and what their colors stand for."""
+"""Draws contact sheets: rows of thumbnails with captions, and what their colors stand for."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from beam_tfr.inspection.records import InspectedRecord, label_of
 
 COLUMNS = 8
 _GAP = 8  # between thumbnails
-_LINE = 18  # of a caption
-_SIZE = 12  # of its letters
+_LINE = 18  # height of a caption's line
+_SIZE = 12  # size of its letters
 _FAINT = "#57606a"
 _PAPER = "#e4e6ea"  # not white, so that images with white margins end visibly
 
@@ -27,9 +27,9 @@ class Cell(NamedTuple):
     """A thumbnail on a sheet.
 
     Attributes:
-        draw: draws it as a square with sides of so many pixels.
-        text: what is below it.
-        key: of its record, below that; empty for none.
+        draw: draws the thumbnail as a square, given the side in pixels.
+        text: the text below the thumbnail.
+        key: key of its record, below the text; empty for none.
     """
 
     draw: Callable[[int], PillowImage.Image]
@@ -51,15 +51,15 @@ def contact_sheet(
     names: bool = False,
     dataset: Manifest | None = None,
 ) -> PillowImage.Image:
-    """A grid of thumbnails with their classes and the numbers of their records.
+    """Draws a grid of thumbnails with their classes and the numbers of their records.
 
-    Gray where there is no image.
+    A thumbnail without an image is gray.
 
     Args:
-        records: what is drawn.
+        records: the records to draw.
         columns: thumbnails in a row.
-        names: whether keys are below them too.
-        dataset: whose records they are, for a legend of its classes and masks; None for any files.
+        names: whether to show keys too.
+        dataset: dataset of the records, for a legend of its classes and masks; None for any files.
     """
     cells = [_cell(record, names, dataset) for record in records]
     rows = [Row(cells[begin : begin + columns]) for begin in range(0, len(cells), columns)]
@@ -71,7 +71,7 @@ def contact_sheet(
 
 
 def draw_records(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowImage.Image:
-    """Rows of thumbnails: records, and the text below each."""
+    """Draws rows of thumbnails, given records and the text below each."""
     records = [record for row in rows for record, _ in row]
     drawn = []
     for row in rows:
@@ -87,8 +87,8 @@ def draw_rows(
     Args:
         rows: the rows.
         legends: what colors stand for.
-        side: pixels of a side of a thumbnail.
-        columns: room for so many in a row at least.
+        side: side of a thumbnail in pixels.
+        columns: least number of thumbnails for which rows have room.
     """
     columns = max(columns, *(len(row.cells) for row in rows)) if rows else columns
     width = columns * (side + _GAP) + _GAP
@@ -107,7 +107,7 @@ def draw_rows(
 
 
 def _choose_side(records: Sequence[InspectedRecord]) -> int:
-    """How large thumbnails are: shapes need room."""
+    """Returns the side of thumbnails: shapes need room."""
     return SIDE_WITH_SHAPES if any(map(pictures.is_drawn, records)) else SIDE
 
 
@@ -121,13 +121,13 @@ def _cell(record: InspectedRecord, names: bool, dataset: Manifest | None) -> Cel
 
 
 def caption(record: InspectedRecord) -> str:
-    """The number and class of a record."""
+    """Returns the number and class of a record."""
     label = label_of(record.values)
     return f"{record.number}: {label}" if label else f"{record.number}"
 
 
 def _key_of(record: InspectedRecord, dataset: Manifest | None) -> str:
-    """The key of a record: of a dataset, or as TensorFlow's tutorials and TFDS call it."""
+    """Returns the key of a record, as named in a dataset or by TensorFlow's tutorials."""
     features = [dataset.names.key] if dataset else ["image/filename", "image/source_id"]
     for feature in features:
         for value in record.values.get(feature, ()):
@@ -166,7 +166,7 @@ def _write(
     color: str = pictures.INK,
     keep_end: bool = False,
 ) -> None:
-    """Writes a text, shortened to so many pixels."""
+    """Writes a text, shortened to a width in pixels."""
     canvas = ImageDraw.Draw(sheet)
     line, font = choose_lettering(text, _SIZE)
     measure = functools.partial(canvas.textlength, font=font)
@@ -175,8 +175,8 @@ def _write(
 
 
 def _shorten(text: str, width: int, measure: Callable[[str], float]) -> str:
-    """The beginning of a text, with so many characters that it fits."""
-    text = text[:width]  # of thousands of labels, more than fit
+    """Shortens a text to the characters at its beginning that fit."""
+    text = text[:width]  # thousands of labels would take long to measure
     while measure(text) > width:
         kept = text.rstrip("…")[:-1]
         text = f"{kept}…"
@@ -184,7 +184,7 @@ def _shorten(text: str, width: int, measure: Callable[[str], float]) -> str:
 
 
 def _shorten_begin(text: str, width: int, measure: Callable[[str], float]) -> str:
-    """The end of a text, which says most in a path."""
+    """Shortens a text to the characters at its end that fit, which say most in a path."""
     text = text[-width:]
     while measure(text) > width:
         kept = text.lstrip("…")[1:]
@@ -200,7 +200,7 @@ class _LegendLine(NamedTuple):
 
 
 def _legend_lines(legend: Legend, width: int) -> list[_LegendLine]:
-    """The lines of a legend that fit into so many pixels."""
+    """Returns the lines of a legend, broken at a width in pixels."""
     lines = [_LegendLine(f"{legend.title}:")]
     entries = [(entry.color, entry.text) for entry in legend.entries]
     if legend.more:

@@ -1,8 +1,7 @@
 """Reads a dataset as a `tf.data.Dataset`, in a reproducible order.
 
-Never imports Beam.
-
-`open` works without TensorFlow, which is imported with the first name that needs it.
+Never imports Beam. `open` works without TensorFlow, which is imported with the first name that
+needs it.
 """
 
 import importlib
@@ -25,9 +24,7 @@ _LATER = {"fit": "training", "load": "loading", "load_records": "files"}
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `reader.open`
-    """The manifest of a dataset.
-
-    It has class names, counts, splits, features, digest and more.
+    """Opens the manifest of a dataset: class names, counts, splits, features, digest and more.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
@@ -40,9 +37,9 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `read
 
 
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The features of a dataset's records, for `tf.io.parse_example`.
+    """Returns the features of a dataset's records, for `tf.io.parse_example`.
 
-    `tf.data.experimental.make_batched_features_dataset` takes them too.
+    `tf.data.experimental.make_batched_features_dataset` also takes them.
 
     Returns:
         Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any

@@ -1,4 +1,4 @@
-"""Decodes records to elements of `load`, and names those that cannot be decoded."""
+"""Decodes records into elements of `load`, and names those that cannot be decoded."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH, FeatureSpec
 
 IMAGE = "image"
-WEIGHT = "weight"  # what a dict holds besides the features of the manifest
+WEIGHT = "weight"  # the key in a dict, besides the features of the manifest
 _UNDECODED = (
     " (counted from 0) does not decode: it is no example as the manifest describes them, or has a "
     "damaged image or a label outside the class list; `beam-tfr verify` names the cause; "
@@ -33,14 +33,11 @@ _UNDECODED = (
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 _ZEROS: dict[str, Any] = {"bytes": b"", "int64": 0, "float": 0}
-_WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of an image of which all is shown
+_WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of an image that is shown whole
 
 
 def feature_spec_of(specs: Mapping[str, FeatureSpec]) -> dict[str, Any]:
-    """The features for `tf.io.parse_example`.
-
-    They are dense where the shape is known, else ragged.
-    """
+    """Returns features for `tf.io.parse_example`: dense where the shape is known, else ragged."""
     return {name: _tensor_spec(spec) for name, spec in specs.items()}
 
 
@@ -63,10 +60,10 @@ class Decoder:
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
-        one_hot: labels become float32 [n, classes].
-        weighted: elements have a weight, 0 for fillers.
+        one_hot: whether labels become float32 [n, classes].
+        weighted: whether elements have a weight, 0 for fillers.
         boxes: format of the boxes; None: elements have none.
-        max_boxes: boxes of each image; None: any number.
+        max_boxes: number of boxes of each image; None: any number.
         target: the column in place of the labels; None: the labels.
     """
 
@@ -88,12 +85,12 @@ class Decoder:
 
     @functools.cached_property
     def labelled(self) -> bool:
-        """True if there are labels, or boxes or a column in their place."""
+        """Whether there are labels, or boxes or a column in their place."""
         return bool(self.boxes or self.target) or self.dataset.feature_kinds.label is not None
 
     @property
     def holds_images(self) -> bool:
-        """True if the records are images, rather than files, arrays or rows of a table."""
+        """Whether the records are images, rather than files, arrays or rows of a table."""
         return self.image.options.encoding in IMAGE_ENCODINGS
 
     @functools.cached_property
@@ -119,7 +116,7 @@ class Decoder:
 
     @property
     def ragged(self) -> bool:
-        """True if an element holds lists of any length."""
+        """Whether an element holds lists of any length."""
         if self.output == "raw_record":
             return False
         dense = set[str]()
@@ -132,18 +129,18 @@ class Decoder:
 
     @property
     def variable(self) -> bool:
-        """True if the images of a batch may differ in size."""
+        """Whether the images of a batch may differ in size."""
         is_decoded = self.holds_images and self.output not in ("encoded", "raw_record")
         return is_decoded and None in self.image.shape
 
     @functools.cached_property
     def padding(self) -> bytes:
-        """A serialized filler: a black image; other features are 0 or empty."""
+        """A serialized filler: a black image, or features that are 0 or empty."""
         values = self._black_image() if self.holds_images else {}
         filler = {}
         for name, (dtype, shape) in self.dataset.feature_specs.items():
             value = values.get(name, _ZEROS[dtype])
-            number = max(0, math.prod(shape))  # none of any length
+            number = max(0, math.prod(shape))  # lists of any length are empty
             filler[name] = (dtype, [value] * number)
         return serialize(filler)
 
@@ -167,7 +164,7 @@ class Decoder:
         return tf.function(self._features, autograph=False)
 
     def _features(self, records: Any, places: Any) -> dict[str, Any]:
-        if self.boxes and records.shape.rank == 0:  # boxes are those of a batch
+        if self.boxes and records.shape.rank == 0:  # boxes need a batch
             of_one = self._features(records[None], places[None])
             return {name: values[0] for name, values in of_one.items()}
         features = tf.io.parse_example(records, self._spec)
@@ -175,7 +172,7 @@ class Decoder:
             self._decode_images(features, places)
         batch = Batch(self, places, features)
         objects = dict[str, Any]()
-        tensors = dict[str, Any]()  # of all else
+        tensors = dict[str, Any]()  # all other features
         for kind in self._kinds:
             collected = objects if kind.per_box else tensors
             collected |= kind.collect_tensors(features)
@@ -200,7 +197,7 @@ class Decoder:
         features[IMAGE] = self.decode_each(self.image, inputs, self.image.shape, tf.uint8)
 
     def _show_objects(self, objects: Mapping[str, Any], batch: "Batch") -> dict[str, Any]:
-        """The objects that the images of a batch show."""
+        """Returns the objects that the images of a batch show."""
         checked = check_lengths(objects)
         return crop_objects(checked, batch.views) if self.image.crop else checked
 
@@ -213,11 +210,11 @@ class Decoder:
     ) -> Any:
         """Calls a function for each example of a batch, and batches its results.
 
-        Without batches, calls it once, for the only example.
+        Without batches, calls it once for the single example.
 
         Args:
             decode: the function.
-            inputs: its arguments: tensors with a row for each example of the batch.
+            inputs: its arguments, tensors with a row for each example of the batch.
             shape: shape of a result; None where sizes differ.
             dtype: dtype of a result.
         """
@@ -233,7 +230,7 @@ class Decoder:
         return tf.ensure_shape(padded, [inputs[0].shape[0], *shape])
 
     def _refuse(self, records: Any, places: Any) -> Any:
-        """Fails with the message about the first record that does not decode."""
+        """Fails with a message about the first record that does not decode."""
         examples = (tf.reshape(records, [-1]), tf.reshape(places, [-1, 2]))
         singles = tf.data.Dataset.from_tensor_slices(examples)
         nothing = tf.data.Dataset.from_tensors("")
@@ -245,7 +242,7 @@ class Decoder:
             return self._decoded(tf.identity(records), places)
 
     def _find_problems(self, record: Any, place: Any) -> Any:
-        """A dataset with the message about a record, if it does not decode."""
+        """Returns a dataset with a message about a record, if the record does not decode."""
 
         def describe(_: Any, place: Any) -> Any:
             file, number = self.parts.locate(place[1])
@@ -257,7 +254,7 @@ class Decoder:
         return outcomes.take(1).filter(lambda message: message != "")
 
     def element(self, records: Any, places: Any) -> Any:
-        """An element of `load`; fillers have a place of `FILLER`."""
+        """Returns an element of `load`; fillers have a place of `FILLER`."""
         if self.output == "raw_record":
             return records
         features = first_that_works(
@@ -275,20 +272,18 @@ class Decoder:
         return (image, target, weight) if self.weighted else (image, target)
 
     def _target(self, features: Mapping[str, Any]) -> Any:
-        """What is learned of an image: its boxes, a column, or its labels."""
+        """Returns what is learned of an image: its boxes, a column, or its labels."""
         if self.boxes:
             return {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
         return features[self.target or self.dataset.names.label]
 
 
 class Batch:
-    """What is known of a batch of images that is decoded.
-
-    A `features.base.TensorReading`.
+    """A batch of images being decoded, as a `features.base.TensorReading`.
 
     Args:
-        decoder: decodes it.
-        places: int64 [images, 2], or [2] of the one.
+        decoder: decodes the batch.
+        places: int64 [images, 2], or [2] for a single image.
         features: the features of the batch, with the images.
     """
 
@@ -307,7 +302,7 @@ class Batch:
 
     @property
     def _shown_size(self) -> Any:
-        """(height, width) of the images as they are returned, int32 [2]."""
+        """The (height, width) of the images as they are returned, int32 [2]."""
         return tf.shape(self._features[IMAGE])[1:3]
 
     @functools.cached_property
@@ -324,7 +319,7 @@ class Batch:
 
     @functools.cached_property
     def units(self) -> Any:
-        """What a width and a height of 1 become in the unit of the boxes."""
+        """The width and height that boxes of width and height 1 have in the unit of the request."""
         sizes = self._sizes
         if self._decoder.image.image_size:
             height, width = self._decoder.image.image_size
@@ -336,13 +331,13 @@ class Batch:
         return tf.cast(sizes, tf.float32)
 
     def decode_pixels(self, pngs: Any) -> Any:
-        """The pixels of an image beside each image."""
+        """Decodes the pixels of an image beside each image."""
         image = self._decoder.image
         inputs = (image.check_header(pngs, "png"), self._places)
         return self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
 
     def decode_box_pixels(self, pngs: Any) -> Any:
-        """The pixels of an image for each box.
+        """Decodes the pixels of an image for each box.
 
         Fails if an image has more than `MOST_WHOLE_PIXELS` of them.
         """
@@ -372,7 +367,7 @@ class Batch:
         return pngs.with_values(pixels)
 
     def _no_box_pixels(self) -> Any:
-        """Those of no box, which no decoder can stack."""
+        """Returns the masks of an image without boxes, which no decoder can stack."""
         if self._decoder.sizes == "ragged":
             nothing = tf.zeros([0, 0, 0], tf.uint8)
             return tf.RaggedTensor.from_tensor(nothing, ragged_rank=2)

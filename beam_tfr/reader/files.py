@@ -1,6 +1,4 @@
-"""`load_records`: reads the records of any TFRecord files.
-
-Errors name the file.
+"""Reads the records of any TFRecord files, as `load_records`; errors name the file.
 
     files ──interleave──▶ chunks of records, read by `records.tfrecords` ──unbatch──▶ records
 
@@ -34,14 +32,14 @@ def load_records(
 ) -> Any:
     """Reads any TFRecord files.
 
-    Whether they are uncompressed or gzip is detected from their content.
+    Their content tells whether they are uncompressed or gzip.
 
     Args:
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`:
             `*` any name, `**/` any number of folders, `?`, `[abc]`, `{a,b}`. Files come in the
             order of `paths`, those of a pattern sorted, each once.
-        streams: number of files to read in parallel, 64 records of each in turn: faster on gs://,
-            but in another order. With 1, one file after another.
+        streams: number of files to read in parallel, in turns of 64 records: faster on gs://, but
+            in another order. With 1, one file after another.
         max_record_bytes: longer records count as damage. Each open file takes at most three times
             this in memory.
 
@@ -61,9 +59,9 @@ def load_records(
     def load_chunks(file: Any) -> Any:
         return _load_chunks(file, longest)
 
-    # Tensors that tf.data's functions can reach, on a machine with a GPU too.
+    # Makes tensors that tf.data's functions can reach, even on a machine with a GPU.
     with tf.device("CPU"):
-        # Names may be of any bytes.
+        # Names may have any bytes.
         all_files = tf.data.Dataset.from_tensor_slices([*map(os.fsencode, files)])
         chunks = all_files.interleave(
             load_chunks, cycle_length=streams, num_parallel_calls=streams, deterministic=True
@@ -72,7 +70,7 @@ def load_records(
 
 
 def _list_paths(patterns: Any) -> list[str]:
-    """The paths of the files, each once."""
+    """Lists the paths of the files, each once."""
     if isinstance(patterns, (str, os.PathLike)):
         patterns = [patterns]
     paths: dict[str, None] = {}
@@ -88,7 +86,7 @@ def _list_paths(patterns: Any) -> list[str]:
 
 
 def _load_chunks(file: Any, longest: int) -> Any:
-    """The records of a file, string [n]; fails with NotFoundError if it is gone."""
+    """Loads the records of a file, string [n]; fails with NotFoundError if it is gone."""
     first_byte = tf.data.FixedLengthRecordDataset(file, 1).take(1)
     existing = first_byte.skip(1).batch(1)
     signature = tf.TensorSpec([None], tf.string)
@@ -101,7 +99,7 @@ def _load_chunks(file: Any, longest: int) -> Any:
 def _read_chunks(file: bytes, longest: int) -> Iterator[list[bytes]]:
     """Yields the records of a file.
 
-    Raises what TensorFlow makes an InvalidArgumentError of.
+    Raises the errors that TensorFlow turns into InvalidArgumentError.
     """
     path = os.fsdecode(file)
     records = iter(RecordFile(path, max_record_bytes=int(longest)))

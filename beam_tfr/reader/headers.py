@@ -1,6 +1,6 @@
 """Checks what the headers of images state, as part of TensorFlow's graph.
 
-A dataset may be from elsewhere. An image of some bytes may take gigabytes to decode, and several
+A dataset may come from elsewhere. An image of a few bytes may take gigabytes to decode, and several
 are decoded at once. A check takes some microseconds.
 """
 
@@ -10,20 +10,21 @@ import tensorflow as tf
 
 from beam_tfr.dataset.image_sides import PNG_BEGIN, PNG_SIDES
 
-_WEBP_KINDS = ["VP8 ", "VP8L", "VP8X"]  # of the first chunk, which has the sides (RFC 9649)
-_WEBP_BYTES = 30  # in which they are
+_WEBP_KINDS = ["VP8 ", "VP8L", "VP8X"]  # kinds of the first chunk, which has the sides (RFC 9649)
+_WEBP_BYTES = 30  # that hold the sides
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation; TensorFlow crashes for some of these
 
 
 def check_header(data: Any, form: str, most_pixels: int) -> Any:
     """Returns the bytes of an image after a check of its header.
 
-    Evaluating them fails unless it is of this format, and states no more pixels than it can have.
+    Evaluating them fails unless the image is of this format, and states no more pixels than it may
+    have.
 
     Args:
         data: scalar string; PNGs may have any other shape.
         form: jpeg, png or webp.
-        most_pixels: the most that it can have.
+        most_pixels: the most pixels that the image may have.
     """
     if form == "jpeg":
         fits = _fits_jpeg(data, most_pixels)
@@ -82,6 +83,6 @@ def _vp8x_pixels(head: Any) -> Any:
 
 
 def _little_endian(values: Any) -> Any:
-    """The number of some bytes: int64."""
+    """Returns the number that some bytes encode: int64."""
     factors = [256**place for place in range(values.shape[0])]
     return tf.reduce_sum(values * factors)

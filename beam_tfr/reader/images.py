@@ -20,7 +20,7 @@ _CROPS = {
     "aspect_ratio_range": (3 / 4, 4 / 3),
     "min_object_covered": 0.0,
 }
-# Not a tensor: TensorFlow could then not be configured any more after this import.
+# Not a tensor: after this import, TensorFlow could then no longer be configured.
 _EVERYWHERE = np.zeros([1, 0, 4], np.float32)
 # libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
 _DCT_METHOD = "INTEGER_ACCURATE"
@@ -36,20 +36,20 @@ def _decode_png(data: Any, channels: int) -> Any:
 
 
 def _decode_webp(data: Any, channels: int) -> Any:
-    """The first frame; without `channels=3`, which refuses an alpha plane."""
+    """Decodes the first frame; does so without `channels=3`, which refuses an alpha plane."""
     frames = tf.io.decode_webp(data)
     return frames[0, :, :, :channels]
 
 
 def _decode_raw(data: Any, channels: int) -> Any:
-    """A tensor [height, width, 1 or channels], with a gray channel repeated."""
+    """Decodes a tensor [height, width, 1 or channels]; repeats a gray channel."""
     pixels = parse_pixels(data)
     size = tf.shape(pixels)[:2]
     shape = tf.concat([size, [channels]], 0)
     return tf.broadcast_to(pixels, shape)
 
 
-# Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
+# Format -> function of (bytes, 1 or 3 channels) that returns uint8 [height, width, channels].
 DECODERS: dict[str, Callable[[Any, int], Any]] = {
     "jpeg": _decode_jpeg,
     "png": _decode_png,
@@ -63,10 +63,10 @@ class ImageDecoder:
     """Decodes the images of a dataset.
 
     Attributes:
-        options: how they were converted.
-        image_size: height and width to resize them to; None keeps their size.
-        crop: which part of them to resize: None all, "center" the largest centered part of the new
-            shape, "random" a random part, possibly mirrored.
+        options: how the images were converted.
+        image_size: height and width to resize images to; None keeps their size.
+        crop: which part of an image to resize: None all, "center" the largest centered part of the
+            new shape, "random" a random part, possibly mirrored.
         seed: seed for random parts.
     """
 
@@ -86,7 +86,7 @@ class ImageDecoder:
 
         Args:
             data: scalar string.
-            image_format: scalar string; of no effect unless the dataset has images of several
+            image_format: scalar string; has no effect unless the dataset has images of several
                 formats.
             place: int64 [2], (epoch, number of the example).
         """
@@ -98,7 +98,7 @@ class ImageDecoder:
         return tf.ensure_shape(image, self.shape)
 
     def _decode_any(self, image_format: Any, data: Any, place: Any) -> Any:
-        """Decodes an image of a format that its record states."""
+        """Decodes an image in the format that its record states."""
         matches = tf.equal(image_format, KEPT_FORMATS)
         index = tf.argmax(matches, output_type=tf.int32)
         branches = [functools.partial(self._decode, name, data, place) for name in KEPT_FORMATS]
@@ -106,12 +106,12 @@ class ImageDecoder:
 
     def check_header(self, data: Any, form: str) -> Any:
         """Returns the bytes of an image, or of several PNGs, after `headers.check_header`."""
-        fillers = math.prod(self.image_size or ())  # which have this size
+        fillers = math.prod(self.image_size or ())  # fillers have this size
         most_pixels = max(self.options.most_stored_pixels, fillers)
         return check_header(data, form, most_pixels)
 
     def _decode(self, name: str, data: Any, place: Any) -> Any:
-        """Decodes an image of a format, and crops and resizes it."""
+        """Decodes an image of a given format, and crops and resizes it."""
         if name != "raw":
             data = self.check_header(data, name)
         if self.image_size is None:
@@ -126,7 +126,7 @@ class ImageDecoder:
         return tf.saturate_cast(rounded, tf.uint8)
 
     def _decode_part(self, name: str, data: Any, key: Any) -> Any:
-        """Decodes the part of an image that is resized; of a JPEG, it decodes no more."""
+        """Decodes the part of an image that is resized; decodes no more of a JPEG than that."""
         channels = self.options.channels
         if self.crop and name == "jpeg":
             shape = tf.io.extract_jpeg_shape(data)
@@ -142,9 +142,7 @@ class ImageDecoder:
         return tf.image.crop_to_bounding_box(image, top, left, height, width)
 
     def mask(self, data: Any, place: Any) -> Any:
-        """Decodes the mask of an image, where the image shows it.
-
-        The mask is int32, and `shape` is without channels.
+        """Decodes the part of a mask that the image shows: int32 [height, width].
 
         Args:
             data: scalar string.
@@ -153,12 +151,12 @@ class ImageDecoder:
         return self._show_mask(_decode_mask(data), place)
 
     def box_mask(self, data: Any, place: Any) -> Any:
-        """Decodes the mask of a box, where the image shows it: uint8, else as `mask`."""
+        """Decodes the part of a box's mask that the image shows: uint8, otherwise like `mask`."""
         pixels = tf.io.decode_png(data, channels=1)
         return self._show_mask(pixels[:, :, 0], place)
 
     def _show_mask(self, mask: Any, place: Any) -> Any:
-        """The part of a mask, [height, width], that the image shows."""
+        """Returns the part of a mask, [height, width], that the image shows."""
         if self.image_size is not None:
             mask = self._resize_mask(mask, self.image_size, place)
         return tf.ensure_shape(mask, self.shape[:2])
@@ -176,14 +174,14 @@ class ImageDecoder:
         return tf.gather(shown_rows, columns, axis=1)
 
     def view(self, size: Any, place: Any) -> Any:
-        """The part that `crop` shows of an image, as shares of its sides, float32 [4].
+        """Returns the part of an image that `crop` shows, as shares of its sides, float32 [4].
 
         Args:
-            size: its width and height, int32 [2].
+            size: width and height of the image, int32 [2].
             place: as for the image.
 
         Returns:
-            Left, top, right and bottom; if it is mirrored, right is less than left.
+            Left, top, right and bottom; if the image is mirrored, right is less than left.
         """
         key = self._key(place)
         width, height = tf.unstack(size)
@@ -200,18 +198,18 @@ class ImageDecoder:
         return tf.cast(shares, tf.float32)
 
     def _key(self, place: Any) -> Any:
-        """The key of the random functions for an example."""
+        """Returns the key of the random functions for an example."""
         epoch, number = tf.unstack(place)
         key = tf.constant([self.seed, 1], tf.int64)
         epoch_key = fold(key, epoch)
         return fold(epoch_key, number)
 
     def _window(self, shape: Any, key: Any) -> Any:
-        """The part to resize: its top, left, height and width, int32 [4].
+        """Returns top, left, height and width of the part to resize, int32 [4].
 
         Args:
             shape: height, width and channels, int32 [3].
-            key: as `_key` makes it.
+            key: from `_key`.
         """
         if self.crop == "random":
             crop_key = fold(key, 0)
@@ -229,25 +227,26 @@ class ImageDecoder:
 
 
 def _decode_mask(data: Any) -> Any:
-    """Decodes a PNG of 8 or 16 bit: int32 [height, width]."""
+    """Decodes a PNG of 8 or 16 bits: int32 [height, width]."""
 
     def decode(dtype: Any) -> Any:
         values = tf.io.decode_png(data, channels=1, dtype=dtype)
         return tf.cast(values, tf.int32)
 
-    num_bits = tf.strings.substr(data, 24, 1)  # in the header
+    num_bits = tf.strings.substr(data, 24, 1)  # a byte of the header
     has_16_bits = tf.equal(num_bits, b"\x10")
     mask = tf.cond(has_16_bits, lambda: decode(tf.uint16), lambda: decode(tf.uint8))
     return mask[:, :, 0]
 
 
 def _nearest(begin: Any, end: Any, target_size: int, size: Any) -> Any:
-    """The pixels of a side nearest to those of a part of it: int32 [target_size].
+    """Returns the pixels of a side that are nearest to those of a part of it: int32 [target_size].
 
     Args:
-        begin, end: of the part, as shares of the side; it is mirrored if the end comes first.
-        target_size: pixels of the part.
-        size: pixels of the side.
+        begin, end: ends of the part, as shares of the side; the part is mirrored if the end comes
+            first.
+        target_size: number of pixels of the part.
+        size: number of pixels of the side.
     """
     steps = tf.range(target_size, dtype=tf.float32) + 0.5
     centers = begin + (end - begin) * steps / target_size
@@ -262,10 +261,10 @@ def _is_mirrored(key: Any) -> Any:
 
 
 def fold(key: Any, number: Any) -> Any:
-    """Derives a key of TensorFlow's stateless random functions: [2] of the dtype of `number`.
+    """Derives a key of TensorFlow's stateless random functions from another key and a number.
 
-    It comes from another key and a number, and is that of `tf.random.fold_in` with `alg="philox"`,
-    which takes 38 ops for it.
+    The key is [2] of the dtype of `number`. It equals that of `tf.random.fold_in` with
+    `alg="philox"`, which takes 38 ops.
     """
     word = tf.convert_to_tensor(number)
     begin = tf.raw_ops.StatelessRandomGetKeyCounter(seed=key)

@@ -1,4 +1,4 @@
-"""`load`: a split of a converted dataset as a `tf.data.Dataset`.
+"""Loads a split of a converted dataset as a `tf.data.Dataset`.
 
 epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶ decoded (decode.py)
     ──rebatch──▶ batches
@@ -30,7 +30,7 @@ from beam_tfr.reader.output_check import check_output
 from beam_tfr.reader.streams import PartTensors, Streams
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 
-# Images decoded in one call, about: enough that its overhead does not count, few enough for memory.
+# Images decoded in one call, about: enough to make overhead negligible, few enough for memory.
 CHUNK = 64
 
 
@@ -108,8 +108,8 @@ def load(
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right
             to the largest size, or "ragged". None raises an error.
         one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
-            of several, and 0 for the others. Otherwise they are int64 [batch], or a
-            tf.RaggedTensor, int64, of several.
+            of several, and 0 for the others. Otherwise they are int64 [batch], or an int64
+            tf.RaggedTensor if images have several labels.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format, as Keras names it: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top,
             width, height, as COCO has it) or "center_xywh", in pixels of the image that is
@@ -120,7 +120,7 @@ def load(
             `image_size` and `crop`: they are clipped and mirrored with the pixels, and dropped,
             with all other features of their object, if less than a tenth of their area is left.
         max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded
-            with 0 and -1. Of an image with more objects, the first are kept. Without it, both are
+            with 0 and -1. If an image has more objects, the first are kept. Without it, both are
             tf.RaggedTensors.
         target: column that takes the place of the labels, such as a number to predict: int64,
             float32 or string [batch].
@@ -207,15 +207,14 @@ def load(
     check_access(dataset.digest_location.path)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot
-    # reach them. Autograph finds nothing to convert here, and takes longer for that than all the
-    # rest.
+    # reach them. Autograph finds nothing to convert here, and takes longer than everything else.
     build = tf.autograph.experimental.do_not_convert(_build_elements)
     with tf.device("CPU"):
         records = Streams(
             dataset=dataset, parts=parts, order=order, seed=shuffle_seed, padding=decoder.padding
         )
         elements = build(records, decoder, schedule)
-    elements.class_names = dataset.class_names  # as of Keras' image_dataset_from_directory
+    elements.class_names = dataset.class_names  # as with Keras' image_dataset_from_directory
     return elements
 
 
@@ -231,10 +230,10 @@ def _check_one_host(num_hosts: int) -> None:
 def check_access(path: str) -> None:
     """Checks that TensorFlow can read a file, if it is on gs://.
 
-    It reads gs:// by itself, with other credentials and addresses than ours.
+    TensorFlow reads gs:// by itself, with other credentials and addresses than ours.
 
     Raises:
-        DataError: it cannot.
+        DataError: TensorFlow cannot read the file.
     """
     if not storage.is_gcs(path):
         return
@@ -253,10 +252,7 @@ def check_access(path: str) -> None:
 
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
-    """Checks that a crop leaves no boxes behind.
-
-    Boxes are returned as they are stored.
-    """
+    """Checks that no boxes are returned as they are stored, while images are cropped."""
     if dataset.feature_kinds.boxes:
         raise UsageError(
             "leaves the boxes of the objects where they are: give `boxes=` too, such as "
@@ -271,9 +267,9 @@ class Schedule(NamedTuple):
 
     Attributes:
         first: number of the first epoch.
-        step: the step of it to start at.
-        num_epochs: how many epochs; None means forever.
-        advancing: whether each iteration takes the epoch after the last one's.
+        step: the step at which the first epoch starts.
+        num_epochs: number of epochs; None means forever.
+        advancing: whether each iteration takes the epoch after that of the last iteration.
     """
 
     first: int
@@ -287,10 +283,11 @@ class Schedule(NamedTuple):
     ) -> "Schedule":
         """Starts at a step, counted from the beginning of an epoch.
 
-        If it exceeds a single epoch, a later epoch follows; if several, they are fewer.
+        If the step is beyond the end of that epoch, starts in a later one; if several epochs are
+        asked for, the skipped ones count.
 
         Raises:
-            UsageError: it is beyond several epochs.
+            UsageError: the step is beyond the last of several epochs.
         """
         skipped, step = divmod(start_step, order.steps)
         if num_epochs is None or num_epochs == 1:
@@ -304,9 +301,9 @@ class Schedule(NamedTuple):
         return cls(epoch + skipped, step, num_epochs - skipped)
 
     def epochs(self) -> Any:
-        """The numbers of the epochs: a dataset of scalar int64."""
+        """Returns the numbers of the epochs: a dataset of scalar int64."""
         if self.advancing:
-            # The only state that outlives an iteration. Dataset.random has such a state too, but
+            # The only state that outlives an iteration. Dataset.random also has such a state, but
             # follows tf.random.set_seed.
             following = tf.Variable(self.first, dtype=tf.int64, trainable=False)
             iteration = tf.data.Dataset.from_tensors(0)
@@ -315,19 +312,19 @@ class Schedule(NamedTuple):
         return tf.data.Dataset.range(self.first, end)
 
     def num_steps(self, order: Order) -> int:
-        """The number of steps of an iteration, or `INFINITE_CARDINALITY`."""
+        """Returns the number of steps of an iteration, or `INFINITE_CARDINALITY`."""
         if self.num_epochs is None:
             return int(tf.data.INFINITE_CARDINALITY)
         return self.num_epochs * order.steps - self.step
 
 
 def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> tf.data.Dataset:
-    """The dataset that `load` returns.
+    """Builds the dataset that `load` returns.
 
     Args:
         streams: where the records come from.
         decoder: turns them into elements.
-        schedule: which epochs.
+        schedule: the epochs.
     """
     order = streams.order
     size = order.host_step_size
@@ -362,18 +359,14 @@ def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> t
 
 
 def _chunk_size(order: Order, decoder: Decoder, schedule: Schedule) -> int:
-    """How many records to decode in one call.
-
-    That is a batch, unless batches can be cut from others.
-    """
+    """Returns how many records to decode in one call: a batch, unless it is cut from others."""
     if order.batch_size is None:
         return CHUNK
     size = order.host_step_size
     if decoder.sizes or decoder.ragged:  # such batches can be neither cut nor joined
         return size
-    if (
-        order.has_short_step and schedule.num_epochs != 1
-    ):  # those of an epoch are not joined to the next
+    # The records of one epoch are not joined to the next.
+    if order.has_short_step and schedule.num_epochs != 1:
         return size
     if CHUNK // 2 <= size <= 2 * CHUNK:
         return size

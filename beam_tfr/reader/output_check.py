@@ -8,7 +8,7 @@ def check_output(decoder: Decoder, batch_size: int | None) -> None:
     """Checks that the options have an effect on the output.
 
     Raises:
-        UsageError: one has none, or the output cannot hold what it asks for.
+        UsageError: an option has no effect, or the output cannot hold what it asks for.
     """
     if not decoder.holds_images:
         _check_without_images(decoder)
@@ -37,7 +37,7 @@ def _check_without_images(decoder: Decoder) -> None:
 
 
 def _check_undecoded(decoder: Decoder, reason: str) -> None:
-    """Checks that no option applies to images, of which none is decoded."""
+    """Checks that no option applies to images, since none is decoded."""
     options = {"image_size": decoder.image.image_size, "sizes": decoder.sizes}
     for option, value in options.items():
         if value is not None:
@@ -45,7 +45,7 @@ def _check_undecoded(decoder: Decoder, reason: str) -> None:
 
 
 def _check_sizes(decoder: Decoder, batch_size: int) -> None:
-    """Checks that images of different sizes can be in one batch."""
+    """Checks that images of different sizes can be put into one batch."""
     if decoder.sizes is None:
         raise UsageError(
             f"the images of {decoder.dataset.folder} have different sizes "

@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from beam_tfr.records.tensors import DTYPES
 
-_MOST_SHAPE_BYTES = 40  # of a serialized shape [height, width, channels]
+_MOST_SHAPE_BYTES = 40  # in a serialized shape [height, width, channels]
 
 
 def parse_pixels(data: Any) -> Any:
-    """The uint8 tensor [height, width, channels] of a serialized TensorProto, a scalar string.
+    """Parses a serialized TensorProto, a scalar string: uint8 [height, width, channels].
 
-    It has no more bytes than the proto. `tf.io.parse_tensor` makes gigabytes of zeros of a proto of
-    20 bytes, which states a shape and has no content.
+    The tensor has no more bytes than the proto. `tf.io.parse_tensor` turns a proto of 20 bytes that
+    states a shape, but has no content, into gigabytes of zeros.
     """
     types = {"dtype": tf.int32, "tensor_shape": tf.string, "tensor_content": tf.string}
     dtypes, shapes, contents = _read_fields(data, "TensorProto", types)
@@ -29,7 +29,7 @@ def parse_pixels(data: Any) -> Any:
 
 
 def _read_fields(protos: Any, message: str, types: dict[str, Any]) -> list[Any]:
-    """The values of some fields of serialized protos: tensors [..., values].
+    """Reads the values of some fields of serialized protos: tensors [..., values].
 
     Args:
         protos: string, of any shape.

@@ -1,10 +1,10 @@
-"""The records of an epoch in the order of `beam_tfr.order`, as graph ops.
+"""Reads the records of an epoch in the order of `beam_tfr.order`, as graph ops.
 
     parts ──flat_map──▶ records of a stream ──batch──▶ blocks of it
     blocks of all streams ──interleave──▶ blocks ──batch──▶ windows ──flat_map──▶ chunks
 
-A chunk holds records at consecutive positions of the epoch, copied once: from the windows of all
-streams. Everything is stateless: the order depends neither on the timing of threads nor on
+A chunk holds records at consecutive positions of the epoch, copied only once, from the windows of
+all streams. Everything is stateless: the order depends neither on the timing of threads nor on
 `tf.random.set_seed`.
 """
 
@@ -33,25 +33,26 @@ class PartTensors:
     """The parts of a selection as tensors.
 
     Attributes:
-        counts: records of each part: int64 [n].
-        files: their files: string [n].
-        records: number of the first record of each in its file: int64 [n].
-        numbers: number of the first example of each in the selection: int64 [n].
+        counts: number of records of each part: int64 [n].
+        files: file of each part: string [n].
+        records: number of each part's first record in its file: int64 [n].
+        numbers: number of each part's first example in the selection: int64 [n].
     """
 
     def __init__(self, selection: ExampleSelection) -> None:
-        files = [os.fsencode(part.file) for part in selection.parts]  # names of any bytes
+        files = [os.fsencode(part.file) for part in selection.parts]  # names may have any bytes
         records = [part.begin for part in selection.parts]
         takes = [part.take for part in selection.parts]
         counts = np.array(takes, np.int64)
-        with tf.init_scope():  # else in a function's graph, which TensorFlow copies several times
+        # Otherwise they would be in a function's graph, which TensorFlow copies several times.
+        with tf.init_scope():
             self.files = tf.constant(files, tf.string)
             self.records = tf.constant(records, tf.int64)
             self.counts = tf.constant(counts)
             self.numbers = tf.constant(np.cumsum(counts) - counts)
 
     def locate(self, number: Any) -> tuple[Any, Any]:
-        """The file of the example with this number, and its record there, both as text."""
+        """Returns the file of the example with this number, and its record there, both as text."""
         following = tf.math.count_nonzero(self.numbers <= number)
         part = following - 1
         first = tf.gather(self.numbers, part)
@@ -79,9 +80,9 @@ class Streams:
     padding: bytes
 
     def chunks(self, size: int, epoch: Any, first: Any) -> Any:
-        """This host's records of an epoch from a position on, both scalar int64.
+        """Returns this host's records of an epoch from a position on, both scalar int64.
 
-        Its elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
+        The elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
         place is (epoch, number of the example in the selection, or `FILLER`).
         """
         first_window = first // self.order.streams // WINDOW
@@ -111,7 +112,7 @@ class Streams:
 
     @functools.cached_property
     def numbers(self) -> Any:
-        """Those of the streams that this host reads: int64 [V]."""
+        """The numbers of the streams that this host reads: int64 [V]."""
         return np.array(self.order.host_streams)
 
     @property
@@ -121,17 +122,17 @@ class Streams:
         return max(1, WINDOW // most_streams)
 
     def begin(self, stream: Any) -> Any:
-        """Where a stream begins in the epoch; `begin(stream + 1)` is where it ends."""
+        """Returns where a stream begins in the epoch; `begin(stream + 1)` is where it ends."""
         numbers = range(self.order.streams + 1)
         begins = np.array([*map(self.order.low, numbers)], np.int64)
         return tf.gather(begins, stream)
 
     def _shuffle(self, numbers: Any, epoch: Any, window: Any) -> Any:
-        """Where the records of each stream are in a window, in the order of the epoch.
+        """Returns where the records of each stream are in a window, in the order of the epoch.
 
         Args:
-            numbers: of the examples of the window, a block after the other: int64 [n].
-            epoch, window: their numbers, scalar int64.
+            numbers: numbers of the examples of the window, one block after another: int64 [n].
+            epoch, window: numbers of the epoch and the window, scalar int64.
 
         Returns:
             Slots in the window: int32 [V, n / V]. Fillers come last.
@@ -152,7 +153,7 @@ class Streams:
         return tf.gather(slots, order, batch_dims=1)
 
     def _select(self, slots: Any, window: Any, first: Any) -> Any:
-        """The slots of this host's positions in a window, by position, from the first on."""
+        """Selects the slots of this host's positions in a window, by position, from `first` on."""
         num_rounds = tf.shape(slots, tf.int64)[1]
         rounds = tf.range(num_rounds) + window * WINDOW
         first_positions = rounds[:, None] * self.order.streams
@@ -160,8 +161,8 @@ class Streams:
         in_epoch = (positions >= first) & (positions < self.order.end)
         of_host = positions % self.order.num_hosts == self.order.host_index
         selected = tf.where(in_epoch & of_host)  # (round, stream)
-        # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor
-        # lacks AVX-512.
+        # Not tf.transpose: on a processor without AVX-512, oneDNN complains about int64 on standard
+        # error.
         return tf.gather_nd(slots, selected[:, ::-1])
 
 
@@ -170,22 +171,23 @@ class Blocks:
 
     Args:
         streams: the streams.
-        epoch, window: their numbers, scalar int64.
+        epoch, window: numbers of the epoch and the window, scalar int64.
     """
 
     def __init__(self, streams: Streams, epoch: Any, window: Any) -> None:
         self._streams = streams
         self._dataset = streams.dataset
         self._parts = streams.parts
-        self._first = tf.cast(window, tf.int64) * WINDOW  # record of each stream
+        self._first = tf.cast(window, tf.int64) * WINDOW  # the first record of each stream
         self._runs = Epoch(streams.parts.counts, seed=streams.seed, number=epoch, ops=TENSORFLOW)
         numbers = tf.gather(streams.parts.numbers, self._runs.parts) + self._runs.skips
-        self._offsets = numbers - self._runs.begins  # of examples' numbers, from their places
+        self._offsets = numbers - self._runs.begins  # numbers of examples minus their places
 
     def read_blocks(self) -> Any:
-        """A dataset of (records, numbers), [V * B] each, by stream.
+        """Returns a dataset of (records, numbers), [V * B] each, by stream.
 
-        Fillers follow the records of a stream, to the same number of whole blocks in each.
+        Fillers follow the records of a stream, so that all streams have the same number of whole
+        blocks.
         """
         count = len(self._streams.numbers)
         streams = tf.data.Dataset.from_tensor_slices(self._streams.numbers)
@@ -195,7 +197,7 @@ class Blocks:
         return blocks.batch(count, drop_remainder=True).enumerate().map(self._add_numbers)
 
     def _read_stream(self, stream: Any) -> Any:
-        """The blocks of a stream."""
+        """Returns the blocks of a stream."""
         begin = self._streams.begin(stream) + self._first
         end = self._streams.begin(stream + 1)
         skips = tf.maximum(begin - self._runs.begins, 0)
@@ -213,7 +215,7 @@ class Blocks:
         return padded.batch(self._streams.block, drop_remainder=True)
 
     def _stream_size(self) -> int:
-        """Records of each stream in an epoch, with fillers, in whole blocks."""
+        """Returns the number of records per stream in an epoch, in whole blocks with fillers."""
         order = self._streams.order
         block = self._streams.block
         num_positions = max(order.total, order.end)
@@ -221,7 +223,7 @@ class Blocks:
         return math.ceil(rounds / block) * block
 
     def _check_run(self, *run: Any) -> Any:
-        self._check_not_replaced()  # which says why a file is gone
+        self._check_not_replaced()  # may explain why a file is gone
         return run
 
     def _read_run(self, part: Any, skip: Any, take: Any) -> Any:
@@ -231,10 +233,7 @@ class Blocks:
         return read_part(file, first + skip, take, compression)
 
     def _add_numbers(self, index: Any, records: Any) -> Any:
-        """Adds the numbers of examples to a block of each stream.
-
-        Fails where records are lost.
-        """
+        """Adds the numbers of examples to a block of each stream; fails where records are lost."""
         self._check_not_replaced()
         records = _flatten(records)
         places, is_example = self._places(index)
@@ -248,11 +247,9 @@ class Blocks:
         return records, tf.where(is_example, numbers, FILLER)
 
     def _places(self, index: Any) -> tuple[Any, Any]:
-        """Where the records of a block of each stream are in the epoch.
+        """Returns where the records of a block of each stream are in the epoch.
 
-        It also tells which are examples.
-
-        Fillers have the place of the last example.
+        Also returns which of them are examples. Fillers have the place of the last example.
 
         Args:
             index: number of the block in each stream.
@@ -270,7 +267,7 @@ class Blocks:
         return _flatten(in_stream), _flatten(places < ends)
 
     def _check_not_replaced(self) -> None:
-        """Fails unless the dataset still stands, like `check_not_replaced`."""
+        """Fails if the dataset was replaced, like `check_not_replaced`."""
         path, before, after = self._dataset.digest_location
         digest = self._dataset.fields["manifest_digest"].encode()
 
@@ -290,12 +287,12 @@ class Blocks:
 
 
 def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
-    """Records [skip, skip + take) of a file: exactly `take` elements.
+    """Reads records [skip, skip + take) of a file: exactly `take` elements.
 
-    They are empty strings from where it cannot be read. A file that is gone raises NotFoundError
-    with its name: there `ignore_errors` would try for ever.
+    From where the file cannot be read, elements are empty strings. A file that is gone raises
+    NotFoundError with its name, since `ignore_errors` would retry forever.
     """
-    # Not tf.data.TFRecordDataset and its like: they wrap each file in a function, which costs as
+    # Not tf.data.TFRecordDataset and the like: they wrap each file in a function, which costs as
     # much as 40 records.
     buffer_size = tf.constant(BUFFER_BYTES, tf.int64)
     first_byte = tf.raw_ops.FixedLengthRecordDataset(
@@ -320,7 +317,7 @@ def _strings(variant: Any) -> Any:
 
 
 def first_that_works(function: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """The result of a function, or of another one if the first raises an error.
+    """Returns the result of a function, or that of another one if the first raises an error.
 
     Costs a small iterator: microseconds for a batch, half the time of decoding for a single image.
     """

@@ -1,4 +1,4 @@
-"""Keras trainings that resume in mid-epoch."""
+"""Runs Keras trainings that resume within an epoch."""
 
 import os
 import warnings
@@ -15,13 +15,13 @@ from beam_tfr.schema.untrusted import quote
 
 _LATEST = "latest.weights.h5"  # the names are those of Keras' BackupAndRestore
 _BEFORE = "latest.weights.h5.bkp"
-# What `fit` sets itself, of `load` and of `Model.fit`.
+# Arguments of `load` and of `Model.fit` that `fit` sets itself.
 _OWN = ("epoch", "start_step", "repeat", "initial_epoch", "steps_per_epoch", "x")
 
 
 class _Backup(keras.callbacks.BackupAndRestore):
     def on_train_begin(self, logs: Any = None) -> None:
-        """Restores nothing: the weights are loaded already, and `Model.fit` is given the epoch."""
+        """Restores nothing: the weights are already loaded, and `Model.fit` is given the epoch."""
 
 
 @without_traceback
@@ -39,14 +39,14 @@ def fit(
     """Trains a model on a split of a dataset; the same program resumes within an epoch.
 
     The optimizer counts the steps, so a backup of it says where to go on. A training that was
-    killed ends with the weights of one that was not, if operations are deterministic and no layer
-    has a random state.
+    killed and resumed ends with the same weights as one that was not, if operations are
+    deterministic and no layer has a random state.
 
     Args:
         model: a model that is built and compiled.
         path: the folder that `convert` wrote, local or gs://.
-        epochs: how many epochs it is trained in all.
-        backup: a folder for backups, of this training only; remove it when training is done.
+        epochs: how many epochs to train in all.
+        backup: a folder for backups of this training only; remove it when training is done.
         save_freq: steps between backups.
         callbacks: more callbacks of Keras.
         fit_options: more arguments of `Model.fit`, such as `validation_data`, `class_weight` and
@@ -55,11 +55,12 @@ def fit(
             True unless given.
 
     Returns:
-        What `Model.fit` returns as history, of the epochs of this run: name -> a value for each.
+        The history that `Model.fit` returns, for the epochs of this run: name -> value for each
+        epoch.
 
     Raises:
         UsageError: an argument is wrong, or the model is not built and compiled.
-        DataError: no backup in the folder is one of this model.
+        DataError: no backup in the folder belongs to this model.
     """
     check_integer("epochs", epochs, 1)
     check_integer("save_freq", save_freq, 1)
@@ -97,10 +98,10 @@ def fit(
 
 
 def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
-    """Checks what can be known before the data are read.
+    """Checks what can be known before the data is read.
 
     Raises:
-        UsageError: something is wrong.
+        UsageError: an argument is wrong, or the model is not ready.
     """
     for name in _OWN:
         if name in options:
@@ -116,10 +117,10 @@ def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
 
 
 def _restore(model: keras.Model, folder: str) -> None:
-    """Loads weights and optimizer from the last backup that is whole, if there is any.
+    """Loads weights and optimizer from the last intact backup, if there is any.
 
     Raises:
-        DataError: none of them is one of this model.
+        DataError: no backup belongs to this model.
     """
     latest = os.path.join(folder, _LATEST)
     before = os.path.join(folder, _BEFORE)
@@ -129,7 +130,7 @@ def _restore(model: keras.Model, folder: str) -> None:
     problem = _load_backup(model, latest)
     if not problem:
         return
-    if tf.io.gfile.exists(before):  # it is whole if the process died while it wrote the other
+    if tf.io.gfile.exists(before):  # it is intact if the process died while it wrote the other
         tf.io.gfile.copy(before, latest, overwrite=True)
         if not _load_backup(model, latest):
             warnings.warn(
@@ -145,7 +146,7 @@ def _restore(model: keras.Model, folder: str) -> None:
 
 
 def _load_backup(model: keras.Model, path: str) -> str:
-    """Loads a backup; what is wrong with it if it cannot be loaded, else nothing."""
+    """Loads a backup; returns what is wrong with it, or an empty text."""
     try:
         model.load_weights(path)
     except (OSError, ValueError, KeyError) as error:

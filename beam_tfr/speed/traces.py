@@ -2,8 +2,8 @@
 
 TensorFlow's profiler writes an XSpace of
 https://github.com/openxla/xla/blob/main/third_party/tsl/tsl/profiler/protobuf/xplane.proto, which
-TensorBoard's profile plug-in shows. Perfetto (https://ui.perfetto.dev) and chrome://tracing read
-the Trace Event Format, as which it is written beside it:
+TensorBoard's profile plug-in shows. Beside it, `trace` writes the same in the Trace Event Format,
+which Perfetto (https://ui.perfetto.dev) and chrome://tracing read:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
@@ -19,14 +19,14 @@ import tensorflow as tf
 from beam_tfr.speed.turns import named_errors, read_images
 from beam_tfr.speed.ways import Way
 
-MOST_TRACED = 256  # images of each way: a thousand events each, or so
+MOST_TRACED = 256  # images of each way, with about a thousand events each
 _SPACES = "plugins/profile/*/*.xplane.pb"
 
 
 def trace(ways: Sequence[Way], folder: str) -> str:
     """Traces each way for some batches; returns the path of the file for Perfetto.
 
-    One way after another is started and ended, so that no other one reads ahead meanwhile.
+    Each way is started and ended before the next, so that no other one reads ahead meanwhile.
 
     Raises:
         DataError: a file cannot be read.
@@ -69,7 +69,7 @@ def _write_events(path: str) -> str:
 
 
 def _events(space: Any) -> Iterator[dict[str, Any]]:
-    """A process for each plane, a thread for each line; times are in microseconds."""
+    """Yields events, with a process for each plane, and a thread for each line."""
     for process, plane in enumerate(space.planes):
         yield _name_event("process_name", process, 0, plane.name)
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}

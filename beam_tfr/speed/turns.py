@@ -1,4 +1,4 @@
-"""Measures ways to read in turns, so that what else the machine does concerns all of them."""
+"""Measures ways to read in turns, so that whatever else the machine does affects all of them."""
 
 import contextlib
 import os
@@ -14,19 +14,19 @@ from beam_tfr.schema.errors import DataError
 from beam_tfr.speed.ways import Way
 
 TURNS = 3
-SECONDS = 1.5  # of a turn that are measured
-SETTLING_S = 0.3  # of a turn before them: what was read ahead at the start does not count
-BUSY_ELSEWHERE = 0.3  # cores that other programs take, from which on they are told
-_STAT_FILE = "/proc/stat"  # of Linux
-_NODE = re.compile(r"\{\{[^{}]*\}\} ?")  # of TensorFlow's graph, in its messages
+SECONDS = 1.5  # measured in each turn
+SETTLING_S = 0.3  # before that in each turn: images read ahead at the start do not count
+BUSY_ELSEWHERE = 0.3  # cores; if other programs take more, a note says so
+_STAT_FILE = "/proc/stat"  # on Linux
+_NODE = re.compile(r"\{\{[^{}]*\}\} ?")  # a node of TensorFlow's graph, in its messages
 
 
 class Speed(NamedTuple):
     """How fast images are read.
 
     Attributes:
-        images_per_s: by the clock.
-        cpu_s: CPU time for an image, of all threads.
+        images_per_s: images per second of real time.
+        cpu_s: CPU seconds per image, of all threads.
         other_cores: how many cores other programs kept busy meanwhile, on average; 0 if unknown.
     """
 
@@ -36,7 +36,7 @@ class Speed(NamedTuple):
 
     @property
     def busy_cores(self) -> float:
-        """How many cores are busy meanwhile, on average."""
+        """How many cores are busy reading, on average."""
         return self.images_per_s * self.cpu_s
 
 
@@ -61,7 +61,7 @@ def named_errors() -> Iterator[None]:
 
 
 def describe_limit(speed: Speed, cores: int) -> str:
-    """What keeps a way from being faster."""
+    """Says what keeps a way from being faster."""
     busy = speed.busy_cores
     others = speed.other_cores
     if busy >= 0.85 * cores:
@@ -78,13 +78,13 @@ def describe_limit(speed: Speed, cores: int) -> str:
 def measure_in_turns(
     ways: Sequence[Way], report: Callable[[int, int], None]
 ) -> dict[str, Speed | Unmeasured]:
-    """Reads in each way, `TURNS` times; returns the name of each way with its median speed.
+    """Reads in each way, `TURNS` times; returns name -> median speed of each way.
 
     Only one way runs at a time: the buffers of all of them would take gigabytes.
 
     Args:
-        ways: what to measure.
-        report: called with the number of turns of all ways that are done, and of all.
+        ways: the ways to measure.
+        report: called with the number of finished turns, and of all turns, over all ways.
     """
     problems = {way.name: way.problem for way in ways if way.problem}
     speeds: dict[str, list[Speed]] = {way.name: [] for way in ways}
@@ -106,7 +106,7 @@ def measure_in_turns(
 
 
 def _measure_turn(way: Way) -> Speed:
-    """The speed of a way that is started for it.
+    """Starts a way, and measures its speed.
 
     Raises:
         DataError: a file cannot be read.
@@ -123,7 +123,7 @@ def _median(speeds: Sequence[Speed]) -> Speed:
 
 
 def measure(batches: Iterator[Any]) -> Speed:
-    """Reads for `SECONDS`, after some time that does not count."""
+    """Measures reading for `SECONDS`, after some time that does not count."""
     read_for(batches, SETTLING_S)
     machine_began = _machine_cpu_s()
     cpu_began = time.process_time()
@@ -136,9 +136,9 @@ def measure(batches: Iterator[Any]) -> Speed:
 
 
 def _machine_cpu_s() -> float:
-    """The CPU time that all programs of this machine have taken; 0 if unknown.
+    """Returns the CPU time that all programs of this machine have taken; 0 if unknown.
 
-    It is unknown where this process has only some of its cores, as in a container.
+    It is unknown where this process has only some of the cores, as in a container.
     https://man7.org/linux/man-pages/man5/proc_stat.5.html
     """
     if not os.path.exists(_STAT_FILE) or len(os.sched_getaffinity(0)) != os.cpu_count():

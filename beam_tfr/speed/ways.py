@@ -1,6 +1,6 @@
-"""Ways to read images for training: those of tutorials, and those of this package.
+"""Defines ways to read images for training: those of tutorials, and those of this package.
 
-Each way gives batches without end. Needs TensorFlow, and for one of them PyTorch.
+Each way yields batches without end. They need TensorFlow, and one of them PyTorch.
 """
 
 import functools
@@ -23,7 +23,7 @@ from beam_tfr.schema import feature_names
 from beam_tfr.schema.errors import DataError
 
 BATCH_SIZE = 64
-MOST_DECODED = 1000  # that are decoded from memory
+MOST_DECODED = 1000  # images that are decoded from memory
 MOST_CHECKED = 256  # images whose headers are read before all others
 SHUFFLED = 2048  # records in the buffer of a tutorial
 _DECODED_BY_TENSORFLOW = ("jpeg", "png")
@@ -33,9 +33,9 @@ class Way(NamedTuple):
     """A way to read.
 
     Attributes:
-        name: what the table calls it.
+        name: name of the way in the table.
         start: returns an iterator of batches without end.
-        warm_up: number of images that come before the speed is that of later epochs, as with a
+        warm_up: number of images to read before the speed is that of later epochs, as with a
             cache.
         problem: why it cannot read here; empty if it can.
     """
@@ -47,12 +47,12 @@ class Way(NamedTuple):
 
 
 def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str) -> Iterator[Way]:
-    """How images that are files are read.
+    """Returns ways to read images that are files.
 
     Args:
         paths: paths of JPEG, PNG, GIF or BMP files.
         size: height and width of the images; None leaves them as they are.
-        cache: path of a file for a cache, which is written.
+        cache: path of the file that a cache is written to.
     """
     files = tf.data.Dataset.from_tensor_slices(list(paths))
     problem = _find_problem(paths[0])
@@ -72,7 +72,7 @@ def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str
 
 
 def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
-    """How the images of a split are read."""
+    """Returns ways to read the images of a split."""
     options = dataset.image_options
     size = options.stored_size
     folder = dataset.folder
@@ -98,7 +98,7 @@ def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
 
 
 def _find_problem(path: str) -> str:
-    """Why TensorFlow cannot read a path on gs://; empty if it can."""
+    """Says why TensorFlow cannot read a path on gs://; empty if it can."""
     try:
         check_access(path)
     except DataError as error:
@@ -111,7 +111,7 @@ def _tensorflow_way(name: str, batches: Any, problem: str) -> Way:
 
 
 def _decode(encoded: Any, size: tuple[int, int] | None) -> Any:
-    """The pixels of an image, as tutorials decode them."""
+    """Decodes the pixels of an image, as tutorials do."""
     image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
     if size is None:
         return image
@@ -135,7 +135,7 @@ def _parse(record: Any) -> Any:
 
 
 def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
-    """The reader of tutorials: shuffled, parsed and decoded one by one."""
+    """Reads as tutorials do: shuffled, parsed and decoded one by one."""
     size = dataset.image_options.stored_size
     form = dataset.image_options.encoding
     most_pixels = dataset.image_options.most_stored_pixels
@@ -153,7 +153,7 @@ def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
 
 
 def _decoding_alone(dataset: Manifest, split: str) -> Any:
-    """Images in memory, which are only decoded and put into batches."""
+    """Decodes images from memory, and puts them into batches."""
     size = dataset.image_options.stored_size
     encoded = [*itertools.islice(_encoded_images(dataset, split), MOST_DECODED)]
 

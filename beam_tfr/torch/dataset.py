@@ -1,4 +1,4 @@
-"""`ImageDataset`: a split of a dataset, for PyTorch's DataLoader."""
+"""Reads a split of a dataset for PyTorch's DataLoader, as `ImageDataset`."""
 
 import importlib
 import multiprocessing
@@ -32,7 +32,7 @@ from beam_tfr.torch.streams import LocatedRecord, Share, damage, find_rank, glob
 _Base: Any = object
 try:
     _Base = importlib.import_module("torch.utils.data").IterableDataset
-except ModuleNotFoundError as error:  # then no DataLoader asks for the type
+except ModuleNotFoundError as error:  # without PyTorch, no DataLoader asks for the type
     if error.name != "torch":
         raise
 
@@ -185,9 +185,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         start_step = check_integer("start_step", start_step, 0, bits=63)
         skipped, self._first_step = divmod(start_step, self.steps_per_epoch)
         self._first_epoch = epoch + skipped
-        # Shared with workers that are already running: persistent_workers=True keeps them, and this
-        # object's copies. Without a lock, which a worker that is killed might hold for ever: eight
-        # bytes are written at once.
+        # Shared with workers that are already running: persistent_workers=True keeps them, with
+        # their copies of this object. It needs no lock, which a killed worker might hold forever,
+        # as eight bytes are written at once.
         spawn = multiprocessing.get_context("spawn")
         self._epoch = spawn.Value("q", self._first_epoch, lock=False)
 
@@ -207,7 +207,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._epoch.value = check_integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
-        """Batches (examples without `batch_size`) of an iteration over the current epoch."""
+        """Returns the number of batches (examples without `batch_size`) of the current epoch."""
         return self.steps_per_epoch - self._start_of(self.epoch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -218,19 +218,19 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return self.share_of_worker(worker.id, worker.num_workers)
 
     def share_of_worker(self, worker: int, num_workers: int) -> Iterator[Any]:
-        """The elements worker, worker + num_workers, … of the current epoch.
+        """Yields the elements worker, worker + num_workers, … of the current epoch.
 
         DataLoader takes one from each worker in turn, which restores the order.
         """
         check_integer("num_workers", num_workers, 1)
         check_integer("worker", worker, 0)
-        epoch = self.epoch  # of now, not that of the first element
+        epoch = self.epoch  # the current one, not that of the first element
         first = self._start_of(epoch) + worker
         steps = range(first, self.steps_per_epoch, num_workers)
         return map(self._element, self._batches(epoch, steps))
 
     def _batches(self, epoch: int, steps: range) -> Iterator[list[LocatedRecord]]:
-        """The records of some steps of an epoch, without fillers."""
+        """Yields the records of some steps of an epoch, without fillers."""
         if self._lookup is not None and self._seed is not None:
             return global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
         counts = [part.take for part in self._parts]
@@ -245,7 +245,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return share.batches()
 
     def _element(self, records: list[LocatedRecord]) -> Any:
-        """An example, or a batch, of the records of a step."""
+        """Makes an example, or a batch, of the records of a step."""
         examples = [self._decode(record) for record in records]
         weights = [1.0] * len(examples)
         if self._pads:
@@ -271,7 +271,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def _stack(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """Makes the parts of a batch from those of its examples.
 
-        With boxes, each part is the list of those of the examples.
+        With boxes, each part becomes a list.
         """
         lists = {name: [example[name] for example in examples] for name in examples[0]}
         if self._boxes:
@@ -282,12 +282,12 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return batch
 
     def _start_of(self, epoch: int) -> int:
-        """The step at which an epoch starts."""
+        """Returns the step at which an epoch starts."""
         return self._first_step if epoch == self._first_epoch else 0
 
 
 def _check_one_size(dataset: Manifest, batch_size: int) -> None:
-    """Checks that the images of a dataset can be stacked to batches as they are."""
+    """Checks that the images of a dataset can be stacked into batches as they are."""
     if dataset.image_options.stored_size is None:
         raise UsageError(
             f"the images of {dataset.folder} have different sizes "

@@ -1,7 +1,4 @@
-"""Reads one process's share of the records of an epoch.
-
-They come in the order of `beam_tfr.order`.
-"""
+"""Reads one process's share of the records of an epoch, in the order of `beam_tfr.order`."""
 
 import itertools
 import os
@@ -23,7 +20,7 @@ from beam_tfr.schema.untrusted import quote
 
 
 class LocatedRecord(NamedTuple):
-    """A serialized record, its file, and its number there."""
+    """A serialized record, with its file and its number in that file."""
 
     data: bytes
     file: str
@@ -31,19 +28,19 @@ class LocatedRecord(NamedTuple):
 
 
 def damage(problem: str) -> DataError:
-    """The error for a record that cannot be read or decoded."""
+    """Makes the error for a record that cannot be read or decoded."""
     return DataError(f"{problem}; {REPAIR_OR_COPY}; `beam-tfr verify` names all damage")
 
 
 class Share(NamedTuple):
     """One worker's share of an epoch.
 
-    Memory: the worker's own records of one window of each stream.
+    Holds in memory the worker's own records from one window of each stream.
 
     Attributes:
         dataset: the dataset.
         parts: parts of its shards.
-        steps: those of the worker.
+        steps: steps of the worker.
     """
 
     dataset: Manifest
@@ -53,7 +50,7 @@ class Share(NamedTuple):
     steps: range
 
     def batches(self) -> Iterator[list[LocatedRecord]]:
-        """The records of each step, without fillers.
+        """Yields the records of each step, without fillers.
 
         Raises:
             OSError: a file cannot be read.
@@ -67,7 +64,7 @@ class Share(NamedTuple):
             yield [next(streams[number]) for number in numbers.tolist()]
 
     def _stream(self, stream: int) -> Iterator[LocatedRecord]:
-        """The records of this share in a stream, read window by window."""
+        """Yields the records of this share in a stream, read window by window."""
         begin = self.order.low(stream)
         end = self.order.low(stream + 1)
         first_round = self.steps.start * self.order.step_size // self.order.streams
@@ -82,12 +79,12 @@ class Share(NamedTuple):
             window = zip(range(size), records, strict=False)
             try:
                 kept = {place: record for place, record in window if place in mine}
-            finally:  # also if a file is gone
+            finally:  # even if a file is gone
                 check_not_replaced(self.dataset)
             yield from map(kept.pop, mine)
 
     def _selects(self, stream: int, first: int, size: int) -> NDArray[np.bool_]:
-        """Which records of a stream, from one on, are those of this share: bool [size]."""
+        """Returns which records of a stream, from one on, belong to this share: bool [size]."""
         rounds = first + np.arange(size)
         positions = rounds * self.order.streams + stream
         steps = positions // self.order.step_size - self.steps.start
@@ -125,7 +122,7 @@ class Share(NamedTuple):
 def global_batches(
     lookup: RecordLookup, order: Order, steps: range, *, seed: int, epoch: int
 ) -> Iterator[list[LocatedRecord]]:
-    """The records of some steps with shuffle="global", each read by itself.
+    """Yields the records of some steps with shuffle="global", each read by itself.
 
     Otherwise like `Share.batches`.
     """
@@ -141,7 +138,7 @@ def global_batches(
 
 
 def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """The rank of this process and the world size, as given or found.
+    """Returns the rank of this process and the world size, as given or found.
 
     Raises:
         UsageError: they are wrong, or only one of them is given.
@@ -165,7 +162,7 @@ def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def _rank_of_process() -> tuple[int, int]:
-    """Rank and world size by torch.distributed, else by the environment, else 0 of 1."""
+    """Returns rank and world size by torch.distributed, else by the environment, else 0 of 1."""
     distributed = sys.modules.get("torch.distributed")
     if distributed and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
