@@ -663,3 +663,15 @@ def test_rows_are_read_like_those_of_other_tables(truth: Path) -> None:
     assert [[*cells[0]] for _, cells in found] == [
         row["class"] for row in rows(truth / "coco.json")
     ]
+
+
+def test_a_file_of_imglab_is_told_as_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "faces.xml"
+    path.write_text(
+        "<dataset><images><image file='a.jpg'><box top='1'/></image></images></dataset>"
+    )
+    with (
+        path.open("rb") as file,
+        pytest.raises(DataError, match=r"imglab .*filename,x,y,w,h,class"),
+    ):
+        [*read_annotations(str(path), file, print)]

@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pandas
 import PIL.Image
 import pytest
 
@@ -556,9 +557,24 @@ def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -
             package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
         assert str(caught.value).partition(".tfrecord`: ")[2] == (
             "column 'depth' holds images, or other bytes that are no text; name it as "
-            "`uri_column=depth`, or as `feature_columns=depth:pair` beside another, or leave it "
-            "out; `feature_columns=depth:bytes` stores the bytes as they are"
+            "`uri_column=depth`, or, if these are gray PNGs, as `feature_columns=depth:pair` "
+            "beside another, or leave it out; two images in color become two datasets, with equal "
+            "options but `uri_column=`; `feature_columns=depth:bytes` stores the bytes as they are"
         )
+
+
+def test_lists_of_images_are_refused_with_the_line_that_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    image = {"bytes": JPEG, "path": "a.jpg"}
+    pandas.DataFrame({"images": [[image, image]], "text": ["hat"]}).to_parquet(path)
+    for options in ({"feature_columns": "*,images:bytes"}, {"uri_column": "images"}, {}):
+        with pytest.raises(BeamTfrError, match=r"\.explode\('images'\)"):
+            package.plan(table=path, progress=False, **options)
+    pandas.read_parquet(path).explode("images").to_parquet(tmp_path / "table.parquet")
+    plan = package.plan(
+        table=tmp_path / "table.parquet", uri_column="images", feature_columns="*", progress=False
+    )
+    assert plan.plan.matched == 2
 
 
 KNOWN = {"tfrecord": ("image/encoded", "image/class/text"), "tar": ("jpg", "cls")}

@@ -879,7 +879,8 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     last = references(path, features={"age": ""})["t#4"]
     assert (last.reason, last.detail) == (
         "bad-value",
-        "t.csv, row 4 after the header: column 'age': '4.5' is not a whole number",
+        "t.csv, row 4 after the header: column 'age': '4.5' is not a whole number; "
+        "`feature_columns='*,age:float'` stores numbers with a point",
     )
     for line, problem in (
         ("4,5\n", "has 2 cells"),

@@ -40,6 +40,10 @@ class UntypedCellError(ValueError):
     """A cell that no type of a column can read; the message says what to write instead."""
 
 
+class FractionError(ValueError):
+    """A number in a column of whole numbers that is none of these."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class BadCell:
     """A cell, or a member of one, without a usable value, and why."""
@@ -244,10 +248,17 @@ def to_integer(cell: Any) -> int:
     """
     value = _integer_in(cell)
     if value is None:
-        raise ValueError(f"{cell!r:.60} is not a whole number{cure_missing(cell)}")
+        kind = FractionError if _is_number(cell) else ValueError
+        raise kind(f"{cell!r:.60} is not a whole number{cure_missing(cell)}")
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{cell!r:.60} does not fit into 64 bits")
     return value
+
+
+def _is_number(cell: Any) -> bool:
+    if isinstance(cell, float):
+        return math.isfinite(cell)
+    return isinstance(cell, str) and NUMBER.fullmatch(cell.strip()) is not None
 
 
 def _integer_in(cell: Any) -> int | None:

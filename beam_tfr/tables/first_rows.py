@@ -298,8 +298,9 @@ def check_images(
         if name in images:
             continue
         cure = (
-            f"name it as `uri_column={name}`, or as `feature_columns={name}:pair` beside another, "
-            "or leave it out"
+            f"name it as `uri_column={name}`, or, if these are gray PNGs, as "
+            f"`feature_columns={name}:pair` beside another, or leave it out; two images in color "
+            "become two datasets, with equal options but `uri_column=`"
         )
         if _holds(storage.Entry, cells[0]):
             raise table_error(path, f"column {name!r} holds images; {cure}")

@@ -28,6 +28,8 @@ from beam_tfr.tables.base import (
 _MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata: a class takes 20 bytes
 _OTHER_METADATA = (LookupError, TypeError, ValueError)  # what reading them raises
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+# Lists of images of Hugging Face.
+_IMAGES = re.compile(r"(?:large_)?list<\w+: struct<bytes: (?:large_)?binary, path: \w+>>")
 _NULL = "null"  # of a column without a value, as in parts without rows
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
 
@@ -170,13 +172,20 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
     Given a `pyarrow.Schema`.
 
     Raises:
-        UsageError: the column of images holds neither images nor text.
+        UsageError: the column of images holds neither images nor text, or one holds lists of
+            images.
     """
     images = {}
     for name in columns:
         leaf = image_column(schema.field(name), image)
         if leaf:
             images[name] = leaf
+        elif _IMAGES.match(str(schema.field(name).type)):
+            raise table_error(
+                path,
+                f"column {name!r} holds lists of images; with pandas, read_parquet(FILE)"
+                f".explode({name!r}).to_parquet('table.parquet') writes a row for each image",
+            )
     if image in columns and image not in images:
         column_type = str(schema.field(image).type)
         if column_type != _NULL and not _TEXT.match(column_type):

@@ -9,8 +9,10 @@ from fractions import Fraction
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.cells import FractionError
 from beam_tfr.features.companions import Companion
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
+from beam_tfr.options.implied import KNOWN
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -149,7 +151,8 @@ class Tables:
             except UsageError:
                 raise
             except (ValueError, ArithmeticError, RecursionError) as error:
-                detail = row.describe(f"column {role.column!r}: {error}")
+                cure = _cure_fraction(role) if isinstance(error, FractionError) else ""
+                detail = row.describe(f"column {role.column!r}: {error}{cure}")
                 return ref._replace(reason="bad-value", detail=detail)
             if ref.reason:
                 break
@@ -226,3 +229,11 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
         return storage.Entry(*json.loads(entry))
     path = fill_path(companion.path, ref.key)
     return storage.Entry(resolve_path(path, root), 0, 0)
+
+
+def _cure_fraction(role: Role) -> str:
+    """What to do about a number that is not whole, in a column of whole numbers."""
+    if not isinstance(role, roles.FeatureRole) or not role.feature.text.startswith("int64"):
+        return ""
+    declaration = f"{role.column}:{role.feature.text.replace('int64', 'float')}"
+    return f"; `feature_columns='{KNOWN},{declaration}'` stores numbers with a point"

@@ -148,6 +148,12 @@ def _check_root(root: ElementTree.Element) -> None:
     """
     if root.tag == "annotations":
         raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
+    if root.tag == "dataset" and root.find("images/image[@file]") is not None:
+        raise ValueError(
+            "is a file of dlib's imglab for all images; write a CSV with a row for each box, and "
+            "the header filename,x,y,w,h,class: of <image file=…> and the left, top, width and "
+            "height of its <box>"
+        )
     if root.tag != "annotation":
         raise ValueError(f"begins with <{root.tag}>, not with <annotation>, and names no image")
 
