@@ -34,7 +34,10 @@ FILES = {
     "variants.txt": ("cju0 707-320\ncju1 727\n", "variants.txt"),
     "instances.json": ('{"info": {}, "images": [], "annotations": []}', "instances.json"),
     "ml.json": ('[{"image": "a", "annotations": [{"coordinates": {}}]}]', "ml.json"),
-    "a.json": ('{"version": "5", "flags": {}, "shapes": [], "imagePath": "a.jpg"}', "a.json"),
+    "a.json": (
+        '{"version": "5", "flags": {}, "shapes": [], "imagePath": "a.jpg"}',
+        "*.json are of LabelMe",
+    ),
     "data.yaml": ("train: images\nnames: [cat]\n", "data.yaml"),
     "metadata.csv": ("file_name,label\na.jpg,cat\nb.jpg,dog\n", "metadata.csv"),
     "metadata.jsonl": ('{"file_name": "a.jpg"}\n{"file_name": "b.jpg"}\n', "metadata.jsonl"),

@@ -98,7 +98,7 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
         if extension in TEXTS and MASK_VALUES.match(begin):
             return f"{path} names the values of masks: `description=` may keep it with the dataset"
         if _holds_annotations(extension, begin):
-            return _name_table(extension, path)
+            return _name_table(extension, path, begin)
         text = describe_text(begin) if extension == ".txt" else ""
         if text:
             return f"{_name_text(path, begin)} {text}"
@@ -115,7 +115,7 @@ def _name_text(path: str, begin: bytes) -> str:
     return f"each of {posixpath.dirname(path)}/*.txt" if is_of_kitti(begin) else path
 
 
-def _name_table(extension: str, path: str) -> str:
+def _name_table(extension: str, path: str, begin: bytes) -> str:
     """Says which table a file of annotations belongs to."""
     folder, name = posixpath.split(path)
     if extension == ".xml":  # of one image
@@ -124,6 +124,11 @@ def _name_table(extension: str, path: str) -> str:
         return f"{folder}/* are of VOC, and with .xml behind their names a `table=`"
     if extension == ".txt":
         return describe_label_files(path)
+    if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # of one image
+        return (
+            f"{folder}/*.json are of LabelMe: labelme2coco.py of its examples makes one file of "
+            "COCO of them, which is a `table=`"
+        )
     return f"{path} is a `table=`"
 
 
@@ -145,9 +150,14 @@ def _is_json_kind(begin: bytes) -> bool:
     is_whole = len(begin) < _BEGIN_BYTES
     for keys, least in _JSON_KINDS:
         has_names_alone = keys is _COCO_KEYS and is_whole and not _OBJECT_KEYS.search(begin)
-        if len({*keys.findall(begin)}) >= least and not has_names_alone:
+        if _has_keys(begin, keys, least) and not has_names_alone:
             return True
     return False
+
+
+def _has_keys(begin: bytes, keys: re.Pattern[bytes], least: int) -> bool:
+    """Whether JSON that begins so has at least so many of some keys."""
+    return len({*keys.findall(begin)}) >= least
 
 
 def _is_table(lines: Sequence[bytes]) -> bool:
