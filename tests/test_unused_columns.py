@@ -19,7 +19,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example, serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
-from beam_tfr.tables import formats
+from beam_tfr.tables import base, formats
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from tests.archives import tarred
@@ -632,3 +632,16 @@ def test_a_few_long_rows_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("t.jsonl", "t.csv"):
         rows = [*formats.read_first_rows(str(tmp_path / name), ["a"], 50)]
         assert 5 <= len(rows) < 15
+
+
+def test_fields_of_many_objects_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MAX_VALUES", 100)
+    objects = [{f"f{number}": 1 for number in range(9)}, *[{}] * 29]
+    (tmp_path / "t.jsonl").write_text(json.dumps({"o": objects, "a": 5}) + "\n")
+    names = [f"o.f{number}" for number in range(9)]
+    ((_, cells),) = formats.read_rows(str(tmp_path / "t.jsonl"), [*names, "a"])
+    assert [cell[0] for cell in cells[:4]] == [1] * 4
+    assert all("more than 100 values" in cell.problem for cell in cells[4:9])
+    assert cells[9] == 5

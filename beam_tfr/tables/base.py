@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import MAX_VALUES, BadCell
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.differences import join_texts
@@ -200,15 +200,38 @@ class ObjectFormat(TableFormat):
 
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         known_columns = set(selection.known_columns)
-        get_cell = read_field if any("." in name for name in selection.columns) else dict.get
+        has_fields = any("." in name for name in selection.columns)
         with open_table(path) as file:
             rows = number_rows(path, self.read_objects(path, file, selection))
             for number, row in rows:
                 if known_columns and not row.keys() <= known_columns:
                     check_columns(name_row(path, number), [*row], (), selection.known_columns)
-                yield number, [get_cell(row, name) for name in selection.columns]
+                if has_fields:
+                    yield number, _read_fields(row, selection.columns)
+                else:
+                    yield number, [row.get(name) for name in selection.columns]
                 if selection.ends_at(file):
                     return
+
+
+def _read_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
+    """The cells of columns, and of fields, of which each object of a list has a value."""
+    room = MAX_VALUES
+    cells = list[Any]()
+    for name in columns:
+        if name in row:
+            cells.append(row[name])
+        elif room <= 0:
+            cells.append(BadCell(f"its row has more than {MAX_VALUES:,} values in fields"))
+        else:
+            cells.append(read_field(row, name))
+            room -= count_values(cells[-1])
+    return cells
+
+
+def count_values(cell: Any) -> int:
+    """How many values a cell has, in lists of any depth."""
+    return sum(map(count_values, cell)) + 1 if isinstance(cell, list) else 1
 
 
 def read_field(row: Mapping[str, Any], name: str) -> Any:

@@ -4,7 +4,9 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from beam_tfr.features.cells import MAX_VALUES
 from beam_tfr.schema.errors import BeamTfrError
+from beam_tfr.tables.base import count_values
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.formats import list_fields, read_first_rows
 
@@ -24,14 +26,21 @@ class Suggestion(NamedTuple):
 
 
 def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Column -> its cells in the first rows of the first table, as far as these can be read."""
+    """Column -> its cells in the first rows of the first table, as far as these can be read.
+
+    Fewer rows if these have very many values.
+    """
     if not columns:
         return {}
     cells_of: dict[str, list[Any]] = {name: [] for name in columns}
+    room = MAX_VALUES
     with contextlib.suppress(BeamTfrError):  # which reading the rows raises
         for _, cells in read_first_rows(content.files[0], columns, FIRST_ROWS):
             for name, cell in zip(columns, cells, strict=True):
                 cells_of[name].append(cell)
+                room -= count_values(cell)
+            if room <= 0:
+                break
     return cells_of
 
 
