@@ -24,8 +24,9 @@ from beam_tfr.tables.image_names import ImageName
 _EMPTY = msgspec.Raw(b"[]")
 _NULL = msgspec.Raw(b"null")
 _NO_BOXES = BadCell(
-    "no annotation of the file has a bbox, or a mask that gives one; "
-    "`feature_columns=image/source_id:bytes` stores the classes of images alone"
+    "no annotation of the file has a bbox, or a mask that gives one; write them, such as those "
+    "around the keypoints, as `feature_columns=image/source_id:bytes` stores the classes of images "
+    "alone"
 )
 _SIDES = 4  # of a box
 _ROUNDED = 1  # pixel, by which boxes that were rounded or count from 1 end outside
