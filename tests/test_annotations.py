@@ -253,8 +253,8 @@ def test_rejects_say_what_is_wrong(truth: Path, tmp_path: Path) -> None:
         json.loads(line) for line in (tmp_path / "d" / "rejects.jsonl").read_text().splitlines()
     ]
     assert {line["key"]: line["detail"] for line in lines} == {
-        "train/0.png": "t.json, row 1: column 'box': box 1: [] is no box of four numbers",
-        "train/1.png": "t.json, row 2: column 'box': box 2: [0.0, 0.0, 0.0, 5.0] is no box with "
+        "train/0.png": "t.json, row 1: column 'box': box 1: [] is not a box of four numbers",
+        "train/1.png": "t.json, row 2: column 'box': box 2: [0.0, 0.0, 0.0, 5.0] is not a box with "
         "an area in the format "
         "xywh",
         "train/2.png": "t.json, row 3: column 'class': no category has the id 5",

@@ -40,7 +40,7 @@ SIZE = (91, 61)  # of all pictures
 GOOD = [10, 5, 30, 40]
 INF, NAN = math.inf, math.nan
 # Boxes as left, top, width and height that are none; and what the message says of them.
-NO_AREA, OUTSIDE, NO_NUMBER = "no box with an area", "outside of ", "no box of four numbers"
+NO_AREA, OUTSIDE, NO_NUMBER = "not a box with an area", "outside of ", "not a box of four numbers"
 TOO_LARGE = "does not fit into 32 bits"
 HOSTILE: dict[str, tuple[list[Any], str]] = {
     "tiny": ([0, 0, 1, 1], "less than a pixel"),
@@ -55,7 +55,7 @@ HOSTILE: dict[str, tuple[list[Any], str]] = {
     "NaN": ([NAN, 5, 7, 9], NO_AREA),
     "infinite": ([5, 5, INF, 9], NO_AREA),
     "-infinite": ([5, -INF, 5, INF], NO_AREA),
-    "text": ([5, "x", 5, 9], "is no number"),
+    "text": ([5, "x", 5, 9], "is not a number"),
     "short": ([5, 5, 5], NO_NUMBER),
     "none": ([], NO_NUMBER),
     "long": ([5, 5, 5, 5, 5], NO_NUMBER),
@@ -319,7 +319,7 @@ def test_cells_that_are_no_boxes_reject_their_row_in_any_case(tmp_path: Path) ->
     cells = ["[1, 2, 30", "1|2|30", "0.1|0.2|0.5|0.5", "[[1, 2, 30, 40], [0.1, 0.2, 0.5, 0.5]]"]
     problems = [
         "begins like a JSON list but is not one",
-        "['1', '2', '30'] is no box of four numbers",
+        "['1', '2', '30'] is not a box of four numbers",
     ]
     problems += [
         "no box is larger than a pixel; if these are shares of the image, its format is rel_xyxy"
@@ -348,9 +348,9 @@ def test_all_bad_boxes_of_an_image_are_named_unless_they_are_many(tmp_path: Path
         f"annotation 182: [0.0, 0.0, 0.0, 9.0] is {NO_AREA} in the format xywh; and 79 more"
     )
     assert told == {
-        "few": "t.json, row 2: column 'box': annotation 7: [0.0, 0.0, 0.0, 9.0] is no box with "
+        "few": "t.json, row 2: column 'box': annotation 7: [0.0, 0.0, 0.0, 9.0] is not a box with "
         "an area in the format "
-        "xywh; annotation 21: [5.0, 5.0, 9.0] is no box of four numbers",
+        "xywh; annotation 21: [5.0, 5.0, 9.0] is not a box of four numbers",
         "outside": "annotation 28; annotation 42: outside of the 91x61 pixels",
     }
 
@@ -434,10 +434,10 @@ def test_images_without_boxes_are_rejects_that_do_not_count(tmp_path: Path) -> N
     ]
     assert {Path(reject.key).stem: (reject.stage, reject.detail) for reject in done.rejects} == {
         "none": ("ReadTable", "t.json, row 2: there is no box"),
-        "far": ("BuildExamples", "none is left of 1 in the table"),
+        "far": ("BuildExamples", "no box is left; the table has 1"),
         "bad": (
             "ReadTable",
-            "t.json, row 4: annotation 14: [5.0, 5.0, 0.0, 9.0] is no box with an area in the "
+            "t.json, row 4: annotation 14: [5.0, 5.0, 0.0, 9.0] is not a box with an area in the "
             "format xywh",
         ),
     }

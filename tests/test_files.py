@@ -151,7 +151,7 @@ HUGE = (1 << 62, 1 << 62)
         (
             with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {HUGE}}}"),
             "damaged-array",
-            "the shape",
+            "the impossible shape",
         ),
         (
             with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"),
@@ -161,7 +161,7 @@ HUGE = (1 << 62, 1 << 62)
         (
             with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"),
             "damaged-array",
-            "the shape (-1,)",
+            "the impossible shape (-1,)",
         ),
         (
             with_header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}", b"1"),
@@ -173,7 +173,7 @@ HUGE = (1 << 62, 1 << 62)
                 f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({'1, ' * 300})}}", b"1"
             ),
             "damaged-array",
-            "the shape (1, 1, ",
+            "the impossible shape (1, 1, ",
         ),
         (
             with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", b"12345678x"),
@@ -217,7 +217,7 @@ HUGE = (1 << 62, 1 << 62)
         (
             npy(np.zeros(MAX_TEXTS + 1, "S1")),
             "not-an-array",
-            "texts of 1 bytes, more than is allowed",
+            "texts of 1 bytes, more than allowed",
         ),
     ],
 )
@@ -292,9 +292,7 @@ def test_file_problems() -> None:
 
 def test_convert_image_refuses_other_encodings() -> None:
     for encoding in ("bytes", "array", "row"):
-        with pytest.raises(
-            UsageError, match=f"^`encoding={encoding}`: is for other files than images"
-        ):
+        with pytest.raises(UsageError, match=f"^`encoding={encoding}`: is not for images"):
             convert_image(b"", encoding=encoding)
 
 

@@ -158,7 +158,7 @@ def test_what_an_encoding_cannot_hold_is_rejected() -> None:
             assert encode(np.zeros(shape, np.uint8), encoding)
         for shape in ((1, most + 1, 1), (most + 1, 1, 1)):
             with pytest.raises(
-                RejectError, match=f"pixels, {encoding} holds at most {most} a side"
+                RejectError, match=f"pixels; {encoding} holds at most {most} per side"
             ):
                 encode(np.zeros(shape, np.uint8), encoding)
 
@@ -168,7 +168,9 @@ def test_large_results_are_not_encoded_as_webp() -> None:
     check_size(5000, 10_000, "webp")
     check_size(10_000, 10_000, "jpeg")
     for height, width in ((5001, 10_000), (10_000, 10_000)):
-        with pytest.raises(RejectError, match=r"too-many-pixels: .* as webp: another --encoding"):
+        with pytest.raises(
+            RejectError, match=r"too-many-pixels: .* as webp: use another --encoding"
+        ):
             check_size(height, width, "webp")
 
 

@@ -85,7 +85,7 @@ EXACT = {
         source(7, 7, frames=2),
         {"frames": "first"},
         {"frames": "reject"},
-        ("several-frames", "an animation, or of several pages: --frames reject is given"),
+        ("several-frames", "it has several frames or pages, and --frames reject is given"),
     ),
 }
 
@@ -233,7 +233,7 @@ def test_each_encoding_holds_the_sides_that_are_said() -> None:
             decoded.load()
             assert decoded.size == (most, 1)
         with pytest.raises(
-            RejectError, match=f"extreme-aspect: {most + 1} x 1 pixels, {encoding} holds at"
+            RejectError, match=f"extreme-aspect: {most + 1} x 1 pixels; {encoding} holds at"
         ):
             convert_image(
                 save(PillowImage.new("L", (most + 1, 1)), "BMP"), resize="none", encoding=encoding

@@ -39,12 +39,12 @@ REFUSED: dict[str, tuple[tuple[int, int], dict[str, Any], str]] = {
     "a JPEG that is too long": (
         (490, 200_000),
         {"resize": "shortest", "image_size": 224},
-        "extreme-aspect: 91429 x 224 pixels, jpeg holds at most 65500 a side",
+        "extreme-aspect: 91429 x 224 pixels; jpeg holds at most 65500 per side",
     ),
     "a WebP that is too long": (
         (490, 200_000),
         {"resize": "shortest", "image_size": 224, "encoding": "webp"},
-        "extreme-aspect: 91429 x 224 pixels, webp holds at most 16383 a side",
+        "extreme-aspect: 91429 x 224 pixels; webp holds at most 16383 per side",
     ),
     "higher, and not yet narrower": (
         (2100, 30_000),
@@ -66,5 +66,5 @@ def test_what_cannot_be_made_is_refused_before_anything_is_decoded(name: str) ->
 
 def test_a_side_whose_filter_would_not_fit_into_memory_is_refused() -> None:
     limits.check_resizing((1, 1_000_000), 1_000_000, ImageOptions())
-    with pytest.raises(RejectError, match="extreme-aspect: resizing to 1 x 1000001 pixels, at"):
+    with pytest.raises(RejectError, match="extreme-aspect: resizing to 1 x 1000001 pixels; at"):
         limits.check_resizing((1_000_001, 1), 1_000_001, ImageOptions())

@@ -161,8 +161,8 @@ def test_palettes_bits_and_values_stay() -> None:
 @pytest.mark.parametrize(
     ("mask", "detail"),
     [
-        (b"", "is no image; it must be a PNG"),
-        (b"numpy", "is no image; it must be a PNG"),
+        (b"", "is not an image; it must be a PNG"),
+        (b"numpy", "is not an image; it must be a PNG"),
         (b"GIF89a", "is a GIF; it must be a PNG"),
         (b"\xff\xd8\xff\xe0", "is a JPEG, .* it must be a PNG"),
         (b"BM", "is a BMP; it must be a PNG"),
@@ -171,7 +171,7 @@ def test_palettes_bits_and_values_stay() -> None:
             png(np.random.default_rng(0).integers(0, 9, (30, 40), np.uint8))[:-400],
             "truncated|broken|not enough|cannot",
         ),
-        (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
+        (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, but the image has \(40, 30\)"),
         (png(COLORS[ids(30, 40) % 3]), r"has 3 colors .*, #ff0000\).*\[#000000=0,#00ff00=1"),
         (png(np.zeros((30, 40, 4), np.uint8)), "has transparent pixels"),
         (png(np.zeros((30, 40, 2), np.uint8)), "has transparent pixels"),
@@ -180,7 +180,7 @@ def test_palettes_bits_and_values_stay() -> None:
             png(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)),
             "has more than 1,000 colors",
         ),
-        (png(np.zeros((15, 20), np.uint8)), "of the same aspect ratio: .scale. scales it"),
+        (png(np.zeros((15, 20), np.uint8)), "of the same aspect ratio; scale it with .scale."),
     ],
 )
 def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
@@ -314,7 +314,7 @@ def test_masks_of_the_same_aspect_ratio_are_scaled_to_the_nearest(
 def test_masks_of_another_aspect_ratio_are_not_scaled() -> None:
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
     for size in ((40, 30), (30, 38), (15, 22), (30, 1)):
-        with pytest.raises(RejectError, match=r"pixels, the image \(40, 30\)"):
+        with pytest.raises(RejectError, match=r"pixels, but the image has \(40, 30\)"):
             place(png(np.zeros(size, np.uint8)), image, "mask[scale]")
     place(png(np.zeros((10, 13), np.uint8)), image, "mask[scale]")  # rounded
 
@@ -607,7 +607,7 @@ def test_statistics_say_which_values_masks_have(tmp_path: Path) -> None:
     assert masks["per_image"] == {"median": 3, "max": 202, "example": "5.png"}
     assert plan.sample.masks == masks
     for text in ("\n".join(plan.lines()), "\n".join(done.lines())):
-        assert "the mask of 5.png has 202 values, most have 3" in text
+        assert "the mask of 5.png has 202 values, but most masks have 3" in text
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
     again = beam_tfr.update(tmp_path / "d", num_shards=1, progress=False)
     assert again.manifest.statistics["masks"] == masks

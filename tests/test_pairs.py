@@ -234,7 +234,7 @@ def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
 )
 def test_verify_finds_what_is_no_such_image(data: bytes) -> None:
     (problem,) = gray_problems("depth", data, (30, 40))
-    assert problem == "depth: no gray PNG of (height, width) (30, 40) that decodes"
+    assert problem == "depth: not a gray PNG of (height, width) (30, 40) that decodes"
     assert not [*gray_problems("depth", png(np.ones((30, 40), np.uint8)), (30, 40))]
 
 
@@ -252,9 +252,9 @@ def bomb(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "detail"),
     [
-        (b"", "its depth is no image; it must be a PNG"),
+        (b"", "its depth is not an image; it must be a PNG"),
         (b"GIF89a", "its depth is a GIF; it must be a PNG"),
-        (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, the image \(40, 30\)"),
+        (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, but the image has \(40, 30\)"),
         (png(np.zeros((30, 40), np.uint8), palette=True), "mode P; it must have one gray channel"),
         (
             png(np.full((30, 40, 3), (1, 2, 3), np.uint8)),
@@ -327,11 +327,11 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
         ({"pair": "a/b=depth/{stem}.png"}, "must be NAME=PATH"),
         (
             {"pair": ("a={stem}.png", "a={path}.png")},
-            "`pair=a={path}.png a={stem}.png`: must have each name of a pair once",
+            "`pair=a={path}.png a={stem}.png`: must use each name of a pair once",
         ),
         (
             {"pair": "height={stem}.png"},
-            "`pair=height={stem}.png`: must have each name of a pair once, and none of: ",
+            "`pair=height={stem}.png`: must use each name of a pair once, and none of: ",
         ),
         (
             {
@@ -340,14 +340,13 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
                 "uri_column": "path",
                 "feature_columns": "a:int64,height:pair",
             },
-            "`feature_columns=a:int64,height:pair`: must have each name of a pair once, and none "
+            "`feature_columns=a:int64,height:pair`: must use each name of a pair once, and none "
             "of: ",
         ),
-        ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must have each name of a pair once"),
+        ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must use each name of a pair once"),
         (
             {"input": (), "table": "t.csv", "uri_column": "path", "feature_columns": "mask:pair"},
-            "`feature_columns=mask:pair`: must not name a pair mask; a mask is declared by "
-            "mask:mask",
+            "`feature_columns=mask:pair`: must not name a pair mask; declare a mask with mask:mask",
         ),
         ({"pair": "a={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (

@@ -209,7 +209,7 @@ def test_hostile_lengths_allocate_nothing(path: pathlib.Path, length: int) -> No
     content = frame(b"fine") + header + struct.pack("<I", masked_crc(header)) + bytes(200)
     error = fails(write(path, content), **({"max_record_bytes": 100} if length == 101 else {}))
     assert (error.record, error.offset) == (1, 20)
-    assert f"its length is {length} bytes, allowed are" in error.problem
+    assert f"its length is {length} bytes, but at most" in error.problem
 
 
 def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
@@ -223,7 +223,7 @@ def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
     assert len(bomb) < 200_000
     tracemalloc.start()
     try:
-        assert "allowed are 134217728" in fails(str(path)).problem
+        assert "but at most 134217728 are allowed" in fails(str(path)).problem
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()

@@ -365,7 +365,7 @@ def test_masks_in_tfrecords_are_never_a_path(beam_tfr: Convert, tmp_path: Path) 
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
-        "t/00000001": ("bad-value", "its mask is no image; it must be a PNG")
+        "t/00000001": ("bad-value", "its mask is not an image; it must be a PNG")
     }
 
 
@@ -683,7 +683,7 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
         assert [*zip(*(row[name] for name in names), strict=True)] == boxes[number]
         assert row["object_class_text"] == ["cat", "dog"][:number]
     (reject,) = (tmp_path / "d/rejects.jsonl").read_text().splitlines()
-    assert "is no box with an area in the format rel_xyxy" in reject
+    assert "is not a box with an area in the format rel_xyxy" in reject
 
 
 def test_a_record_whose_length_looks_like_gzip_is_none(beam_tfr: Convert, tmp_path: Path) -> None:
@@ -906,7 +906,7 @@ SHORT = delimited_field(1, b"x" * 9)
     [
         (examples.serialize({"label": ("int64", [1])}) + delimited_field(2, SHORT), "Sequence"),
         (delimited_field(2, SHORT), "SequenceExample"),
-        (varint_field(1, 4) + delimited_field(2, SHORT), "no tf.train.Example"),
+        (varint_field(1, 4) + delimited_field(2, SHORT), "not a tf.train.Example"),
         (b"no example", "not a tf.train.Example"),
     ],
 )

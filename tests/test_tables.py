@@ -486,7 +486,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 f"5: column 'age': {missing}",
                 f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not "
                 f"fit into 32 bits",
-                "7: column 'marks': 'x' is no number",
+                "7: column 'marks': 'x' is not a number",
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are "
                 "read; download the files, and write their paths in place of the addresses",
             )
@@ -566,16 +566,16 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
         ("float", "1e39", "'1e39' does not fit into 32 bits"),
         ("float", "1e999", "'1e999' does not fit into 32 bits"),
         ("float", 10**400, "does not fit into 32 bits"),
-        ("float", True, "True is no number"),
+        ("float", True, "True is not a number"),
         (
             "float",
             "",
             "has no value; give a default, such as float=nan, or make it a list: float[]",
         ),
-        ("bytes", 5, "5 is no text"),
+        ("bytes", 5, "5 is not text"),
         ("bytes", None, "has no value"),
-        ("bytes", "\ud800", "is no text that UTF-8 can hold"),
-        ("bytes[]", [None], "None is no text"),
+        ("bytes", "\ud800", "is not text that UTF-8 can hold"),
+        ("bytes[]", [None], "None is not text"),
         ("int64[]", "[1, 2", "begins like a JSON list but is not one"),
         ("int64[]", "[[1]]", "[1] is not a whole number"),
         ("enum(s|m)", "x", "'x' is not one of s, m"),

@@ -103,7 +103,7 @@ def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
         run = convert(beam_tfr, files, output, "--max_rejects", "1.0")
         assert run.code == 1
         assert re.search(
-            r"the source seems to be gone: 100 files in a row cannot be read, the last is "
+            r"the source seems to be gone: 100 files in a row cannot be read; the last is "
             r"\S+/files/\d/\d+\.bin: No "
             r"such file or directory; its folder is empty or cannot be listed\. Nothing is "
             r"published.* run the same "

@@ -287,7 +287,7 @@ def test_boxes_in_pixels_are_refused_with_the_reason(tmp_path: Path) -> None:
         (b"", "is a link to no file"),
         (bytes(20), "is not a number"),
         (b"<html>404</html>\n", "is not a number"),
-        (b"0 0.5 0.5 0.", "is no box"),
+        (b"0 0.5 0.5 0.", "is not a box"),
         (b"1.5 0.5 0.5 0.2 0.4\n", "1.5"),
     ],
 )
@@ -307,7 +307,7 @@ def test_a_label_file_that_cannot_be_read_costs_its_image(
     assert result.counts["written"] == 4
     (reject,) = result.rejects
     assert (reject.key, reject.reason) == ("1.png", "bad-value")
-    assert "1.txt" in reject.detail or "is no box" in reject.detail
+    assert "1.txt" in reject.detail or "is not a box" in reject.detail
     assert problem in reject.detail
 
 

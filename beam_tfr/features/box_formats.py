@@ -29,17 +29,17 @@ def to_corners(box: Any, form: str) -> Corners:
         form: the format.
 
     Raises:
-        ValueError: it is not a box, has no area, or ends before the image begins.
+        ValueError: `box` is not a box, has no area, or ends before the image begins.
     """
     check_cell(box)
     if not isinstance(box, list) or len(box) != 4:
-        raise ValueError(f"{box!r:.60} is no box of four numbers")
+        raise ValueError(f"{box!r:.60} is not a box of four numbers")
     numbers = [to_float(number) for number in box]
     left, top, right, bottom = _corners(numbers, form.removeprefix(RELATIVE))
     width = right - left
     height = bottom - top
     if not 0 < width < math.inf or not 0 < height < math.inf:
-        raise ValueError(f"{numbers} is no box with an area in the format {form}")
+        raise ValueError(f"{numbers} is not a box with an area in the format {form}")
     if right <= 0 or bottom <= 0:
         raise ValueError(f"{numbers} is outside of its image")
     return left, top, right, bottom

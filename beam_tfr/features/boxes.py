@@ -178,8 +178,8 @@ class Boxes(ColumnKind):
             cure = ""
             if isinstance(cell, str) and not any(map(str.isdigit, cell)):
                 word = shlex.quote(cell)
-                cure = f"; if it means that there are none, give `na_values={word:.60}`"
-            raise ValueError(f"{parts[-rest:]!r:.60} is no box of four numbers{cure}")
+                cure = f"; if this means no boxes, give `na_values={word:.60}`"
+            raise ValueError(f"{parts[-rest:]!r:.60} is not a box of four numbers{cure}")
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
 
     def parse(self, cell: Any) -> list[Any]:
@@ -289,7 +289,7 @@ class Boxes(ColumnKind):
         is_kept = (visible > 0) & (visible >= policy.min_visible * WHOLE)
         kept: list[int] = np.flatnonzero(is_kept).tolist()
         if policy.need_box and not kept:
-            raise RejectError("without-boxes", f"none is left of {len(boxes)} in the table")
+            raise RejectError("without-boxes", f"no box is left; the table has {len(boxes)}")
         adjustments = {
             "boxes-dropped": len(kept) < len(boxes) - len(outside),
             "bad-boxes-dropped": bool(bad_boxes or outside),

@@ -55,7 +55,7 @@ def check_cell(cell: Any) -> None:
     """Checks that a cell has a value.
 
     Raises:
-        ValueError: it is a `BadCell`.
+        ValueError: the cell is a `BadCell`.
     """
     if isinstance(cell, BadCell):
         raise ValueError(cell.problem)
@@ -70,7 +70,7 @@ def check_json(text: str) -> None:
     """Checks that a JSON text does not hold too many values.
 
     Raises:
-        ValueError: it does.
+        ValueError: the text holds too many.
     """
     if len(text) > _FEW_BYTES:
         check_number(sum(map(text.count, "[{,:")))
@@ -80,7 +80,7 @@ def check_number(values: int) -> None:
     """Checks that a row or a cell does not have too many values.
 
     Raises:
-        ValueError: it does.
+        ValueError: there are too many.
     """
     if values > MAX_VALUES:
         raise ValueError(f"has about {values:,} values, more than {MAX_VALUES:,}")
@@ -158,19 +158,19 @@ def check_shapes(text: str) -> None:
     """Checks that a text holds neither objects nor geographic shapes.
 
     Raises:
-        UntypedCellError: it does.
+        UntypedCellError: the text holds some.
     """
     if _OBJECTS.match(text):
         read = "json.loads" if _is_json(text) else "ast.literal_eval"
         raise UntypedCellError(
-            f"{text!r:.60} holds objects as text: in JSON Lines their fields are read; "
-            f"`frame[NAME] = frame[NAME].map({read})` in pandas reads the text, and "
-            "`frame.to_json('table.jsonl', orient='records', lines=True)` writes the lines"
+            f"{text!r:.60} holds objects as text; their fields are read only from JSON Lines: in "
+            f"pandas, parse the text with `frame[NAME] = frame[NAME].map({read})`, then write "
+            "`frame.to_json('table.jsonl', orient='records', lines=True)`"
         )
     if _GEOMETRY.match(text):
         raise UntypedCellError(
-            f"{text!r:.60} is WKT: write the box around each shape instead, which is "
-            "`shapely.from_wkt(text).bounds`, of type bbox[xyxy]"
+            f"{text!r:.60} is WKT: instead, write the box around each shape as bbox[xyxy], from "
+            "`shapely.from_wkt(text).bounds`"
         )
 
 
@@ -233,10 +233,10 @@ def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
         size: how many numbers a point has.
 
     Raises:
-        ValueError: it is not a list, or one of other points.
+        ValueError: `numbers` is not a list of such points.
     """
     if not isinstance(numbers, list) or len(numbers) % size:
-        raise ValueError(f"{numbers!r:.60} are no points of {size} numbers each")
+        raise ValueError(f"{numbers!r:.60} are not points of {size} numbers each")
     return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]
 
 
@@ -281,9 +281,9 @@ def to_float(cell: Any) -> float:
         ValueError: the cell holds none.
     """
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
-        raise ValueError(f"{cell!r:.60} is no number")
+        raise ValueError(f"{cell!r:.60} is not a number")
     if isinstance(cell, str) and not NUMBER.fullmatch(cell.strip()):
-        raise ValueError(f"{cell!r:.60} is no number{cure_missing(cell)}")
+        raise ValueError(f"{cell!r:.60} is not a number{cure_missing(cell)}")
     try:
         value = float(cell)
     except OverflowError:
@@ -301,7 +301,7 @@ def cure_missing(cell: Any) -> str:
     """Says what to do about a cell that looks like a missing value; empty if it does not."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""
-    return f"; `na_values={cell}` takes such cells for empty ones"
+    return f"; `na_values={cell}` treats such cells as empty"
 
 
 def to_finite(cell: Any) -> float:
@@ -312,7 +312,7 @@ def to_finite(cell: Any) -> float:
     """
     value = to_float(cell)
     if not math.isfinite(value):
-        raise ValueError(f"{cell!r:.60} is no place in an image")
+        raise ValueError(f"{cell!r:.60} is not a place in an image")
     return value
 
 
@@ -329,11 +329,11 @@ def to_bytes(cell: Any) -> bytes:
     elif isinstance(cell, (dict, list)):
         cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)
     if not isinstance(cell, str):
-        raise ValueError(f"{cell!r:.60} is no text")
+        raise ValueError(f"{cell!r:.60} is not text")
     try:
         return cell.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{cell!r:.60} is no text that UTF-8 can hold") from None
+        raise ValueError(f"{cell!r:.60} is not text that UTF-8 can hold") from None
 
 
 CONVERTERS: dict[str, Callable[[Any], int | float | bytes]] = {

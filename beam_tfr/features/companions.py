@@ -105,7 +105,7 @@ class Companion(ColumnKind):
 
     @property
     def key(self) -> str:
-        """What readers and messages call it."""
+        """The name that readers and messages use for it."""
         return self.name
 
     @property
@@ -168,7 +168,7 @@ class Companion(ColumnKind):
             pixels: where the pixels of the source are in the record.
 
         Raises:
-            RejectError: `bad-value`: the data are no such PNG, or the PNG has another size.
+            RejectError: `bad-value`: the data are not such a PNG, or it has another size.
         """
         outside = self.handling.outside
         width, height = pixels.size
@@ -299,11 +299,11 @@ class PairedImage(Companion):
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
     """Says why images cannot have all of these images beside them; empty if they can."""
     if any(companion.is_called_mask for companion in companions):
-        return f"must not name a pair {MASK_KEY}; a mask is declared by {MASK_KEY}:mask"
+        return f"must not name a pair {MASK_KEY}; declare a mask with {MASK_KEY}:mask"
     keys = [companion.key for companion in companions]
     reserved = [companion for companion in companions if companion.is_reserved]
     if reserved or len({*keys}) < len(keys):
-        return f"must have each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}"
+        return f"must use each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}"
     return ""
 
 
@@ -315,7 +315,7 @@ def parse_pair(text: str) -> Companion:
     """
     match = _PATTERN.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r:.100} is no NAME=PATH")
+        raise ValueError(f"{text!r:.100} is not NAME=PATH")
     check_fields(match["path"])
     kind = SegmentationMask if match["key"] == MASK_KEY else PairedImage
     return kind.from_handling(match["key"], Handling.parse(match["handling"] or ""), match["path"])

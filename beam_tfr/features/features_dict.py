@@ -115,7 +115,7 @@ class FeaturesDict:
         specs = dict(self.fixed)
         for kind in self.kinds:
             if specs.keys() & kind.specs.keys():
-                raise ValueError(f"{kind.name!r} is there twice")
+                raise ValueError(f"{kind.name!r} occurs twice")
             specs |= kind.specs
         return specs
 
@@ -149,14 +149,14 @@ class FeaturesDict:
         return any(kind.follows_pixels and kind not in self.companions for kind in self.kinds)
 
     def as_columns(self) -> dict[str, ColumnKind]:
-        """The columns of a table that is the dataset itself, by name."""
+        """Returns the columns of a table that is the dataset itself, by name."""
         values = [column for column in self.columns if not column.holds_files]
         columns = [kind.as_column() for kind in (*values, *self.companions)]
         return {column.name: column for column in columns if column}
 
     @property
     def left_out(self) -> list[str]:
-        """The stored features that are no columns of a table that is the dataset itself."""
+        """The stored features that are not columns of a table that is the dataset itself."""
         return [column.noun for column in self.columns if column.specs and not column.as_column()]
 
     def place(self, values: Values, pixels: PixelMap, policy: BoxPolicy) -> PlacedBoxes:
@@ -233,5 +233,5 @@ class FeaturesDict:
         return sorted(first.values(), key=lambda kind: kind.export_order)
 
     def decoded(self, request: Request) -> list[FeatureKind]:
-        """The features that readers do not return as they are stored."""
+        """Returns the features that readers do not return as they are stored."""
         return [kind for kind in self.kinds if kind.is_decoded(request)]

@@ -55,7 +55,7 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
         size: the (height, width) that it must have; its header is checked before it is decoded.
 
     Raises:
-        ValueError: the data are no PNG of one channel that decodes, or its size differs.
+        ValueError: the data are not a PNG of one channel that decodes, or its size differs.
     """
     import cv2
 
@@ -64,7 +64,7 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
         with contextlib.suppress(cv2.error):
             pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.shape != size:
-        raise ValueError(f"no gray PNG of (height, width) {size} that decodes")
+        raise ValueError(f"not a gray PNG of (height, width) {size} that decodes")
     return pixels
 
 

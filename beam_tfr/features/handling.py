@@ -33,12 +33,12 @@ _DEEP_COLORS = (
 )
 # How files other than PNGs begin, and what they are.
 _OTHER_FORMATS = {
-    rb"\xff\xd8\xff": f"a JPEG, which changes values; {_MUST}, of what it was made from",
+    rb"\xff\xd8\xff": f"a JPEG, which changes values; {_MUST} made from the original",
     rb"GIF8": f"a GIF; {_MUST}: {_CURE}",
     rb"BM": f"a BMP; {_MUST}: {_CURE}",
     rb"II[*+]\0|MM\0[*+]": f"a TIFF; {_MUST}: {_CURE}",
     rb"RIFF.{4}WEBP": f"a WebP; {_MUST}",
-    rb"(?!\x89PNG)": f"no image; {_MUST}",
+    rb"(?!\x89PNG)": f"not an image; {_MUST}",
 }
 _COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow's modes
 _BITS_AT = 24  # the bits of a sample, in the header of a PNG
@@ -104,7 +104,7 @@ class Handling:
         if len(outside) > 1:
             raise ValueError(f"[…] has several values for margins: {outside[0]} and {outside[1]}")
         if values and colors:
-            raise ValueError("[…] replaces either values or colors")
+            raise ValueError("[…] must replace either values or colors, not both")
         return cls(
             outside=outside[0] if outside else 0,
             scales=SCALE in words,
@@ -193,10 +193,10 @@ class Handling:
             return True
         cause = ""
         if is_alike:
-            cause = ", of the same aspect ratio: [scale] scales it"
+            cause = ", of the same aspect ratio; scale it with [scale]"
         elif size == pixels.stored_size:
             cause = f": it ignores {IGNORES_ORIENTATION}"
-        raise ValueError(f"has {size} pixels, the image {pixels.shown_size}{cause}")
+        raise ValueError(f"has {size} pixels, but the image has {pixels.shown_size}{cause}")
 
 
 def scale_nearest(values: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
@@ -216,7 +216,7 @@ def _parse_source(text: str) -> int:
 def _parse_value(text: str) -> int:
     value = int(text)
     if value > HIGHEST:
-        raise ValueError(f"[…] has {value}, and the highest value is {HIGHEST}")
+        raise ValueError(f"[…] has {value}, but the highest value is {HIGHEST}")
     return value
 
 
@@ -287,7 +287,7 @@ def _check_opaque(image: Any) -> None:
         lowest, _ = image.convert("RGBA").getchannel("A").getextrema()
         if lowest < 0xFF:
             raise ValueError(
-                "has transparent pixels, whose color says nothing; if it does, "
+                "has transparent pixels, whose color means nothing; if it does mean something, "
                 "`mogrify -alpha off FILES` makes them opaque"
             )
 

@@ -209,7 +209,7 @@ def _parse_mask(part: Any, number: int) -> bytes:
     """Parses the mask of a box to JSON: its run lengths, or the points of its polygons.
 
     Raises:
-        ValueError: it is not a mask, or is too large.
+        ValueError: the value is not a mask, or is too large.
     """
     try:
         if isinstance(part, dict):

@@ -63,7 +63,7 @@ class ClassLabel(FeatureKind):
             names = [text.decode("utf-8", "replace") for text in texts]
             yield (
                 f"its labels are {quote(labels)}, {quote(names)}, which are not those "
-                "of the manifest, each once"
+                "of the manifest, or occur twice"
             )
 
     @functools.cached_property

@@ -9,7 +9,7 @@ _NAMED_COLORS = 8  # listed in messages beside their number
 _MOST_VALUES = 64  # colors that are listed with values; more are hardly classes
 _NOISE_SHARE = 0.001  # share of a mask's pixels that a color of its noise has at most
 _MAIN_SHARE = 0.99  # share of a mask's pixels that its other colors have at least
-_MAY_BE_NOISE = "may be noise, as along edges"
+_MAY_BE_NOISE = "may be noise, for example along edges"
 # The part of a reject's detail with the brackets that give each color of its mask a value.
 _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]]*)\]")
 
@@ -32,7 +32,7 @@ def describe_colors(counts: Mapping[int, int], rule: str) -> str:
             f"its pixels ({_name_colors(main)}), and the others {_MAY_BE_NOISE}"
         )
     cure = _spell_cure(_number_colors(main, {}))
-    return f"{start}; {rule}: give colors values in its brackets{cure}"
+    return f"{start}; {rule}: give the colors values in its brackets{cure}"
 
 
 def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> str:
@@ -101,7 +101,7 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
             yield (
                 f"the masks of {key} have {len(values):,} different colors, which are hardly all "
                 "classes: if their channels hold ids of classes and objects, as in ADE20K (red // "
-                "10 * 256 + green, and blue), write gray masks with the ids of classes alone"
+                "10 * 256 + green, and blue), write gray masks with only the ids of classes"
             )
             continue
         brackets = _spell_values(values)

@@ -129,17 +129,17 @@ def _describe_odd(per_image: Mapping[str, Any], main_values: int) -> Iterator[st
     example = per_image["example"]
     if median >= _SMOOTH_NUMBER:
         yield (
-            f"most masks have {median} values and more, such as that of {example} {most} values: "
-            "smoothed by a resize, or stored as JPEG before?"
+            f"most masks have {median} or more values, and that of {example} has {most}: were they "
+            "smoothed by a resize, or stored as JPEG?"
         )
     elif main_values and median >= max(_ODD_NUMBER, _ODD_TIMES * main_values):
         yield (
-            f"most masks have {median} values and more, such as that of {example} {most}, but "
-            f"{_MAIN_SHARE:.0%} of the pixels have only {main_values} of them: smoothed by a "
-            "resize, or stored as JPEG before?"
+            f"most masks have {median} or more values, and that of {example} has {most}, but "
+            f"{_MAIN_SHARE:.0%} of the pixels have only {main_values} of them: were they smoothed "
+            "by a resize, or stored as JPEG?"
         )
     elif most >= max(_ODD_NUMBER, _ODD_TIMES * median):
         yield (
-            f"the mask of {example} has {most} values, most have {median}: smoothed by a resize, "
-            "or stored as JPEG before?"
+            f"the mask of {example} has {most} values, but most masks have {median}: was it "
+            "smoothed by a resize, or stored as JPEG?"
         )

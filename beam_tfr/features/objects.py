@@ -21,8 +21,7 @@ def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[
     for kind in kinds:
         if not kind.fits_boxes(stored, number):
             yield (
-                "its boxes are not as many as their labels, masks or points, or reach out of the "
-                "image"
+                "its boxes differ in number from labels, masks or points, or reach out of the image"
             )
             return
 
@@ -38,7 +37,7 @@ def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
     splits = [values.row_splits for values in objects.values()]
     is_same = [tf.equal(other, splits[0]) for other in splits[1:]]
     check = tf.raw_ops.Assert(
-        condition=tf.reduce_all(is_same), data=["features of objects of different lengths"]
+        condition=tf.reduce_all(is_same), data=["features of objects have different lengths"]
     )
     with tf.control_dependencies([check]):
         checked: dict[str, Any] = tf.nest.map_structure(

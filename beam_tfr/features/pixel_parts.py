@@ -28,7 +28,7 @@ class PixelPart(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """A part without pixels: all of the canvas is 0."""
+        """Makes a part without pixels: all of the canvas is 0."""
         return cls(0, 0, np.zeros((0, 0), np.uint8))
 
     @property

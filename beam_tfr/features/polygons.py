@@ -28,7 +28,7 @@ def parse_polygons(part: Any) -> list[tuple[float, ...]]:
         part: a list of numbers, of points or of polygons.
 
     Raises:
-        ValueError: it is not such a list.
+        ValueError: `part` is not such a list.
     """
     members = as_list(part)
     has_polygons = any(isinstance(member, list) and len(member) > 2 for member in members)

@@ -172,5 +172,5 @@ def _parse_member(text: str) -> Any:
     if not digits.isdecimal():
         return float(text)
     if digits.startswith("0") and digits != "0":
-        raise ValueError(f"{text} is no number of Python")
+        raise ValueError(f"{text} is not a Python number")
     return int(text)

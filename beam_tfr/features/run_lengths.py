@@ -32,18 +32,18 @@ def decode_run_lengths(
         budget: the pixels that the part may have.
 
     Raises:
-        ValueError: they are not run lengths, or those of a mask of another size.
+        ValueError: `counts` are not run lengths, or belong to a mask of another size.
         RejectError: the budget is spent.
     """
     if size != [*expected]:
         turned = ""
         if size == [*expected[::-1]]:
             turned = f": it ignores {IGNORES_ORIENTATION}"
-        raise ValueError(f"has the size {size!r:.60}, the image {[*expected]}{turned}")
+        raise ValueError(f"has the size {size!r:.60}, but the image has {[*expected]}{turned}")
     counts = _list_counts(counts)
     pixels = expected[0] * expected[1]
     if sum(counts) != pixels:
-        raise ValueError(f"has run lengths of fewer or more pixels than the {pixels} of the image")
+        raise ValueError(f"has run lengths that do not add up to the {pixels} pixels of the image")
     begins, ends = _find_runs(counts)
     if not begins.size:
         return PixelPart.empty()
@@ -96,7 +96,7 @@ def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
         counts, size: see `decode_run_lengths`.
 
     Raises:
-        ValueError: they are not run lengths, or those of a mask without height.
+        ValueError: `counts` are not run lengths, or the mask has no height.
     """
     counts = _list_counts(counts)
     if not isinstance(size, list) or not size or not _is_length(size[0]) or not size[0]:
@@ -124,13 +124,13 @@ def _list_counts(counts: Any) -> list[int]:
     """Returns run lengths as a list.
 
     Raises:
-        ValueError: they are not run lengths.
+        ValueError: `counts` are not run lengths.
     """
     if isinstance(counts, str):
         counts = _parse_text(counts)
     if not isinstance(counts, list) or not all(map(_is_length, counts)):
         raise ValueError(
-            "has `counts` that are no run lengths: a list of whole numbers, or COCO's text of them"
+            "has `counts` that are not run lengths: whole numbers in a list, or COCO's text of them"
         )
     return counts
 
@@ -154,7 +154,7 @@ def _parse_text(text: str) -> list[int]:
         bits = ord(letter) - ord("0")
         if not 0 <= bits < 64 or shift > _LONGEST_SHIFT:
             raise ValueError(
-                f"has a text of run lengths whose part {len(counts) + 1} is no number: "
+                f"has a text of run lengths whose part {len(counts) + 1} is not a number: "
                 f"it has {letter!r}"
             )
         value |= (bits & 31) << shift

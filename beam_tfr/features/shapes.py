@@ -63,7 +63,7 @@ def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
     height = stored[HEIGHT][0]
     width = stored[WIDTH][0]
     if height * width > _MOST_SHOWN_PIXELS:
-        raise ValueError(f"{height}x{width} pixels are not shown")
+        raise ValueError(f"{height}x{width} pixels are too many to show")
     return height, width
 
 

@@ -136,7 +136,7 @@ def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> I
     if options.encoding not in IMAGE_ENCODINGS:
         options.refuse(
             "encoding",
-            f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
+            f"is not for images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
         )
     return options
 

@@ -45,14 +45,14 @@ def check_size(height: int, width: int, encoding: str) -> None:
     if max(height, width) > max_side:
         raise RejectError(
             "extreme-aspect",
-            f"{width} x {height} pixels, {encoding} holds at most {max_side} a side",
+            f"{width} x {height} pixels; {encoding} holds at most {max_side} per side",
         )
     max_pixels = MAX_PIXELS.get(encoding, sys.maxsize)
     if height * width > max_pixels:
         raise RejectError(
             "too-many-pixels",
-            f"{width} x {height} pixels, at most {max_pixels} are encoded as {encoding}: another "
-            "--encoding takes more, or --resize makes fewer",
+            f"{width} x {height} pixels; at most {max_pixels} can be encoded as {encoding}: use "
+            "another --encoding, or make it smaller with --resize",
         )
 
 

@@ -141,7 +141,7 @@ class _Process(GuardedProcess):
         status = self.process.returncode
         if status == -signal.SIGXCPU:
             return _EndedError(
-                "decode-timeout", f"took more than {hard_limits.MOST_CPU_S} s of a processor"
+                "decode-timeout", f"took more than {hard_limits.MOST_CPU_S} s of CPU time"
             )
         failed_to_allocate = status == -signal.SIGABRT and "alloc" in message
         if failed_to_allocate or status == hard_limits.OUT_OF_MEMORY:

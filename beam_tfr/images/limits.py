@@ -48,7 +48,7 @@ def check_header(source: Source, options: ImageOptions) -> None:
         )
     if source.frames > 1 and options.frames == "reject":
         raise RejectError(
-            "several-frames", "an animation, or of several pages: --frames reject is given"
+            "several-frames", "it has several frames or pages, and --frames reject is given"
         )
 
 
@@ -96,7 +96,7 @@ def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> 
     if max(canvas) > MAX_RESIZED_SIDE:
         raise RejectError(
             "extreme-aspect",
-            f"resizing to {width} x {height} pixels, at most {MAX_RESIZED_SIDE} a side",
+            f"resizing to {width} x {height} pixels; at most {MAX_RESIZED_SIDE} per side",
         )
     if pixels_between > _most_pixels(options):
         raise RejectError(

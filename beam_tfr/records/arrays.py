@@ -73,7 +73,9 @@ def parse_array(data: bytes) -> Array:
     if name not in DTYPES:
         raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
     if not _is_possible(shape):
-        raise RejectError("damaged-array", f"its header says the shape {str(shape)[:100]}")
+        raise RejectError(
+            "damaged-array", f"its header states the impossible shape {str(shape)[:100]}"
+        )
     num_elements = math.prod(shape)
     elements = data[header.num_bytes :]
     promised = num_elements * dtype.itemsize
@@ -84,7 +86,7 @@ def parse_array(data: bytes) -> Array:
     if name == STRING and (num_elements > MAX_TEXTS or not dtype.itemsize):
         raise RejectError(
             "not-an-array",
-            f"{num_elements} texts of {dtype.itemsize} bytes, more than is allowed",
+            f"{num_elements} texts of {dtype.itemsize} bytes, more than allowed",
         )
     array = np.frombuffer(elements, dtype).reshape(shape, order=header.order)
     return Array(

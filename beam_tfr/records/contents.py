@@ -278,7 +278,7 @@ def need_pyarrow() -> Any:
     """Returns the module pyarrow.
 
     Raises:
-        NotInstalledError: it is missing.
+        NotInstalledError: pyarrow is missing.
     """
     try:
         import pyarrow

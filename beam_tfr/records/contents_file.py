@@ -14,7 +14,7 @@ from beam_tfr.schema.errors import DataError
 
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
 _WRITER = "parquet-cpp-arrow"  # as pyarrow calls itself
-_REPAIR = "`beam-tfr repair` makes it again"
+_REPAIR = "`beam-tfr repair` rebuilds it"
 
 
 def contents_bytes(table: Any) -> bytes:

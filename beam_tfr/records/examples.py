@@ -205,7 +205,7 @@ def read_message(serialized: bytes) -> Any:
 
     Raises:
         TooManyValuesError: it has more than `MAX_FEATURES`, `MAX_VALUES` or `_MAX_OTHERS`.
-        ValueError: the bytes are no tf.train.Example.
+        ValueError: the bytes are not a tf.train.Example.
     """
     if len(serialized) > _FEW_BYTES:
         _Counter(serialized).count(0, 0, 0, len(serialized))
@@ -234,13 +234,13 @@ def check_example(serialized: bytes, features: Mapping[str, Any]) -> None:
     Other messages may parse too, without features or with some of theirs.
 
     Raises:
-        ValueError: it is another message.
+        ValueError: the record is another message.
     """
     numbers = {number for number, _, _ in _fields(serialized, 0, len(serialized))}
     if _FEATURE_LISTS in numbers and serialized[:1] in _BEGINS_OF_SEQUENCES:
-        raise ValueError("is a tf.train.SequenceExample, and only tf.train.Example is read")
+        raise ValueError("is a tf.train.SequenceExample, but only tf.train.Example can be read")
     if numbers - {1} and not features:
-        raise ValueError("is no tf.train.Example: it has no features")
+        raise ValueError("is not a tf.train.Example: it has no features")
 
 
 def parse_values(serialized: bytes) -> Values:

@@ -43,10 +43,10 @@ _STRUCT = 12
 
 
 def check_metadata_bytes(data: bytes, columns: int) -> None:
-    """Checks that the metadata of a file are no longer than those of a file with this many columns.
+    """Checks that the metadata of a file are not longer than for a file with this many columns.
 
     Raises:
-        ValueError: they are longer.
+        ValueError: the metadata are longer.
     """
     if _metadata_bytes(data) > (columns + 1) * _MOST_METADATA_BYTES:
         raise ValueError(f"its metadata have more bytes than those of {columns} columns")
@@ -115,7 +115,7 @@ class _ThriftReader:
             step, kind = divmod(head, 16)
             number = number + step if step else self._read_signed()
             if number in fields:
-                raise ValueError("its metadata say something twice")
+                raise ValueError("its metadata repeat a field")
             fields[number] = None if kind in _BOOLEANS else self._read_value(kind, depth)
             head = self._read_byte()
         return fields

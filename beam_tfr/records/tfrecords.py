@@ -130,7 +130,9 @@ class RecordFile:
         if masked_crc(buffer[begin : begin + _LENGTH_BYTES]) != checksum:
             raise self._error("its length does not match the checksum of the length")
         if length > self.max_record_bytes:
-            raise self._error(f"its length is {length} bytes, allowed are {self.max_record_bytes}")
+            raise self._error(
+                f"its length is {length} bytes, but at most {self.max_record_bytes} are allowed"
+            )
         return FRAME_BYTES + int(length)
 
     def _report_damage(self) -> None:
@@ -214,7 +216,7 @@ def describe_damage(framed: bytes, size: int) -> str:
     if len(framed) != size:
         return f"the file ends within it; {size - len(framed)} bytes are missing"
     if not framed.startswith(_frame_header(size - FRAME_BYTES)):
-        return "it does not begin where the contents say, or its length is another"
+        return "it does not begin where the contents say, or its length differs"
     (checksum,) = FOOTER.unpack_from(framed, size - FOOTER.size)
     if masked_crc(framed[HEADER_BYTES : -FOOTER.size]) != checksum:
         return "its data does not match the checksum of the data"

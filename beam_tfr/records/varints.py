@@ -4,10 +4,10 @@ _MOST_BITS = 70
 
 
 def read_varint(data: bytes, begin: int) -> tuple[int, int]:
-    """Reads a number; returns it and where it ends.
+    """Reads a number; also returns where it ends.
 
     Raises:
-        ValueError, IndexError: there is none.
+        ValueError, IndexError: there is no such number.
     """
     value = 0
     end = begin

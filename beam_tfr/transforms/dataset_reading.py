@@ -91,8 +91,8 @@ def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     if keys is None:
         raise DataError(
             f"{base.folder}: .sources lacks {shard.name}, so nothing says which images stay in "
-            "which split: put the folder back, or `beam-tfr update` with `input=` and `resplit=` "
-            "divides all images anew"
+            "which split. Restore that folder, or divide all images anew with `beam-tfr update`, "
+            "`input=` and `resplit=`"
         )
     split = shard.split.encode()
     return packing.pack_batches(key + b"\0" + split for key in keys)

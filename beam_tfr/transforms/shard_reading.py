@@ -20,11 +20,11 @@ _FORBIDDEN = os.strerror(errno.EACCES)
 
 _GONE = "the source seems to be gone: {number} files in a row cannot be read"
 _MISSING = "{number} files in a row do not exist, while others beside or above them do"
-_CLOSED = "{number} files in a row may not be read"
+_CLOSED = "permission is denied for {number} files in a row"
 _CURES = {
     _GONE: "When it is back",
-    _MISSING: "When their paths are corrected, or what these start from (`image_root=`)",
-    _CLOSED: "When this is allowed",
+    _MISSING: "When their paths, or the folder they start from (`image_root=`), are corrected",
+    _CLOSED: "When reading them is allowed",
 }
 
 
@@ -55,10 +55,10 @@ class MissedReads:
         if self._number >= MOST_MISSED and not self._accept_unreadable:
             problem = _GONE if len(self._problems) > 1 else self._problems.pop()
             raise RunError(
-                f"{problem.format(number=self._number)}, the last is {uri}: {content.detail}. "
+                f"{problem.format(number=self._number)}; the last is {uri}: {content.detail}. "
                 f"Nothing is published. {_CURES[problem]}, run the same command again: it resumes "
-                "from the finished shards. `accept_unreadable=` continues, and rejects what cannot "
-                "be read"
+                "from the finished shards. `accept_unreadable=` continues, and rejects files that "
+                "cannot be read"
             )
 
 

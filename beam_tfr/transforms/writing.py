@@ -349,7 +349,7 @@ class _FileWriter(_ShardWriter):
         """Reads the values of a record; values that are not needed may be missing.
 
         Raises:
-            ValueError: the bytes are no tf.train.Example.
+            ValueError: the bytes are not a tf.train.Example.
         """
         if self._step.features.is_counted or record.values is None:
             return parse_example(record.serialized)

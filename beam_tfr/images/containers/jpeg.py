@@ -57,7 +57,7 @@ def segments(data: bytes, offset: int = 2) -> Iterator[Segment]:
         start = end
         end = start + int.from_bytes(data[start : start + 2], "big")
         if not start + 2 <= end <= len(data):
-            raise RejectError("damaged-image", f"JPEG: segment 0x{marker:02x} is not whole")
+            raise RejectError("damaged-image", f"JPEG: segment 0x{marker:02x} is incomplete")
         yield Segment(marker, begin, start + 2, end)
     raise RejectError("damaged-image", f"JPEG: more than {MAX_SEGMENTS} segments")
 

@@ -131,7 +131,7 @@ class Directory:
         try:
             return struct.unpack_from(self._layout.order + types, self._data, start)
         except (struct.error, OverflowError):
-            raise RejectError("damaged-image", "TIFF: a directory is not there, or cut") from None
+            raise RejectError("damaged-image", "TIFF: a directory is missing, or cut off") from None
 
 
 def directories(data: bytes) -> Iterator[Directory]:
@@ -153,7 +153,7 @@ def directories(data: bytes) -> Iterator[Directory]:
     while directory.following and len(seen) < MAX_DIRECTORIES:
         start = directory.following
         if start in seen:
-            raise RejectError("damaged-image", "TIFF: directories that point in a circle")
+            raise RejectError("damaged-image", "TIFF: its directories point in a circle")
         try:
             directory = Directory(data, layout, start)
         except RejectError:

@@ -49,7 +49,7 @@ def decode_samples(
     if max(height, width) > MAX_SIDE:
         raise RejectError(
             "unsupported-image",
-            f"{format_name} of {width} x {height} pixels, at most {MAX_SIDE} a side",
+            f"{format_name} of {width} x {height} pixels; at most {MAX_SIDE} per side are read",
         )
     is_large = height * width > _LARGE
     try:

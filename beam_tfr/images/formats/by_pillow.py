@@ -135,7 +135,7 @@ def _load_in_place(image: ImageFile.ImageFile) -> Pixels:
     image.im = memory
     image.load()
     if image.im is not memory:
-        raise ValueError("the size is not that of the header")
+        raise ValueError("the size differs from the header")
     return samples
 
 

@@ -118,7 +118,7 @@ def _read_frame(blocks: Iterator[gif.Block]) -> _Frame:
                 control = block.content
             case gif.APPLICATION if block.whole.startswith(_PROFILE, 2):
                 profile = block.content[len(_PROFILE) - 1 :]
-    raise RejectError("damaged-image", "GIF: without a picture")
+    raise RejectError("damaged-image", "GIF: has no picture")
 
 
 def _has_picture(blocks: Iterator[gif.Block]) -> bool:

@@ -38,7 +38,9 @@ def open_heic(data: bytes) -> Source:
             samples = np.asarray(image)[:, :width]
             rows, columns = samples.shape[:2]
             if (rows, columns) != (height, width):
-                raise ValueError(f"{columns} x {rows} pixels, the header says {width} x {height}")
+                raise ValueError(
+                    f"{columns} x {rows} pixels, but the header says {width} x {height}"
+                )
             pixels, alpha = split_samples(samples)
             profile = image.info.get("icc_profile") or b""
             return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits)

@@ -102,17 +102,17 @@ def explain_damage(data: bytes, error: RejectError) -> RejectError:
         return error
     return RejectError(
         error.reason,
-        f"{error.detail} (no end marker before {others} other bytes; --damaged keep takes it if "
-        "all rows are there)",
+        f"{error.detail} (no end marker before {others} other bytes; --damaged keep accepts it if "
+        "it has all rows)",
     )
 
 
 def _read_header(data: bytes) -> Header:
     header = jpeg_header.read_header(data)
     if header.precision != 8:
-        raise RejectError("unsupported-image", f"JPEG of {header.precision} bits a sample")
+        raise RejectError("unsupported-image", f"JPEG with {header.precision} bits per sample")
     if len(header.components) not in _COLORSPACES:
-        raise RejectError("unsupported-image", f"JPEG of {len(header.components)} components")
+        raise RejectError("unsupported-image", f"JPEG with {len(header.components)} components")
     return header
 
 
@@ -220,11 +220,11 @@ def _decode_cut(
 
 def _check_rows(rows: int, header: Header, other_bytes: int) -> None:
     """Checks that a JPEG without an end has enough rows."""
-    share = f"{rows} of {header.height} rows are there"
+    share = f"it has {rows} of {header.height} rows"
     if rows < DAMAGED_SHARE * header.height:
         raise RejectError("damaged-image", f"JPEG: {share}, fewer than {DAMAGED_SHARE:.0%}")
     if rows < header.height and other_bytes:
-        raise RejectError("damaged-image", f"JPEG: {share} before {other_bytes} other bytes")
+        raise RejectError("damaged-image", f"JPEG: {share}, then {other_bytes} other bytes")
 
 
 def _try_decoder(

@@ -203,7 +203,7 @@ def cut_behind_picture(
     if _goes_on(data[start:picture_end], data[picture_end:end]):
         raise RejectError(
             "damaged-image",
-            f"JPEG: {end - picture_end} bytes behind its last row are like those before: fewer "
+            f"JPEG: {end - picture_end} bytes after its last row are like those before, so fewer "
             "than 95% of its rows may be its own",
         )
     for place in range(picture_end, min(picture_end + _LAST_CODES, end) + 1):

@@ -97,7 +97,7 @@ def read_header(data: bytes) -> Header:
             )
         if marker == jpeg.SOS:
             if not header.process or segment.start == segment.end:
-                raise RejectError("damaged-image", "JPEG: a scan before any frame, or of nothing")
+                raise RejectError("damaged-image", "JPEG: a scan is empty, or before any frame")
             header.first_scan = segment.begin
             return header
         payload = data[segment.start : segment.end]
@@ -112,13 +112,13 @@ def read_header(data: bytes) -> Header:
 
 def _read_frame(header: Header, marker: int, payload: bytes) -> None:
     if len(payload) < 6:
-        raise RejectError("damaged-image", "JPEG: its frame header is not whole")
+        raise RejectError("damaged-image", "JPEG: its frame header is incomplete")
     header.process = marker
     header.precision, header.height, header.width = struct.unpack_from(">BHH", payload)
     header.components = tuple(payload[6::3])
     header.sampling = tuple(divmod(factors, 16) for factors in payload[7::3])
     if not header.height or not header.width:
-        raise RejectError("unsupported-image", "JPEG without its size before the first scan")
+        raise RejectError("unsupported-image", "JPEG: its size is missing before the first scan")
 
 
 def _read_metadata(header: Header, marker: int, payload: bytes) -> None:

@@ -177,7 +177,7 @@ def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
                 room -= len(inflater.decompress(waiting, _INFLATED_BYTES))
                 if room < 0:
                     raise RejectError(
-                        "damaged-image", "PNG: its pixels go on behind those that its header states"
+                        "damaged-image", "PNG: it has more pixels than its header states"
                     )
                 waiting = inflater.unconsumed_tail
 
@@ -192,8 +192,8 @@ def _name_xcode(chunks: _Chunks) -> Iterator[None]:
             raise
         raise RejectError(
             "unsupported-image",
-            "PNG of Xcode, for iPhones alone (CgBI): `pngcrush -revert-iphone-optimizations` "
-            "makes an ordinary PNG of it",
+            "PNG that Xcode changed for iPhones (CgBI): "
+            "`pngcrush -revert-iphone-optimizations` makes it an ordinary PNG",
         ) from error
 
 

@@ -68,7 +68,7 @@ def open_pnm(data: bytes) -> Source:
         parts: list[bytes | memoryview] = [header.for_opencv(), pixels, end]
         samples = by_opencv.decode_samples(parts, "PNM", header.height, header.width)
         if samples.max() > header.white:
-            raise RejectError("damaged-image", f"PNM: a value above {header.white}, its largest")
+            raise RejectError("damaged-image", f"PNM: a value is above {header.white}, its maximum")
         bits = header.white.bit_length()
         return by_opencv.to_decoded(samples, bits=bits, white=header.white)
 
@@ -88,7 +88,5 @@ def _read_header(match: re.Match[bytes]) -> _PnmHeader:
     if 0 in header:
         raise RejectError("damaged-image", "PNM: the header is broken")
     if header.white > 65535:
-        raise RejectError(
-            "damaged-image", f"PNM: a largest value of {header.white}, 65535 is the most"
-        )
+        raise RejectError("damaged-image", f"PNM: its maximum value is {header.white}, above 65535")
     return header
