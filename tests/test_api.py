@@ -126,16 +126,17 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(
     [
         (
             {"image_sise": 3},
-            "`image_sise=`: unknown option; did you mean image_size?; Beam's own go into "
+            "`image_sise=`: unknown option; did you mean image_size?; Beam's own options go into "
             "`beam_flags=`",
         ),
         (
             {"qqq": 3},
-            "`qqq=`: unknown option; docs/options.md lists all; Beam's own go into `beam_flags=`",
+            "`qqq=`: unknown option; docs/options.md lists all; Beam's own options go into "
+            "`beam_flags=`",
         ),
         (
             {"dry_run": True},
-            "`dry_run=`: unknown option; docs/options.md lists all; Beam's own go into "
+            "`dry_run=`: unknown option; docs/options.md lists all; Beam's own options go into "
             "`beam_flags=`",
         ),
         ({"output": None}, "`output=`: must be a path"),

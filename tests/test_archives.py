@@ -403,7 +403,7 @@ def test_held_files_come_as_they_were_added() -> None:
 
 IMAGES = 18  # of `write_photos`
 GOOD, TWO = {"2.jpg": JPEG}, {"1.jpg": JPEG * 9, "2.jpg": JPEG}
-DAMAGED = "unusable-file: its bytes in a.{} are cut or damaged"
+DAMAGED = "unusable-file: its bytes in a.{} are incomplete or damaged"
 REJECTED: dict[str, tuple[bytes, str]] = {
     "zip, absolute name": (zipped({"/1.jpg": JPEG, **GOOD}), "its name leads out of a.zip"),
     "zip, name above": (zipped({"x/../../1.jpg": JPEG, **GOOD}), "its name leads out of a.zip"),
@@ -421,11 +421,11 @@ REJECTED: dict[str, tuple[bytes, str]] = {
     ),
     "zip, bzip2": (
         zipped({"1.jpg": JPEG}, zipfile.ZIP_BZIP2),
-        "has compression method 12 in a zip: unpack it, or make it anew with `zip -0`",
+        "has compression method 12 in a zip: unpack the zip, or make it anew with `zip -0`",
     ),
     "zip, unknown method": (
         changed(zipped(TWO), 10, "<H", 77),
-        "has compression method 77 in a zip: unpack it, or make it anew with `zip -0`",
+        "has compression method 77 in a zip: unpack the zip, or make it anew with `zip -0`",
     ),
     "zip, link": (symlink(), "is a symbolic link in a zip"),
     "zip, wrong CRC": (changed(zipped(TWO), 16, "<I", 7), DAMAGED.format("zip")),
@@ -517,7 +517,7 @@ def test_files_that_hold_pixels_are_told_with_what_makes_images(kind: str, cure:
         ("a.zip", changed(zipped(TWO), 34, "<H", 1), "`zip -s 0 FILE -O whole.zip` joins"),
         ("a.zip", b"7z\xbc\xaf\x27\x1c", "its content is that of a .7z: unpack it"),
         ("a.zip", b"Rar!\x1a", "its content is that of a .rar: unpack it"),
-        ("a.zip", b"\n<!DOCTYPE html>", "a page of the web: download the archive again"),
+        ("a.zip", b"\n<!DOCTYPE html>", "a web page: download the archive again"),
         ("a.zip", zipped(TWO)[:-9], "copy it again, or make it anew"),
         ("a.tar", zipped(TWO), "its content is that of a .zip: rename it"),
         ("a.tar", gzip.compress(tarred(TWO)), "compressed as a whole: decompress it"),
@@ -582,19 +582,19 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "tar, cut in an image": (LONG[:3000], "unexpected end of data"),
     "tar, cut in a header": (
         LONG[: 512 + 5120 + 100],
-        "it is cut, damaged or joined with another at byte 5,632",
+        "it is cut off, damaged or joined with another tar at byte 5,632",
     ),
     "tar, cut between images": (
         LONG[: 512 + 5120],
-        "it is cut, damaged or joined with another at byte 5,632",
+        "it is cut off, damaged or joined with another tar at byte 5,632",
     ),
     "tar, damaged header": (
         LONG[:5640] + b"x" + LONG[5641:],
-        "it is cut, damaged or joined with another at byte 5,632",
+        "it is cut off, damaged or joined with another tar at byte 5,632",
     ),
     "tar, joined": (
         WHOLE_TAR + WHOLE_TAR,
-        "it is cut, damaged or joined with another at byte 2,048",
+        "it is cut off, damaged or joined with another tar at byte 2,048",
     ),
     "tar, negative size": (header(size=-1024) + WHOLE_TAR, ""),
     "tar, huge size": (header(size=1 << 60) + WHOLE_TAR, ""),
@@ -774,7 +774,7 @@ def test_archives_in_a_folder_are_told(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     (photos / "more.zip").rename(tmp_path / "alone/more.zip")
     with pytest.raises(
-        UsageError, match=r"archives \(.*: 1\) are read if they are given as `input=` too"
+        UsageError, match=r"archives \(.*: 1\) are read if they too are given as `input=`"
     ):
         converted(tmp_path / "alone", tmp_path / "out")
 

@@ -249,7 +249,7 @@ def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("train.txt", "as CSV with a first line"),
+        ("train.txt", "as CSV, with a first line"),
         ("data-00000-of-00001.arrow", "to_parquet"),
         ("d.npz", "write images as files"),
         ("t.xlsx", "as CSV"),

@@ -201,7 +201,7 @@ def test_more_keypoints_than_a_label_file_takes_are_refused(
     export(tmp_path / "d", tmp_path / "whole", "yolo")
     monkeypatch.setattr(yolo, "_MOST_KEYPOINTS", 8)
     with pytest.raises(
-        DataError, match=r"images/train/0\.png'?: 3 objects, each with 3 .*more than 8"
+        DataError, match=r"images/train/0\.png'?: 3 objects, each padded to 3 .*more than 8"
     ):
         export(tmp_path / "d", tmp_path / "out", "yolo")
     export(tmp_path / "d", tmp_path / "folder", "folder")

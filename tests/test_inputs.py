@@ -1005,7 +1005,7 @@ def test_masks_of_images_that_have_one_are_told() -> None:
     masks.look_at([*images, *(image.replace(".png", "_mask.png") for image in images), *second])
     text = masks.describe(in_archives=False)
     assert "`pair=mask='{path}_mask.png'`" in text
-    assert "; 3 files more than one of an image: " in text
+    assert "; 3 files more than one per image: " in text
     assert left_out in text
     rest = MaskNames()
     rest.look_at([*images, *second])
@@ -1048,9 +1048,11 @@ def test_folders_without_images_beside_others_are_told(tmp_path: Path) -> None:
         "output": tmp_path / "out",
         "exclude": ["thumbs/**"],
     }
-    (text,) = [text for text in beam_tfr.plan(**given).warnings if "have none" in text]
+    (text,) = [text for text in beam_tfr.plan(**given).warnings if "folders without images" in text]
     assert text.endswith(f"(2): {tmp_path}/in/cow, {tmp_path}/in/horse")
     assert beam_tfr.convert(**given).run["empty_folders"] == 2
     (tmp_path / "in/horse").rmdir()
     shutil.rmtree(tmp_path / "in/cow")
-    assert not [text for text in beam_tfr.plan(**given).warnings if "have none" in text]
+    assert not [
+        text for text in beam_tfr.plan(**given).warnings if "folders without images" in text
+    ]

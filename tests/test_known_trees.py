@@ -477,4 +477,4 @@ def test_splits_whose_masks_have_other_names_are_told() -> None:
 
 def test_images_that_a_cure_for_masks_leaves_out_are_told() -> None:
     text, _ = describe_tree(["Day/1.jpg", "Night/2.jpg", "masks/1_m.png"])
-    assert "images in Night are left out then" in text
+    assert "this leaves out images in Night" in text

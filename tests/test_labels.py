@@ -158,7 +158,7 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
         ("{label}_{label}_*", "has {label} twice"),
         (
             "{label}*",
-            "{label} and * are adjacent: nothing says where one ends; put a separator between",
+            "{label} and * are adjacent: nothing says where one ends; put a separator between them",
         ),
         ("{split}{label}_*", "{split} and {label} are adjacent"),
     ],

@@ -188,7 +188,7 @@ def test_masks_that_need_a_table_come_with_the_layout_of_splits() -> None:
 
 def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
     text = refusal("train/n0/images/1", "train/n1/images/2", "val/images/3")  # as of Tiny ImageNet
-    assert "the class of images in val/images is images then" in text
+    assert "gives images in val/images the class images" in text
     assert "`exclude='val/images/*'`" in text
 
 
@@ -228,7 +228,7 @@ def test_splits_without_classes_beside_other_folders_are_told() -> None:
 def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
     keys = ["nut/train/good/1", "nut/test/good/2", "nut/test/cut/3", "nut/ground_truth/cut/3"]
     text = refusal(*keys)  # as of MVTec
-    assert "are of the split ground_truth then" in text
+    assert "into the split ground_truth" in text
     assert "`exclude='**/ground_truth/**'`" in text
 
 
@@ -258,7 +258,7 @@ def test_splits_in_names_of_images_are_told(
 ) -> None:
     source = photos(tmp_path / "in", *names)
     plan = beam_tfr("plan", "--input", source, "--output", tmp_path / "out")
-    told = [line for line in plan.out.splitlines() if "names of images seem to say splits" in line]
+    told = [line for line in plan.out.splitlines() if "names of images seem to name splits" in line]
     assert len(told) == bool(layout)
     assert all(layout in line for line in told)
 
@@ -286,7 +286,7 @@ def test_the_layout_for_files_without_folders(name: str, layout: str) -> None:
 def test_folders_that_no_layout_takes_as_splits_are_named() -> None:
     text = refusal("train/cat/1", "Test-Set/cat/1")
     assert "rename Test-Set first" in text
-    assert "such as Test_Set," in text
+    assert "for example to Test_Set," in text
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_split_beside_one_that_its_name_does_not_show(
     text = describe_ignored_split(folders(*keys))
     assert bool(text) == bool(renamed)
     if text:
-        assert f"rename the latter {renamed}" in text
+        assert f"rename the latter to {renamed}" in text
         assert f"`layout='{layout}'`" in text
 
 
@@ -600,8 +600,8 @@ def test_folders_of_ranges_are_told(keys: Sequence[str], is_told: bool) -> None:
 @pytest.mark.parametrize(
     ("folders_of_images", "kind"),
     [
-        (["DCIM/100CANON", "DCIM/101CANON"], "as cameras do"),
-        (["100APPLE", "card/101_PANA"], "as cameras do"),
+        (["DCIM/100CANON", "DCIM/101CANON"], "as by cameras"),
+        (["100APPLE", "card/101_PANA"], "as by cameras"),
         (["2021-05-03", "2021-06-11 Rome"], "by dates"),
         (["2021/05", "2022/12"], "by dates"),
         (["2021/05/03", "20210504"], "by dates"),
@@ -935,12 +935,14 @@ def test_classes_whose_names_have_more_than_the_class(classes: list[str], said: 
 def test_images_without_a_class_in_their_name_are_named_by_what_becomes_of_them() -> None:
     named = [f"train/{name}_{number}.jpg" for name in ("cat", "dog") for number in range(9)]
     keys = [*named, "test/1.jpg", "test/2.jpg", "train/(new).jpg"]
-    with pytest.raises(UsageError, match="classes of file names") as error:
+    with pytest.raises(UsageError, match="classes from file names") as error:
         check_split_folders({"train": len(named) + 1, "test": 2}, "", keys)
-    assert "`exclude='test/*'`, which leaves out those without, such as test/1.jpg" in str(
+    assert "`exclude='test/*'`, which leaves out images without a class, such as test/1.jpg" in str(
         error.value
     )
-    assert "rejects those beside them without one, such as train/(new).jpg" in str(error.value)
+    assert "rejects images without a class in folders with classes, such as train/(new).jpg" in str(
+        error.value
+    )
     others = [f"val/{number}.jpg" for number in range(3)]
     with pytest.raises(UsageError, match=r"`exclude='val/\*'`.*so there is no split val"):
         check_split_folders({"train": len(named), "val": 3}, "", [*named, *others])

@@ -109,7 +109,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str | tuple[int, int]]] = {
     "a value that begins as the one before": (prefixed, (60, 60 * 4 * MIB)),
     "a long list": (long_list, TOO_MUCH),
     "a text many times in a list": (list_of_texts, TOO_MUCH),
-    "a deep schema": (deep, "its columns nest lists and structs more than 64 deep"),
+    "a deep schema": (deep, "its columns nest lists and structs more than 64 levels deep"),
     "rows of nothing": (boastful, "its footer states 2,147,483,648 rows, more than its"),
     **{codec: (functools.partial(compressed, codec), TOO_MUCH) for codec in CODECS},
 }

@@ -194,7 +194,7 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
     [
         (("--keys", "missing.txt"), "--keys missing.txt: cannot be read"),
         (("--keys", "empty.txt"), "--keys empty.txt: is empty; give a key per line"),
-        (("--sha256", "short.txt"), "--sha256 short.txt: 'abc' is no SHA-256"),
+        (("--sha256", "short.txt"), "--sha256 short.txt: 'abc' is not a SHA-256"),
         (("--where", "class"), "--where class: must be NAME=VALUE"),
         (("--where", "size=3"), "there is no column 'size'"),
         (("--where", "class=cow"), "no image of"),

@@ -190,7 +190,7 @@ def test_lists_as_input_say_their_split(tmp_path: Path) -> None:
         path.write_text(f"{tmp_path}/images/pie/1005649.jpg\n{tmp_path}/images/ribs/1.jpg\n")
         texts = warnings_of(input_list=str(path))
         assert not any(text.startswith(START) for text in texts)
-        cures = [text for text in texts if f"--splits {name}=1 puts all into {name}" in text]
+        cures = [text for text in texts if f"--splits {name}=1 puts them into {name}" in text]
         assert len(cures) == is_told
 
 

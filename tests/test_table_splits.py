@@ -275,7 +275,7 @@ def test_images_in_folders_of_splits_are_said(
     [
         (["seg_train/1.png", "seg_test/2.png"], "images lie in folders that are named like splits"),
         (["bullet_train/1.png", "crash_test/2.png"], ""),  # classes
-        (["train_1.png", "test_2.png"], "names of images seem to say splits"),
+        (["train_1.png", "test_2.png"], "names of images seem to name splits"),
         (["train_1.png", "2.png"], ""),
     ],
 )
@@ -331,7 +331,7 @@ def test_names_that_seem_to_say_splits(tmp_path: Path, names: list[str], is_said
         write_csv(tmp_path / name, f"{Path(name).stem}.png")
     tables = open_input(table=[str(tmp_path / name) for name in names], **OPTIONS)
     assert keys_by_split(tables).keys() == {"train"}
-    warnings = [text for text in tables.warnings if "seem to say splits" in text]
+    warnings = [text for text in tables.warnings if "seem to name splits" in text]
     assert len(warnings) == is_said
     assert all(name in text for text in warnings for name in names)
 

@@ -134,9 +134,9 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
     """
     if objects * keypoints > _MOST_KEYPOINTS:
         raise DataError(
-            f"{quote(path)}: {objects:,} objects, each with {keypoints:,} keypoints as the one "
-            f"that has the most by the contents, would be more than {_MOST_KEYPOINTS:,}: "
-            "`format=folder` writes those that there are"
+            f"{quote(path)}: {objects:,} objects, each padded to {keypoints:,} keypoints, the most "
+            f"that an object has by the contents, would have more than {_MOST_KEYPOINTS:,}: "
+            "`format=folder` writes only those that exist"
         )
 
 
@@ -176,8 +176,8 @@ def _pad_keypoints(
     missing = keypoints * _KEYPOINT_SIZE - len(numbers)
     if missing < 0:
         raise DataError(
-            f"an object has {len(numbers) // _KEYPOINT_SIZE} keypoints, and {keypoints} are the "
-            "most in the contents: `format=folder` writes those of COCO"
+            f"an object has {len(numbers) // _KEYPOINT_SIZE} keypoints, but {keypoints} are the "
+            "most by the contents: `format=folder` writes all, as COCO does"
         )
     width, height = size
     for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):

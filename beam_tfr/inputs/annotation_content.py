@@ -121,7 +121,7 @@ def _name_table(extension: str, path: str, begin: bytes) -> str:
     if extension == ".xml":  # of one image
         return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
     if extension == NO_EXTENSION:
-        return f"{folder}/* are of VOC, and with .xml behind their names a `table=`"
+        return f"{folder}/* are files of VOC: add .xml to their names, and they are a `table=`"
     if extension == ".txt":
         return describe_label_files(path)
     if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # of one image

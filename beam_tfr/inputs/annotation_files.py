@@ -78,7 +78,7 @@ def _describe_unread(paths: Iterable[str], noun: str) -> str:
     if not path:
         return ""
     return (
-        f"{noun} seem to hold labels, such as {path}: no option reads it; write them as a "
+        f"{noun}, such as {path}, seem to hold labels that no option reads: write the labels as a "
         "`table=` with a row for each image or box"
     )
 

@@ -85,18 +85,18 @@ def _names_images(begin: bytes) -> bool:
 _BOXES_CURE = "no option reads; a CSV with a row for each box is a `table=`"
 # A test for each kind of text, and what messages say after the path of such a text.
 _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-    (is_of_kitti, f"is of KITTI, which {_BOXES_CURE}"),
-    (_has_blocks, f"has boxes in lines below each image, as of WIDER FACE, which {_BOXES_CURE}"),
-    (_has_boxes_behind, f"has boxes behind the path of each image, which {_BOXES_CURE}"),
+    (is_of_kitti, f"is a file of KITTI, which {_BOXES_CURE}"),
+    (_has_blocks, f"has boxes in lines below each image, as in WIDER FACE, which {_BOXES_CURE}"),
+    (_has_boxes_behind, f"has boxes after the path of each image, which {_BOXES_CURE}"),
     (
         _has_counted_columns,
-        "has columns between spaces below a line with their number of rows, as of CelebA: with "
+        "has columns separated by spaces below a line with the number of rows, as in CelebA: with "
         "pandas, read_csv(FILE, sep=r'\\s+', skiprows=1, index_col=0).rename_axis('path')"
         ".to_csv('table.csv') writes a `table=`",
     ),
     (
         _names_images,
-        "names images with values: saved as CSV with a first line such as path,class it is a "
+        "names images with values: saved as CSV, with a first line such as path,class, it is a "
         "`table=`",
     ),
 )

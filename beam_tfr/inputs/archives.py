@@ -66,7 +66,7 @@ _OTHER_CONTENTS = {
     rb"7z\xbc\xaf": "that of a .7z: unpack it",
     rb"Rar!": "that of a .rar: unpack it",
     rb"\x1f\x8b|\(\xb5/\xfd|\xfd7zXZ|BZh": "compressed as a whole: decompress it, or unpack it",
-    rb"(?i)\s*<(?:!doctype|html|\?xml)": "a page of the web: download the archive again",
+    rb"(?i)\s*<(?:!doctype|html|\?xml)": "a web page: download the archive again",
 }
 # What a hostile archive may raise.
 ERRORS = (
@@ -392,8 +392,8 @@ def _find_zip_problem(info: zipfile.ZipInfo) -> str:
         return "is encrypted: unpack the zip with its password"
     if info.compress_type not in (Method.STORED, Method.DEFLATED):
         return (
-            f"has compression method {info.compress_type} in a zip: unpack it, or make it anew "
-            "with `zip -0`"
+            f"has compression method {info.compress_type} in a zip: unpack the zip, or make it "
+            "anew with `zip -0`"
         )
     return ""
 
@@ -407,7 +407,7 @@ def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
             reader.begin_header()
             archive.members.clear()  # type: ignore[attr-defined]
             if len(archive.pax_headers) > _MOST_TAR_VALUES:
-                raise ValueError(f"more than {_MOST_TAR_VALUES:,} values are said of all its files")
+                raise ValueError(f"it states more than {_MOST_TAR_VALUES:,} values for all files")
             if archive.offset <= offset:
                 raise ValueError(
                     f"a header before byte {offset:,} leads back to {archive.offset:,}"
@@ -422,7 +422,7 @@ def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
         tail = opened.read(_TAIL_BYTES)
         if not tail or tail.strip(b"\0"):  # tarfile takes both for the end
             raise ValueError(
-                f"it is cut, damaged or joined with another at byte {archive.offset:,}"
+                f"it is cut off, damaged or joined with another tar at byte {archive.offset:,}"
             )
 
 
@@ -496,7 +496,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
         is_sound = zlib.crc32(data) == entry.generation & 0xFFFFFFFF
     if not is_sound or len(data) != entry.size_bytes:
         raise RejectError(
-            "unusable-file", f"its bytes in {posixpath.basename(file)} are cut or damaged"
+            "unusable-file", f"its bytes in {posixpath.basename(file)} are incomplete or damaged"
         )
     return data
 

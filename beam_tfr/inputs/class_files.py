@@ -53,7 +53,7 @@ def read_class_file(path: str) -> ClassFile:
             raise ValueError("is YAML, which is not read: write one class per line")
         if _COMMENT.match(first):
             raise ValueError(
-                f"line 1, {first!r:.60}, is a comment, and each line is a class: remove it"
+                f"line 1, {first!r:.60}, is a comment, but each line is a class: remove it"
             )
         classes = _read_json("\n".join(lines))
         if classes is None:
@@ -80,8 +80,8 @@ def read_classes(path: str) -> tuple[str, ...]:
 def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
     if len(lines) > MOST_CLASSES:
         raise ValueError(
-            f"{len(lines):,} classes are more than {MOST_CLASSES:,}: the names of so many things "
-            "are a column of a table (`feature_columns=`)"
+            f"{len(lines):,} classes are more than {MOST_CLASSES:,}: put so many names into a "
+            "column of a table (`feature_columns=`)"
         )
     numbers: dict[str, int] = {}  # name -> number of its line
     for number, line in enumerate(lines, 1):
@@ -125,9 +125,9 @@ def _read_json(text: str) -> ClassFile | None:
     is_list = isinstance(content, list) and bool(content)
     if not is_list or not all(isinstance(name, str) for name in content):
         raise ValueError(
-            f"is JSON, {text.strip()!r:.60}, of which only a list of names is read, such as "
-            '["cat", "dog"], or an object of names and numbers from 0 or 1, such as {"0": "cat"}; '
-            "or write one class per line, in the order of their ids"
+            f"is JSON, {text.strip()!r:.60}, but neither a list of names, such as "
+            '["cat", "dog"], nor an object of names and numbers from 0 or 1, such as {"0": "cat"}: '
+            "write one of these, or one class per line, in the order of their ids"
         )
     return ClassFile(tuple(content), first_number)
 
@@ -206,10 +206,13 @@ def _have_header(names: Sequence[str]) -> bool:
 # Whether lines look like something else, and what to do then.
 _DOUBTS: tuple[tuple[Callable[[Sequence[str]], bool], str], ...] = (
     (_are_numbered, ", number included: remove the numbers if classes are named without them"),
-    (_are_synsets, ", words included: leave the first of each line only if classes are named so"),
-    (_are_rows, ", with all of its cells: leave the name only if classes are named so"),
+    (
+        _are_synsets,
+        ", words included: keep only the first word of each line if classes are named so",
+    ),
+    (_are_rows, ", with all of its cells: keep only the name if classes are named so"),
     (_is_one_list, ": write each class on a line of its own if these are several"),
     (_are_quoted, ", quotes included: remove the quotes if classes are named without them"),
-    (_are_items, ", mark included: remove the marks if classes are named without them"),
+    (_are_items, ", bullet included: remove the bullets if classes are named without them"),
     (_have_header, ": remove it if it is a header"),
 )

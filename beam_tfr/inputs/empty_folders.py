@@ -40,7 +40,7 @@ class EmptyFolders:
         if not folders:
             return ""
         listed = join_names(folders)
-        return f"folders beside those of images have none ({len(folders):,}): {listed}"
+        return f"folders without images beside folders with images ({len(folders):,}): {listed}"
 
 
 def _holds_no_images(folder: str) -> bool:

@@ -99,7 +99,7 @@ def read_hashes(path: str, *, option: str) -> list[str]:
         sha256 = find_hash(line)
         if not sha256:
             raise UsageError(
-                f"{quote(line)} is no SHA-256: each line begins with one, of 64 hex digits",
+                f"{quote(line)} is not a SHA-256: begin each line with one, of 64 hex digits",
                 option=option,
                 value=path,
             )

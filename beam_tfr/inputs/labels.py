@@ -111,7 +111,7 @@ class Labeler:
         split = min(splits)
         return (
             f"the images that {input_list} lists go to {DEFAULT_SPLIT}: `splits={split}=1` puts "
-            f"all into {split}"
+            f"them into {split}"
         )
 
     def _read_key(self, key: str) -> _PathValues:
@@ -154,7 +154,7 @@ def _describe_unknown(label: str) -> str:
     detail = f"class {label!r} is not in the file of --classes"
     if label.isdecimal():
         detail += (
-            "; if it is the number of one there, give that file as JSON with all numbers, such as "
+            "; if it is the number of a class there, write that file as JSON with all numbers, as "
             '{"0": "cat", "1": "dog"}'
         )
     return detail

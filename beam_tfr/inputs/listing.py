@@ -451,7 +451,7 @@ def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str
     literal = _escape_folders(pattern)
     if literal != pattern:
         cure = f"`{option}={shlex.quote(literal)}`"
-        return f"; characters of wildcards that belong to a name are in brackets: {cure}"
+        return f"; put wildcard characters that belong to a name into brackets: {cure}"
     if option in OPTIONS_OF_IMAGES:
         return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
     return ""

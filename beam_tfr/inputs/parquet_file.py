@@ -115,11 +115,11 @@ class _Process(GuardedProcess):
         status = self.process.returncode
         self.close()
         if status == -signal.SIGXCPU:
-            return _TooSlowError(f"takes more than {MOST_CPU_S} s of a processor")
+            return _TooSlowError(f"takes more than {MOST_CPU_S} s of processor time")
         if status in (OUT_OF_MEMORY, -signal.SIGABRT):
             return _EndedError(
-                f"takes more than {MOST_MEMORY >> 30} GiB of memory beside three times what its "
-                "group takes in the file"
+                f"takes more than {MOST_MEMORY >> 30} GiB of memory in addition to three times the "
+                "size of its group in the file"
             )
         return _EndedError(f"crashes its reader, which {self.describe_end()}")
 
@@ -361,7 +361,7 @@ class ParquetFile:
     def _check_rows(self, groups: Sequence[RowGroup]) -> None:
         num_rows = sum(group.num_rows for group in groups)
         if min((group.num_rows for group in groups), default=0) < 0:
-            raise self._error(None, "its footer states groups of less than no rows")
+            raise self._error(None, "its footer states groups with a negative number of rows")
         if num_rows > _MOST_ROWS + _MOST_ROWS_A_BYTE * self._file.size_bytes:
             raise self._error(
                 None,

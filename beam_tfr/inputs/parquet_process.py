@@ -392,7 +392,7 @@ class _Server:
             groups.append(RowGroup(group.num_rows, group.total_byte_size))
         schema = self._file.schema_arrow
         if _nests_deeply(schema):
-            return Failure(f"its columns nest lists and structs more than {_DEEPEST} deep")
+            return Failure(f"its columns nest lists and structs more than {_DEEPEST} levels deep")
         serialized = schema.serialize().to_pybytes()
         if len(serialized) > _MOST_SCHEMA_BYTES:
             return Failure(f"its schema has more than {_MOST_SCHEMA_BYTES >> 20} MiB")

@@ -189,7 +189,7 @@ def _translate(pattern: str) -> str:
     if combinations > _MOST_COMBINATIONS:
         raise ValueError(
             f"has {combinations:,} combinations of what is in {{…}}, and wildcards in or before "
-            f"them: at most {_MOST_COMBINATIONS:,} are allowed; give several patterns"
+            f"the braces; at most {_MOST_COMBINATIONS:,} are allowed: give several patterns"
         )
     regex = "|".join(map(_join_parts, _combine(parts)))
     return f"(?:{regex})"
@@ -344,8 +344,8 @@ def order_patterns(
         room -= len(before)
         if room < 0:
             raise UsageError(
-                f"of {len(ordered):,} patterns, too many may match the same files: give those that "
-                "begin alike as one, or the paths of the files",
+                f"of {len(ordered):,} patterns, too many may match the same files: give patterns "
+                "that begin alike as one, or the paths of the files",
                 option=option,
             )
         pairs.append((pattern, tuple(before)))

@@ -275,7 +275,7 @@ def _accompany(
             if is_misnamed and _stem(file.path) != _stem(root + image_key):  # not the image itself
                 detail += f", which is not read: if it is this {key}, rename it, or convert it"
             else:
-                detail += "; [optional] behind its name keeps images without one"
+                detail += "; [optional] after its path keeps images without one"
         return RejectError(beside.reason, detail, may_pass=beside.may_pass)
     if isinstance(image, bytes):
         return Accompanied(image, {key: beside})

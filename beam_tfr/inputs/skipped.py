@@ -24,8 +24,8 @@ from beam_tfr.schema.extensions import (
 )
 
 PACKED_LABELS_CURE = (
-    "give tars of WebDataset as `table=` instead of `input=`; unpack others, and give their labels "
-    "as `table=`"
+    "give tars of WebDataset as `table=` instead of `input=`; unpack other archives, and give "
+    "their labels as `table=`"
 )
 _MOST_KINDS = 1_000  # counted by themselves, besides kinds of images
 _MOST_KINDS_SHOWN = 20
@@ -58,7 +58,7 @@ class RepeatedFolders(CountedPaths):
         if not self.number:
             return ""
         return (
-            f"links to folders that are listed already are skipped ({self.number:,}), such as "
+            f"links to folders that are already listed are skipped ({self.number:,}), such as "
             f"{self.example}: each folder is listed once"
         )
 
@@ -72,7 +72,7 @@ class GuessedNames(CountedPaths):
             return ""
         return (
             f"names in zips that are not UTF-8 are read in code page 437 ({self.number:,}), such "
-            f"as {self.example}; if that is wrong, unpack the zip with its own encoding, as by "
+            f"as {self.example}; if that is wrong, unpack the zip with its own encoding, as with "
             "`unzip -O gbk FILE`, and give the folder as `input=`"
         )
 
@@ -333,7 +333,7 @@ def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
     """Yields how to read the archives and raw photos among skipped files."""
     number = count_archives(kinds)
     if number:
-        yield f"archives (.zip, .tar: {number:,}) are read if they are given as `input=` too"
+        yield f"archives (.zip, .tar: {number:,}) are read if they too are given as `input=`"
     packed = {kind: count for kind, count in kinds.items() if _must_be_unpacked(kind)}
     if packed:
         _, names = describe_kinds(packed, images=False)

@@ -19,11 +19,11 @@ _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _ODD = re.compile(rf"\\|{_ESCAPE.pattern}|^\s|\s\Z")
 # What a path has -> what to say if there is no such file.
 _ODDITIES = {
-    r"(^|/)[A-Za-z]:[/\\]": "it begins with a drive of Windows",
+    r"(^|/)[A-Za-z]:[/\\]": "it begins with a Windows drive",
     r"\\": "a backslash separates folders on Windows only",
     _ESCAPE.pattern: "it has percent escapes, as in addresses",
     r"(^|/)\s|\s(/|\Z)": "it begins or ends with a space",
-    r"(^|/)~": "~ stands for no home folder",
+    r"(^|/)~": "~ does not stand for the home folder",
     r"\$\w|\$\{": "variables such as $HOME are not replaced",
     r"(^|/)[^./]+\Z": "its name has no extension",
 }
@@ -42,7 +42,9 @@ def read_address(path: str) -> str:
     if file:
         return unquote(file["path"])
     if _DATA.match(address):
-        raise ValueError(f"{path!r:.60} is an image itself, and only paths are read: write a file")
+        raise ValueError(
+            f"{path!r:.60} is an image itself, but only paths are read: write it to a file"
+        )
     if "://" in address:
         raise ValueError(
             f"{address!r:.200}: only local paths and gs:// are read; download the files, and write "

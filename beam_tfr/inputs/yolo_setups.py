@@ -155,7 +155,7 @@ def _list_lines(around: Sequence[str]) -> str:
             path = storage.join(folder, name)
             names = _read_names(path)
         if len(names) > _MOST_NAMES:
-            return f"{places}, `names:`, and those of {path}, each behind `- `"
+            return f"{places}, `names:`, and the lines of {path}, each after `- `"
         if names:
             return f"{places}, `{_spell_names(names)}`"
     return (

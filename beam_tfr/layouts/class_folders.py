@@ -100,7 +100,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     rename = ""
     if merged and not have_images:
         first, second, *_ = merged
-        what = f"folders of one name, such as {first} and {second}, are one class"
+        what = f"folders of the same name, such as {first} and {second}, are one class"
         own_name = first.replace("/", "_")
         rename = f", or rename folders that are classes of their own, such as {own_name}"
     return (
@@ -125,7 +125,7 @@ def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
         return ""
     layout = parse_layout("{label}/**").below(level)
     classes = join_names(sorted(names))
-    return f"if the classes are {classes} instead, `layout='{layout}'` takes them, else "
+    return f"if the classes are {classes} instead, give `layout='{layout}'`; otherwise "
 
 
 def _list_names(folders: Iterable[str], level: int) -> set[str]:
@@ -247,7 +247,7 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
         return ""
     label = min(merged)
     first, second, *_ = sorted(merged[label].values())
-    return f"; folders of one name, such as {first} and {second}, are one class"
+    return f"; folders of the same name, such as {first} and {second}, are one class"
 
 
 def describe_no_classes(keys: Collection[str]) -> str:
@@ -284,8 +284,8 @@ def describe_ranges(keys: Iterable[str]) -> str:
         if are_ranges or all(number // size * size == folder for folder, number in pairs):
             first, second, *_ = sorted(key_of.values())
             return (
-                f"folders hold files of a range of numbers each, such as {first} and {second}: if "
-                "they are no classes, `layout='*'` converts images without classes"
+                f"each folder holds files of a range of numbers, such as {first} and {second}: if "
+                "folders are not classes, `layout='*'` converts images without classes"
             )
     return ""
 
@@ -297,11 +297,11 @@ def describe_camera_folders(keys: Iterable[str]) -> str:
         keys: keys of some images.
     """
     folders = sorted({key.rpartition("/")[0] for key in keys})
-    for regex, kind in ((_OF_CAMERA, "as cameras do"), (_DATE, "by dates")):
+    for regex, kind in ((_OF_CAMERA, "as by cameras"), (_DATE, "by dates")):
         if len(folders) > 1 and all(map(regex.search, folders)):
             return (
                 f"folders are named {kind}, such as {folders[0]}, and become classes: if they are "
-                "none, `layout='*'` converts images without classes"
+                "not classes, `layout='*'` converts images without them"
             )
     return ""
 

@@ -72,6 +72,6 @@ def _describe_separators(classes: Iterable[str]) -> Iterator[str]:
     stem = name.rstrip(_SEPARATORS)
     mark = name.removeprefix(stem)
     yield (
-        f"{others} in a separator, {name!r}: if the class is {stem!r}, write {mark!r} behind "
-        "{label} in the `layout=`, or rename files that are named otherwise"
+        f"{others} in a separator, {name!r}: if the class is {stem!r}, write {mark!r} after "
+        "{label} in the `layout=`, or rename files that are named differently"
     )

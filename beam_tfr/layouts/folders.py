@@ -124,8 +124,8 @@ def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
         return ""
     folds = {name for level in fold_levels for name in level.images}
     return (
-        f"; images of all folds, {join_names(sorted(folds))}, are together then: give the "
-        "folder of one as `input=`"
+        f"; the first layout puts images of all folds, {join_names(sorted(folds))}, together: "
+        "give the folder of one fold as `input=`"
     )
 
 
@@ -149,7 +149,7 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
         leaves_out += f" (so there is no split {join_names(lost_splits)})"
     example = os.path.basename(fit[0])
     return (
-        f"use `layout='{named_layout}'`{instead}, which reads classes of file names, as of "
+        f"use `layout='{named_layout}'`{instead}, which reads classes from file names such as "
         f"{example}{leaves_out}, or `layout='{layout}'` for no classes"
     )
 
@@ -177,9 +177,14 @@ def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
     if without:
         folders = sorted({*map(os.path.dirname, without)})
         excluded = " ".join(f"'{folder}/*'" for folder in folders)
-        text = f", and `exclude={excluded}`, which leaves out those without, such as {without[0]}"
+        text = (
+            f", and `exclude={excluded}`, which leaves out images without a class, such as "
+            f"{without[0]}"
+        )
     if rejected:
-        text += f" (it rejects those beside them without one, such as {rejected[0]})"
+        text += (
+            f" (it rejects images without a class in folders with classes, such as {rejected[0]})"
+        )
     return text
 
 
@@ -243,7 +248,7 @@ def describe_misnamed(folders: Iterable[str], layout: str) -> str:
             name = _name_with_split(folder, split)
             renamed = name.replace(split, re.sub("[^A-Za-z0-9]+", "_", split))
             return (
-                f"; rename {name} first, such as {renamed}, as {split} cannot be a split: "
+                f"; rename {name} first, for example to {renamed}, as {split} cannot be a split: "
                 f"{SPLIT_RULE}"
             )
     return ""
@@ -264,16 +269,17 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
     patterns = [f"{folder}/*" for folder in rejected]
     if rejected:
         texts.append(
-            f"images in {join_names(rejected)} are in no folder of a class, so that layout rejects "
-            "them"
+            f"images in {join_names(rejected)} are not in the folder of a class, so the first "
+            "layout rejects them"
         )
     for name, split in _find_other_splits(values_of).items():
-        texts.append(f"images in folders called {name} are of the split {split} then")
+        texts.append(f"the first layout puts images in folders named {name} into the split {split}")
         patterns.append(f"**/{name}/**")
     if no_classes:
         labels = sorted({values_of[folder]["label"] for folder in no_classes})
         texts.append(
-            f"the class of images in {join_names(no_classes)} is {join_names(labels)} then"
+            f"the first layout gives images in {join_names(no_classes)} the class "
+            f"{join_names(labels)}"
         )
         patterns += [f"{folder}/*" for folder in no_classes]
     if not texts:

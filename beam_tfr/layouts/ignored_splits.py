@@ -40,8 +40,8 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
         elif split_of_folder(name) != DEFAULT_SPLIT:
             which = "all images" if number == total else counted(number, "image")
             return (
-                f"{which} in folders called {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
-                f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is none"
+                f"{which} in folders named {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
+                f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is not one"
                 f"{describe_misnamed(folders, layout)}"
             )
     return (
@@ -86,7 +86,7 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
         layout = spell_split(str(parse_layout("{split}/*").below(subfolders.depth)), splits)
         return (
             f"{join_names(splits)} are classes, as is {others}: `layout='{layout}'` takes "
-            f"folders as splits; leave out those that are none with "
+            f"folders as splits; leave out folders that are not splits with "
             f"`exclude=`, or give `layout='{DEFAULT_LAYOUT}'` if they are classes"
         )
     return ""
@@ -106,7 +106,7 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
         if layouts:
             return (
                 f"images in {start}{unmarked.marked} go to {DEFAULT_SPLIT}, as those in "
-                f"{start}{unmarked.unmarked} do: rename the latter {unmarked.renamed}, and "
+                f"{start}{unmarked.unmarked} do: rename the latter to {unmarked.renamed}, and "
                 f"`layout='{layouts[0]}'` takes both as splits"
             )
     return ""
@@ -132,7 +132,7 @@ def _describe_seeming_splits(folders: Iterable[str]) -> str:
             continue
         examples = " and ".join([*example_of.values()][:2])
         return (
-            f"names of folders seem to say splits, such as {examples}, but all images go to "
+            f"names of folders seem to name splits, such as {examples}, but all images go to "
             f"{DEFAULT_SPLIT}: rename them so that the split is a whole word, such as train and "
             "test, and the run names the layout that takes them"
         )

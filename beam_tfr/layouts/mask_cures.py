@@ -60,11 +60,11 @@ class MaskCure(NamedTuple):
         if within and not self.path.endswith(_OPTIONAL):
             patterns = dict.fromkeys(self._exclude(within, mask_of))
             quoted = [f"'{pattern}'" for pattern in patterns][:_MOST_PATTERNS]
-            text = f"; `exclude={' '.join(quoted)}` leaves out others"
+            text = f"; `exclude={' '.join(quoted)}` leaves out other folders"
             if not named_masks.issuperset(within):
-                text += f", and {_OPTIONAL} behind the path keeps images without a mask"
+                text += f", and {_OPTIONAL} after the path keeps images without a mask"
         if elsewhere:
-            text += f"; images in {join_texts(elsewhere, most=2, separator=', ')} are left out then"
+            text += f"; this leaves out images in {join_texts(elsewhere, most=2, separator=', ')}"
         return text
 
     def describe_misfits(self, folders: Iterable[str], names_in: NamesIn) -> str:
@@ -84,7 +84,7 @@ class MaskCure(NamedTuple):
             paths = [fill_path(self.path.removesuffix(_OPTIONAL), key) for key in keys]
             if stems.isdisjoint(posixpath.splitext(posixpath.basename(path))[0] for path in paths):
                 return (
-                    f"; masks in {mask_folder} have other names, such as {min(masks)} of "
+                    f"; masks in {mask_folder} have other names, such as {min(masks)} for "
                     f"{min(images)}: rename them, or convert {folder} by itself"
                 )
         return ""

@@ -114,9 +114,9 @@ class MaskFolders(NamedTuple):
         """
         text = ", once masks are PNGs"
         if extension.lower() in LIKE_PHOTOS:
-            text += " of what these JPEGs were made from, as JPEG changes values"
+            text += " made from the sources of these JPEGs, as JPEG changes values"
         if not cure.folder:
-            text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out what they were"
+            text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out the old files"
         return text
 
     def _cure_several(self) -> str:
@@ -128,9 +128,9 @@ class MaskFolders(NamedTuple):
             path = "PATH/{path}.png"
             folder = "PATH"
         return (
-            "and `pair=` takes one: merge those of an image into one PNG, such as one with the "
-            f"number of its object for each pixel; as {folder}/NAME.png, with the name of the "
-            f"image, `pair=mask='{path}'` `layout='*'` `exclude='**/{self.masks}/*'` converts them "
+            "but `pair=` takes one: merge the masks of an image into one PNG, such as one with the "
+            f"number of an object for each pixel; if it is {folder}/NAME.png, with the name of the "
+            f"image, `pair=mask='{path}'` `layout='*'` `exclude='**/{self.masks}/*'` converts both "
             "together"
         )
 

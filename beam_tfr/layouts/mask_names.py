@@ -164,8 +164,8 @@ class MaskNames:
         groups = sorted(self._group_of.values(), key=_rank_group)
         first = groups[0]
         start = (
-            f"{counted(self.number, 'file')} named like the mask of another, such as {first.mask} "
-            f"of {first.image}: converted as images; "
+            f"files named like masks of others ({self.number:,}), such as {first.mask} for "
+            f"{first.image}, are converted as images; "
         )
         name = first.pair.partition("=")[0]
         if name in given_pairs:
@@ -178,13 +178,13 @@ class MaskNames:
         if not self.num_further:
             return text
         further = counted(self.num_further, "file")
-        return f"{text}; {further} more than one of an image: {_cure_further(groups[1:])}"
+        return f"{text}; {further} more than one per image: {_cure_further(groups[1:])}"
 
 
 def _cure_further(groups: Sequence[_MaskGroup]) -> str:
     """Says what to do about masks of images that have another one."""
     patterns = " ".join(f"'**/{group.files}'" for group in groups[:_MOST_PATTERNS])
-    return f"merge those of an image into one file, or leave out others with `exclude={patterns}`"
+    return f"merge all of an image into one file, or leave out others with `exclude={patterns}`"
 
 
 def _list_shortened(keys: Sequence[str]) -> dict[str, str]:

@@ -198,7 +198,7 @@ def _check_part(part: str) -> None:
         if {piece, following} <= _ANY_TEXT:
             raise ValueError(
                 f"{piece} and {following} are adjacent: nothing says where one ends; "
-                "put a separator between"
+                "put a separator between them"
             )
 
 

@@ -314,7 +314,7 @@ def describe_split_names(names: Iterable[str]) -> str:
     if len(example_of) < 2:
         return ""
     examples = " and ".join([*example_of.values()][:2])
-    return f"names of images seem to say splits, such as {examples}, but all go to {DEFAULT_SPLIT}"
+    return f"names of images seem to name splits, such as {examples}, but all go to {DEFAULT_SPLIT}"
 
 
 def are_different(splits: Iterable[str]) -> bool:

@@ -35,7 +35,7 @@ def describe_twins(keys: Iterable[str]) -> str:
     extension = other.rpartition(".")[2]
     photos = counted(len(twins), "photo")
     return (
-        f"{photos} may be there twice, such as {first[_MAIN_FORMAT]} and {other}, which are two "
+        f"{photos} may exist twice, such as {first[_MAIN_FORMAT]} and {other}, which are two "
         f"images, maybe in two splits: `exclude='**/*.{extension}'` leaves out the latter"
     )
 

@@ -85,7 +85,7 @@ _ONE = "give only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
 COPIES_OF_ROWS = (
     "rows that become records have no checksums or hashes to compare: look for equal rows in the "
-    "table, and leave it out"
+    "table instead"
 )
 
 
@@ -384,7 +384,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 "duplicates",
                 "group_column",
                 "a copy would tear a group apart: `beam-tfr duplicates` lists the copies of a "
-                "dataset, whose groups can then be one in the table",
+                "dataset; give them the same group in the table",
             )
 
     def _check_features(self) -> None:

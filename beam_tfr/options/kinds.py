@@ -68,8 +68,8 @@ class Kind:
             return tuple(f"{name}={text}" for name, text in value.items())
         if hasattr(value, "to_parquet"):  # a DataFrame, which would yield the names of its columns
             raise UsageError(
-                "a DataFrame is no file: frame.to_parquet('table.parquet') writes one, whose path "
-                "is to be given"
+                "a DataFrame is not a file: write one with frame.to_parquet('table.parquet'), and "
+                "give its path"
             )
         try:
             return tuple(value)

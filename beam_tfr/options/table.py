@@ -325,7 +325,7 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
             continue
         if name not in options:
             hint = suggest_name(name, options) or "docs/options.md lists all"
-            message = f"unknown option; {hint}; Beam's own go into `beam_flags=`"
+            message = f"unknown option; {hint}; Beam's own options go into `beam_flags=`"
             raise UsageError(message, option=name, value="")
         option_kind = options[name].kind
         arguments[name] = option_kind.list_values(value) if option_kind.many else value

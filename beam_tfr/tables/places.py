@@ -189,8 +189,8 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
         return ""
     examples = [*example_of.values()][:2]
     start = (
-        f"names of tables seem to say splits, such as {' and '.join(examples)}, but all rows go to "
-        f"{DEFAULT_SPLIT}"
+        f"names of tables seem to name splits, such as {' and '.join(examples)}, but all rows go "
+        f"to {DEFAULT_SPLIT}"
     )
     if all(map(_FOLD.match, example_of)):
         return f"{start}: {_CURES}"
