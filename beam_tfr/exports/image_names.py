@@ -151,7 +151,7 @@ def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) ->
 
 
 class NameCheck:
-    """Checks that the files of an export can lie beside each other, one after another.
+    """A check that the files of an export can lie beside each other, one after another.
 
     Holds a hash of each name and folder in memory, about 100 bytes; their number is limited.
 

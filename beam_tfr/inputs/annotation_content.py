@@ -146,7 +146,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
 
 
 def _is_json_kind(begin: bytes) -> bool:
-    """Whether JSON that begins so is of a kind of annotations."""
+    """Whether JSON that begins with these bytes is a known kind of annotations."""
     is_whole = len(begin) < _BEGIN_BYTES
     for keys, least in _JSON_KINDS:
         has_names_alone = keys is _COCO_KEYS and is_whole and not _OBJECT_KEYS.search(begin)

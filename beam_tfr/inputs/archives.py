@@ -93,7 +93,7 @@ class DamagedArchiveError(DataError):
 
 
 class Method(enum.IntEnum):
-    """How the bytes of a file in an archive are stored."""
+    """The way in which the bytes of a file in an archive are stored."""
 
     TAR = -1  # as they are, without a checksum
     STORED = zipfile.ZIP_STORED
@@ -358,7 +358,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
 
 
 class _ZipSurvey(NamedTuple):
-    """What is known of a zip once all rows of its directory are read.
+    """The findings of a first pass over the directory of a zip.
 
     Attributes:
         starts: where the files begin, and the directory after the last one; sorted.

@@ -9,7 +9,7 @@ from beam_tfr import storage
 
 
 class FirstNames:
-    """Lists the first names in folders; on gs://, each page of a listing once."""
+    """A lister of the first names in folders; it lists each page of a folder on gs:// once."""
 
     def __init__(self) -> None:
         self._listings = dict[str, _RemoteNames]()

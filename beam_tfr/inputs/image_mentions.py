@@ -30,7 +30,7 @@ _LEAST_STEM = 4  # characters; so long a name is hardly in a table by chance
 
 
 class ImageMentions:
-    """Finds files that name some images, or are named like them.
+    """A finder of files that name some images, or are named like them.
 
     Args:
         paths: paths of the images.

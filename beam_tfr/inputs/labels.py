@@ -39,7 +39,7 @@ class _PathValues(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Labeler:
-    """Assigns split and label to a listed image.
+    """The rules that assign split and label to a listed image.
 
     Attributes:
         layout: how to read keys.

@@ -8,7 +8,7 @@ folder, and reads this and others from there. Without a work folder, as for a sa
 rows that contains the image is decoded: a small group is kept in memory, and a large one is decoded
 up to the image, and from there on for the next one.
 
-The place of such an image: the extension of the file, the length of the image's name, the
+The place of such an image has the extension of the file, the length of the image's name, the
 generation and the size of the file, the number of the row, from 0, and the column.
 """
 

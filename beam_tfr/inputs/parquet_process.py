@@ -132,13 +132,13 @@ class Span(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """Opens another file, of this size; the answer is an `OpenedFile`."""
+    """A request to open another file, of this size; the answer is an `OpenedFile`."""
 
     num_bytes: int
 
 
 class ReadRows(NamedTuple):
-    """Reads a group of rows; the answers are `StoredRows`, and None at the end.
+    """A request to read a group of rows; the answers are `StoredRows`, and None at the end.
 
     Attributes:
         group: number of the group.
@@ -154,7 +154,7 @@ class ReadRows(NamedTuple):
 
 
 class ReadImages(NamedTuple):
-    """Reads the images of a group of rows; the answers are `StoredImages`, and None at the end.
+    """A request to read images of a group of rows; the answers are `StoredImages`, then None.
 
     Attributes:
         group, skip, careful: see `ReadRows`.
@@ -170,7 +170,7 @@ class ReadImages(NamedTuple):
 
 
 class NextBatch(NamedTuple):
-    """Asks for the next answer to `ReadRows` or `ReadImages`.
+    """A request for the next answer to `ReadRows` or `ReadImages`.
 
     Attributes:
         skip: number of the first wanted row; earlier ones that are not decoded yet are left out.

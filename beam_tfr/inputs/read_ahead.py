@@ -27,7 +27,7 @@ _Read = bytes | RejectError
 
 @dataclasses.dataclass
 class ReadAhead:
-    """Reads many files in order, ahead of the consumer, to hide latency.
+    """A reader of many files in order, ahead of the consumer, to hide latency.
 
     Local files are read in the caller's thread, because passing them between threads costs more
     than it hides. Slow disks, such as network mounts, are read ahead too.

@@ -91,7 +91,7 @@ class PackedLabels(CountedPaths):
 
 
 class SkippedFiles:
-    """Counts files that match no pattern, each once; thread-safe.
+    """A count of files that match no pattern, each once; thread-safe.
 
     For a folder, these are files without an image extension. For `*.jpg`, they are files that `*.*`
     would match and that look like images, such as 1.JPG and 1.png.
@@ -251,7 +251,7 @@ class UncountedFiles(SkippedFiles):
 
 
 class UsedExclusions(UncountedFiles):
-    """Notes which patterns of `exclude` match a file, and nothing else; thread-safe."""
+    """A record of the patterns of `exclude` that match a file, and nothing else; thread-safe."""
 
     def __init__(self, exclusions: Sequence[re.Pattern[str]]) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class UsedExclusions(UncountedFiles):
 
 
 class FoundFolders(UncountedFiles):
-    """Notes folders whose names match a pattern of files, and links; thread-safe.
+    """A list of folders whose names match a pattern of files, and of links; thread-safe.
 
     Attributes:
         folders: paths of the folders, in no particular order.

@@ -162,7 +162,7 @@ def _is_named_so(name: str) -> bool:
 
 
 class _ImagePlaces(NamedTuple):
-    """Where the images are that lists may name.
+    """The places of images that lists may name.
 
     Attributes:
         bases: folders that paths may start from.

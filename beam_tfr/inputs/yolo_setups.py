@@ -1,4 +1,4 @@
-"""The `data.yaml` to write where label files of YOLO, or their names of classes, have none.
+"""Finds the `data.yaml` of label files of YOLO or their class names, or says which one to write.
 
 Programs for labels write the names of classes, in the order of their numbers, to classes.txt
 (LabelImg), notes.json (Label Studio), or obj.names (CVAT, Darknet), which an obj.data names. See
@@ -34,13 +34,13 @@ _NAMES = (
 )
 _NOTES = "notes.json"
 _DARKNET_KEYS = {"train": "train", "valid": "val"}  # of Darknet -> of YOLO
-_KEYS = ("train", "val", "test")  # with each of which some names of splits begin
+_KEYS = ("train", "val", "test")  # some names of splits begin with each of these
 _LABELS = "labels"
-_CVAT = "obj_"  # of folders of CVAT, as of Darknet: obj_train_data
+_CVAT = "obj_"  # folders of CVAT begin so, as in Darknet: obj_train_data
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b")
-_MOST_BYTES = 1 << 20  # 1 MiB, of a file of names
+_MOST_BYTES = 1 << 20  # 1 MiB for a file of names
 _MOST_LISTED = 1_000  # files and folders
-_MOST_NAMES = 100  # that a message spells
+_MOST_NAMES = 100  # in a message
 
 
 class _Category(msgspec.Struct):
@@ -51,7 +51,7 @@ class _Category(msgspec.Struct):
 
 
 class _Notes(msgspec.Struct):
-    """What is read of notes.json of Label Studio."""
+    """The part of Label Studio's notes.json that is read."""
 
     categories: list[_Category]
 
@@ -62,15 +62,15 @@ def has_label_lines(begin: bytes) -> bool:
 
 
 def has_setup_lines(begin: bytes) -> bool:
-    """Whether a text that begins so is a `data.yaml`."""
+    """Whether a text that begins with these bytes is a `data.yaml`."""
     return _NAMES_LINE.search(begin) is not None
 
 
 def describe_label_files(path: str) -> str:
-    """Says which `data.yaml` the label files in the folder of one belong to, or what to write.
+    """Says which `data.yaml` the label files of a folder belong to, or what to write.
 
     Args:
-        path: one of them.
+        path: one of the label files.
     """
     folder = posixpath.dirname(path)
     around = _list_around(folder)
@@ -87,7 +87,7 @@ def describe_label_files(path: str) -> str:
 
 
 def describe_names(path: str) -> str:
-    """Says what to do with a file of names of classes, beside label files; empty for others."""
+    """Says what to do with a file of class names beside label files; empty for other files."""
     folder, name = posixpath.split(path)
     if name not in (*_NAMES, _NOTES):
         return ""
@@ -99,7 +99,7 @@ def describe_names(path: str) -> str:
 
 
 def _list_label_folders(folder: str) -> Iterator[str]:
-    """Yields the folders that may hold the label files for names of classes in one."""
+    """Yields the folders that may hold the label files of class names in a folder."""
     yield folder
     for name in FirstNames().list_folders(folder, _MOST_LISTED):
         if not (name == _LABELS or name.startswith(_CVAT) or split_of_folder(name)):
@@ -112,7 +112,7 @@ def _list_label_folders(folder: str) -> Iterator[str]:
 
 
 def describe_darknet(path: str) -> str:
-    """The `data.yaml` to write instead of an `obj.data`; empty if the file is none."""
+    """Says which `data.yaml` to write instead of an `obj.data`; empty for other files."""
     lines = _list_darknet_lines(path)
     if not lines:
         return ""
@@ -122,10 +122,13 @@ def describe_darknet(path: str) -> str:
 
 
 def _list_around(folder: str) -> list[str]:
-    """The folders that may have names of the classes of label files in one; the last is the root.
+    """Lists the folders that may have the class names of label files; the last is the root.
 
-    These are labels/train, labels and what is around them, train/labels and what is around it, or
-    a folder with images too.
+    For labels/train they are that folder, labels, and the folder around it; for train/labels, that
+    folder, train, and the folder around it; otherwise fewer, such as one with images and labels.
+
+    Args:
+        folder: folder of the label files.
     """
     parent = posixpath.dirname(folder)
     names = (posixpath.basename(folder), posixpath.basename(parent))
@@ -140,7 +143,7 @@ def _list_around(folder: str) -> list[str]:
 
 
 def _list_lines(around: Sequence[str]) -> str:
-    """The lines of a `data.yaml` to write into the last of some folders, for a message."""
+    """Returns the lines of a `data.yaml` to write into the last of some folders, for a message."""
     root = around[-1]
     darknet = _list_darknet_lines(storage.join(root, _DARKNET))
     if darknet:
@@ -180,7 +183,7 @@ def _list_places(root: str) -> Iterator[str]:
 
 
 def _list_darknet_lines(path: str) -> list[str]:
-    """The lines of a `data.yaml` for an `obj.data`; none if the file is none."""
+    """Returns the lines of a `data.yaml` for an `obj.data`; none for other files."""
     pairs = [line.partition("=") for line in _read_text(path).splitlines()]
     values = {key.strip(): value.strip() for key, _, value in pairs}
     lines = []
@@ -196,10 +199,10 @@ def _list_darknet_lines(path: str) -> list[str]:
 
 
 def _find_beside(path: str, value: str) -> str:
-    """A file that an `obj.data` names, relative to its folder; empty if it is not there.
+    """Returns a file that an `obj.data` names, relative to its folder; empty if it does not exist.
 
-    Its path there is relative to the folder in which Darknet runs, which may be that above, or
-    have another name: `data/train.txt`.
+    The path in the file is relative to the folder in which Darknet runs, which may be the one
+    above, or have another name: `data/train.txt`.
     """
     folder = posixpath.dirname(path)
     below = value.partition("/")[2]
@@ -216,7 +219,7 @@ def _is_there(path: str) -> bool:
 
 
 def _find_label_file(folder: str) -> str:
-    """One of the first files in a folder, if it is a label file; empty if there is none."""
+    """Returns one of the first files in a folder, if it is a label file; empty if there is none."""
     listed = FirstNames().list_names(folder, _MOST_LISTED)
     texts = sorted(name for name in listed if name.endswith(".txt") and name not in _NAMES)
     for name in texts[:FIRST_LINES]:
@@ -227,27 +230,27 @@ def _find_label_file(folder: str) -> str:
 
 
 def _read_file(path: str) -> bytes:
-    """The bytes of a small file; empty if it is none, or cannot be read."""
+    """Returns a file, or the beginning of a long one; empty if the file cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return storage.read_bytes(path, max_bytes=_MOST_BYTES)
     return b""
 
 
 def _read_text(path: str) -> str:
-    """The text of a small file; empty if it cannot be read, or is not UTF-8."""
+    """Returns the text of a small file; empty if it cannot be read, or is not UTF-8."""
     with contextlib.suppress(UnicodeDecodeError):
         return _read_file(path).decode("utf-8-sig")
     return ""
 
 
 def _read_names(path: str) -> list[str]:
-    """The lines of a file of names; none if it cannot be read, or names images."""
+    """Returns the lines of a file of names; none if it cannot be read, or names images."""
     names = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
     return [] if any(map(_NAME_OF_IMAGE.search, names)) else names
 
 
 def _read_notes(path: str) -> list[str]:
-    """The names of classes in notes.json, if their ids count from 0; else none."""
+    """Returns the names of classes in notes.json, if their ids count from 0; else none."""
     try:
         categories = msgspec.json.decode(_read_file(path), type=_Notes).categories
     except (msgspec.MsgspecError, RecursionError):

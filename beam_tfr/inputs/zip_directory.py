@@ -29,7 +29,7 @@ _IN_FIELD = 0xFFFF_FFFF  # stands for a number that is in the field
 
 
 class _Place(NamedTuple):
-    """Where a directory is.
+    """The place of a directory.
 
     Attributes:
         begin: its first byte.

@@ -91,7 +91,7 @@ def _rank_group(group: _MaskGroup) -> tuple[int, bool, str]:
 
 
 class MaskNames:
-    """Counts files that are named like masks of files beside them, such as 1_mask.png.
+    """A count of files that are named like masks of files beside them, such as 1_mask.png.
 
     1.png beside 1.jpg counts too.
 

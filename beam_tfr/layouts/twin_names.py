@@ -1,4 +1,4 @@
-"""Finds images that exist in two formats, as phones and converters leave them."""
+"""Finds images that exist twice: in two formats, or in two folders of pairs."""
 
 import collections
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from beam_tfr.layouts.name_pattern import NamePattern
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import FORMAT_OF, stem_of_image
 
-# Names of folders that hold either of the images of pairs.
+# Names of folders that hold one image of each pair.
 _PAIR_FOLDER = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:[hl][rq]|[hl](?:igh|ow)(?:[-_ ]?res)?|gts?|inputs?|targets?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|hazy|rainy?|bicubic|upsampled|originals?|edited)"
@@ -41,9 +41,9 @@ def describe_twins(keys: Iterable[str]) -> str:
 
 
 def describe_pair_folders(keys: Iterable[str]) -> str:
-    """The message about two folders that hold the images of pairs, such as HR and LR.
+    """Returns the message about folders that hold the images of pairs, such as HR and LR.
 
-    By their names, and as their files have the same names. Empty if there are none.
+    The folders have such names, and their files have the same names. Empty if there are none.
     """
     names_in = collections.defaultdict[str, set[str]](set)
     for key in keys:

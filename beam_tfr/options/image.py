@@ -18,7 +18,7 @@ _limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Checked):
-    """How to decode, resize and encode images, and which ones to reject.
+    """The options of how images are decoded, resized, encoded and rejected.
 
     Raises:
         UsageError: a value is not allowed, or an option has no effect beside the others.

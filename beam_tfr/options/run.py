@@ -18,7 +18,7 @@ _dataflow = functools.partial(option, group=DATAFLOW, changes_data=False, templa
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DisplayOptions(Checked):
-    """How a command shows its progress and result."""
+    """The options of how a command shows its progress and result."""
 
     quiet: bool = _progress(
         False, help="show no progress; warnings, errors and the result are still printed"
