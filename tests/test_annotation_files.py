@@ -50,6 +50,11 @@ FILES = {
         "wider_gt.txt has boxes in lines",
     ),
     "yolo.txt": ("a.jpg 5,6,7,8,0 5,6,7,8,1\nb.jpg 5,6,7,8,0\n", "yolo.txt has boxes after"),
+    "Label.txt": ('a.jpg\t[{"transcription": "hi", "points": [[1, 2]]}]\n', "Label.txt has texts"),
+    "rec_gt_train.txt": ("a.jpg\tHELLO 1\nb.jpg\tBYE 2\n", "rec_gt_train.txt names images, with"),
+    "captions.txt": ("image,caption\na.jpg,Two. Dogs\na.jpg,Dogs\n", "captions.txt has a row for"),
+    "Flickr8k.token.txt": ("a.jpg#0\tDogs\na.jpg#1\tTwo\n", "Flickr8k.token.txt has several"),
+    "data.txt": ('{"file_name": "a.jpg", "annotations": []}\n', "data.txt is JSON Lines"),
     "names.txt": ("a.jpg\nb.jpg\n", ""),
     "notes.txt": ("0 0.5 0.5 0.2 0.2\nhello\n", ""),
     "labels.csv": ("id,Label\n0,cat\n1,dog\n", "labels.csv"),
@@ -245,7 +250,19 @@ def test_an_example_of_what_to_submit_is_named_last(tmp_path: Path) -> None:
     assert "Submission" in describe_tables({".csv": paths[:1]})[0]
 
 
-@pytest.mark.parametrize("name", ["attributes.txt", "split/wider_gt.txt", "yolo.txt", "labels.txt"])
+TEXTS_AS_TABLES = [
+    "attributes.txt",
+    "split/wider_gt.txt",
+    "yolo.txt",
+    "labels.txt",
+    "Label.txt",
+    "rec_gt_train.txt",
+    "captions.txt",
+    "Flickr8k.token.txt",
+]
+
+
+@pytest.mark.parametrize("name", TEXTS_AS_TABLES)
 def test_a_text_as_table_is_told_as_what_it_is(name: str, tmp_path: Path) -> None:
     content, told = FILES[name]
     path = tmp_path / Path(name).name

@@ -149,6 +149,22 @@ def test_polygons_are_told_and_the_cure_works(tmp_path: Path, polygon: list[list
     assert boxes_of(ref)[0] == SHARES[0]
 
 
+def test_quadrangles_are_told_and_the_cure_works(tmp_path: Path) -> None:
+    """As of mmocr's WildReceipt."""
+    corners = [0.125, 0.25, 0.625, 0.25, 0.625, 0.75, 0.125, 0.75]
+    row = {"file_name": "a.jpg", "annotations": [{"box": corners, "label": "cat"}]}
+    path = write_rows(tmp_path, [row])
+    with pytest.raises(UsageError, match=r"annotations\.box has the corners of quadrangles"):
+        opened(path)
+    tables = opened(path, uri_column="file_name", label_column="annotations.label")
+    (line,) = [line for line in tables.warnings if "jq -c" in line]
+    command = line[line.index("jq -c") :].partition(" writes ")[0]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    (ref,) = references(opened(tmp_path / "boxes.jsonl"))
+    assert ref.labels == ("cat",)
+    assert boxes_of(ref)[0] == SHARES[0]
+
+
 def test_objects_without_boxes_are_told(tmp_path: Path) -> None:
     tables = opened(write_rows(tmp_path, [BDD]))
     assert any("1 objects in the first 1 rows have no box" in line for line in tables.warnings)

@@ -232,6 +232,11 @@ def test_names_of_images_are_no_lists(tmp_path: Path) -> None:
     assert not describe_split_lists([f"{tmp_path}/"], [f"{tmp_path}/0.jpg"])
 
 
+def test_lists_of_texts_are_no_lists_of_splits(tmp_path: Path) -> None:
+    write_tree(tmp_path, (["train/1.jpg"], {"rec_gt_train.txt": "train/1.jpg\tHELLO 1\n"}, "", []))
+    assert not describe_again(tmp_path)
+
+
 def test_lists_of_other_sets_are_none(tmp_path: Path) -> None:
     """Those of a set beside this one, whose images have other paths."""
     write_tree(tmp_path / "food", TREES["Food-101"])

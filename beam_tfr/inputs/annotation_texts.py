@@ -30,6 +30,21 @@ _COUNTED_COLUMNS = re.compile(
         rf"{_WORD_WITH_IMAGE}[ \t]+\S"
     ).encode()
 )
+# As of mmocr: {"file_name": "1.jpg", "annotations": []}.
+_JSON_ABOUT_IMAGE = re.compile(
+    rf'\s*\{{\s*"[^\n]{{0,1000}}?\.(?i:{"|".join(FORMAT_OF)})"[^\n]*\}}\s*'.encode()
+)
+# As of PaddleOCR: imgs/1.jpg, a tab, and [{"transcription": "hi", "points": [[1, 2], …]}].
+_OUTLINED_TEXTS = re.compile(rf'(?m)^{_IMAGE}\t\[{{"(?:transcription|points)"'.encode())
+# As of Flickr8k: 1.jpg#0, a tab, and a caption.
+_NUMBERED_CAPTIONS = re.compile(rf"(?m)^{_IMAGE}#[0-9]+\t[^\t\n]+$".encode())
+# As in captions.txt on Kaggle: image,caption, and for each caption 1.jpg,A dog runs .
+_HEADER = re.compile(
+    rf"\A(?:\xef\xbb\xbf)?[A-Za-z_]\w*(?P<separator>[,;\t])[A-Za-z_][^.\n]*\n"
+    rf"(?:{_IMAGE}(?P=separator)[^\n]*(?:\n|\Z))+".encode()
+)
+_PATH_AND_TEXT = re.compile(rf"{_IMAGE}\t[^\t]*".encode())
+_PATH_AND_WORDS = re.compile(rf"{_IMAGE}\t[^\t]*[^\s] [^\t]*".encode())
 # As in a list of images with their classes: 1.jpg 0.
 _LINE_ABOUT_IMAGE = re.compile(
     rf"(?m)^[^\s,;]*\.(?i:{'|'.join(FORMAT_OF)})[ \t,;]+[^\s,;]".encode()
@@ -55,6 +70,11 @@ def list_row_starts(begin: bytes) -> list[bytes]:
     return [_CELL_SEPARATOR.split(line.strip())[0] for line in begin.splitlines()[:FIRST_LINES]]
 
 
+def has_texts_of_images(begin: bytes) -> bool:
+    """Whether each of the first lines is the path of an image, a tab and a text with spaces."""
+    return have_lines(begin, _PATH_AND_WORDS)
+
+
 def have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:
     """Whether all of the first lines of a text fit a pattern."""
     lines = begin.splitlines()[:FIRST_LINES]
@@ -78,6 +98,26 @@ def _has_counted_columns(begin: bytes) -> bool:
     return _COUNTED_COLUMNS.search(begin) is not None
 
 
+def _has_objects(begin: bytes) -> bool:
+    return have_lines(begin, _JSON_ABOUT_IMAGE)
+
+
+def _has_outlined_texts(begin: bytes) -> bool:
+    return _OUTLINED_TEXTS.search(begin) is not None
+
+
+def _has_numbered_captions(begin: bytes) -> bool:
+    return _NUMBERED_CAPTIONS.search(begin) is not None
+
+
+def _has_header(begin: bytes) -> bool:
+    return _HEADER.match(b"\n".join(begin.splitlines()[:FIRST_LINES])) is not None
+
+
+def _has_texts_behind_tabs(begin: bytes) -> bool:
+    return have_lines(begin, _PATH_AND_TEXT)
+
+
 def _names_images(begin: bytes) -> bool:
     return len(_LINE_ABOUT_IMAGE.findall(begin)) > 1
 
@@ -93,6 +133,36 @@ _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
         "has columns separated by spaces below a line with the number of rows, as in CelebA: with "
         "pandas, read_csv(FILE, sep=r'\\s+', skiprows=1, index_col=0).rename_axis('path')"
         ".to_csv('table.csv') writes a `table=`",
+    ),
+    (_has_objects, "is JSON Lines: renamed to end in .jsonl, it is a `table=`"),
+    (
+        _has_outlined_texts,
+        "has texts and their outlines after the path of each image, as in PaddleOCR: jq -cR "
+        '\'split("\\t") | {path: .[0]} + (.[1:] | join("\\t") | fromjson | {text: '
+        "map(.transcription), box: map(.points | [(map(.[0]) | min), (map(.[1]) | min), "
+        "(map(.[0]) | max), (map(.[1]) | max)])})' FILE > table.jsonl writes a `table=` with the "
+        "boxes around them, for `uri_column=path` and "
+        "`feature_columns='box:bbox[xyxy],text:bytes[]'`",
+    ),
+    (
+        _has_numbered_captions,
+        "has several captions of each image, as in Flickr8k: with pandas, read_csv(FILE, "
+        "sep='#[0-9]+\\t', names=['path', 'caption'], dtype=str, quoting=3, engine='python')"
+        ".groupby('path').caption.agg(list).reset_index()"
+        ".to_json('table.jsonl', orient='records', lines=True) writes a `table=`, for "
+        "`uri_column=path` and `feature_columns=caption:bytes[]`",
+    ),
+    (
+        _has_header,
+        "has a row for each image, or for each caption, below a line with column names: renamed "
+        "to end in .csv (.tsv if it has tabs), it is a `table=`",
+    ),
+    (
+        _has_texts_behind_tabs,
+        "names images, with a text or class after a tab: with pandas, read_csv(FILE, sep='\\t', "
+        "names=['path', 'text'], dtype=str, na_filter=False, quoting=3)"
+        ".to_csv(FILE[:-3] + 'csv', index=False) writes a `table=`, for `uri_column=path` with "
+        "`feature_columns=text:bytes` or `label_column=text`",
     ),
     (
         _names_images,

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.inputs.annotation_texts import has_texts_of_images
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, seeming_split, splits_of_file
 from beam_tfr.schema.differences import join_texts
@@ -228,7 +229,10 @@ def _read_lines(path: str) -> list[str]:
     Empty for a table of annotations, or if the file cannot be read.
     """
     with contextlib.suppress(OSError):
-        begin = storage.read_part(path, 0, _BEGIN_BYTES).decode("utf-8-sig", "replace")
+        content = storage.read_part(path, 0, _BEGIN_BYTES)
+        if has_texts_of_images(content):
+            return []
+        begin = content.decode("utf-8-sig", "replace")
         items = begin.splitlines()[:-1] if len(begin) >= _BEGIN_BYTES else begin.splitlines()
         if path.lower().endswith(".json"):
             items = [] if _ANNOTATIONS.search(begin) else _JSON_ITEMS.split(begin)

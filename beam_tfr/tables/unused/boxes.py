@@ -24,6 +24,7 @@ _OBJECTS = re.compile(
 )
 _POLYGONS = re.compile(r"(?i).+\.(?:polygons?|segmentations?)")
 _SIDES_OF_BOX = 4
+_NUMBERS_OF_QUADRANGLE = 8
 
 
 def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
@@ -44,22 +45,30 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
 
 
 def find_polygons(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Fields of objects with lists of polygons, as Azure ML writes them."""
+    """Fields of objects with lists of polygons, as Azure ML writes them, or with quadrangles."""
     fields = [*columns, *list_fields_of(content, columns)]
     polygons = [name for name in fields if _POLYGONS.fullmatch(name)]
     if not polygons or not hold_nested_lists(read_first_cells(content, polygons[:1])[polygons[0]]):
+        polygons = _list_quadrangles(content, fields)
+    if not polygons:
         return None
+    parent = polygons[0].rpartition(".")[0]
+    message = f"nothing is stored of {polygons[0]}: {_cure_polygons(content, polygons[0])}"
+    return Suggestion([name for name in columns if name in (polygons[0], parent)], message)
+
+
+def _cure_polygons(content: TableContent, field: str) -> str:
+    """The program that writes a table with the boxes around the polygons in a field of objects."""
     path = content.files[0]
-    parent, _, field = polygons[0].rpartition(".")
+    parent, _, name = field.rpartition(".")
     boxes = f"{path.rpartition('/')[0]}/boxes.jsonl"
-    message = (
-        f"nothing is stored of {polygons[0]}: write the boxes around polygons; jq -c "
-        f"'{write_jq(parent)} |= map([.{field} | .. | numbers] as $all | [$all[range(0; $all | "
+    return (
+        "write the boxes around polygons; jq -c "
+        f"'{write_jq(parent)} |= map([.{name} | .. | numbers] as $all | [$all[range(0; $all | "
         "length; 2)]] as $x | [$all[range(1; $all | length; 2)]] as $y | . + {xmin: ($x | min), "
         "ymin: ($y | min), xmax: ($x | max), ymax: ($y | max)})' "
         f"{shlex.quote(path)} > {shlex.quote(boxes)} writes a table with these"
     )
-    return Suggestion([name for name in columns if name in (polygons[0], parent)], message)
 
 
 def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
@@ -108,6 +117,8 @@ def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
     field = _find_boxes(content, objects)
     if not field:
         return ""
+    if _list_quadrangles(content, [field]):
+        return f"{field} has the corners of quadrangles: {_cure_polygons(content, field)}"
     path = content.files[0]
     uri_column = content.options.uri_column or find_file(path, content.columns) or "NAME"
     label = find_label(path, field.rpartition(".")[0], list_fields_of(content, objects))
@@ -149,8 +160,20 @@ def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
     return "rel_xyxy" if are_corners else "rel_xywh"
 
 
-def _parse_boxes(cells: Iterable[Any]) -> list[list[float]]:
-    """The boxes in some cells; none if one has anything else."""
+def _list_quadrangles(content: TableContent, fields: Sequence[str]) -> list[str]:
+    """Lists the fields of objects that are named like boxes, and have the x and y of 4 corners."""
+    boxes = [name for name in fields if names_boxes(name.partition(".")[2])]
+    cells = read_first_cells(content, boxes)
+    return [name for name in boxes if _parse_boxes(cells[name], _NUMBERS_OF_QUADRANGLE)]
+
+
+def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[list[float]]:
+    """The boxes in some cells; none if one has anything else.
+
+    Args:
+        cells: the cells.
+        numbers: how many numbers a box has.
+    """
     boxes = list[list[float]]()
     for cell in cells:
         try:
@@ -160,7 +183,7 @@ def _parse_boxes(cells: Iterable[Any]) -> list[list[float]]:
                 boxes.append([*map(to_finite, box)])
         except ValueError:
             return []
-    return boxes if all(len(box) == _SIDES_OF_BOX for box in boxes) else []
+    return boxes if all(len(box) == numbers for box in boxes) else []
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
