@@ -61,7 +61,7 @@ STEPS = """getting started:
   in Python: from beam_tfr.reader import load
              train = load("/data/photos", split="train", batch_size=32)
 
-help: beam-tfr COMMAND --help shows what is essential, beam-tfr COMMAND --help-all every option
+help: beam-tfr COMMAND --help shows essential options, beam-tfr COMMAND --help-all every option
 
 exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 130 interrupted
 """
@@ -164,7 +164,7 @@ def _check_argument(argument: str) -> None:
 
 
 def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, program: str) -> None:
-    """Warns of flags that are given more than once but take one value; the last one counts.
+    """Warns of flags that take one value but are given more than once; the last one counts.
 
     So a script may append flags that replace earlier ones.
 
@@ -176,7 +176,7 @@ def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, progra
         if flags.count(name) < 2:
             continue
         if parsed.command == "remove":
-            raise UsageError(f"{name} is given more than once, and counts once: give it once")
+            raise UsageError(f"{name} is given more than once, but counts once: give it once")
         print_message(f"{program}: {name} is given more than once: the last one counts")
 
 

@@ -88,7 +88,7 @@ class GuardedProcess:
             ) from error
         if not is_ready:
             self._end()
-            raise RunError(f"the guarded process did not start: it hangs for {START_S:g} s")
+            raise RunError(f"the guarded process did not start: it hung for {START_S:g} s")
 
     def is_usable(self) -> bool:
         """Whether the process is alive, and was not started before this one was forked."""

@@ -64,7 +64,7 @@ NUMPY = ArrayOps(np, np.right_shift)
 
 
 def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
-    """Hashes whole numbers from 0 to 64 bits: uint64 [1].
+    """Computes a 64-bit hash of whole numbers that are not negative: uint64 [1].
 
     Arrays give one hash for each element: uint64 [n].
     """
@@ -238,7 +238,7 @@ class Order:
                     'than others, which would wait for ever. Give "drop" or "pad"'
                 )
         elif self.batch_size is None and self.num_hosts == 1:
-            raise fail("has no effect without `batch_size=`: give one, or leave it out")
+            raise fail("has no effect without `batch_size=`: give that too, or leave this out")
         if self.steps == 0:
             raise fail(
                 f"leaves nothing of {self.total} examples in steps of {self.step_size}: give a "

@@ -435,11 +435,11 @@ class Repair(Convert):
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
     def _are_splits_open(self) -> bool:
-        """Whether paths or rows do not say which split an image is in."""
+        """Whether paths or rows leave open which split an image is in."""
         return self.options.settles_copies or super()._are_splits_open()
 
     def _find_known_splits(self) -> BaseDataset | None:
-        """Returns the dataset, if paths or rows do not say which split an image is in."""
+        """Returns the dataset if paths or rows leave open which split an image is in."""
         return self.splits_of if self._are_splits_open() else None
 
     def _choose_target(self) -> None:

@@ -189,7 +189,7 @@ class Records(Sequence[Any]):
             projected = datasets.dataset(table).to_table({"": condition}, use_threads=False)
             values = projected.column(0)
             if values.type != pa.bool_():
-                raise TypeError(f"it must be true or false for each row, and is {values.type}")
+                raise TypeError(f"it must be true or false for each row, but is {values.type}")
         except (pa.ArrowException, ValueError, TypeError) as error:
             columns = ", ".join(table.column_names)
             problem = str(error).partition("\n")[0][:100]

@@ -297,7 +297,7 @@ def _number_folders(
 ) -> NumberedNames:
     """Finds the names of classes whose numbers are the names of folders.
 
-    Instead of folders, a layout may also take something else for classes.
+    A layout may also take other parts of paths for classes.
 
     Args:
         entries: the first files; nothing is known of those in archives.
@@ -335,15 +335,15 @@ def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[s
         return
     if not options.resize:
         yield (
-            "images are padded, not cropped: the sides that `resize=crop` cuts off hold boxes, "
-            "points or masks too; give `resize=` to choose"
+            "images are padded, not cropped: the sides that `resize=crop` cuts off also hold "
+            "boxes, points or masks; give `resize=` to choose"
         )
     features = FeaturesDict.from_options(plan.options)
     masks = [companion for companion in features.companions if companion.marks_places]
     if any(not mask.handling.outside for mask in masks):
         yield (
-            "masks have 0 where images are padded: right if it is their background, else give "
-            "another value behind their path or type, such as [255]"
+            "masks have 0 where images are padded: fine if 0 is their background, else give "
+            "another value after their path or type, such as [255]"
         )
 
 
@@ -351,8 +351,8 @@ def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> 
     """Yields a message if files beside images are not read because images are in archives."""
     if options.pair and any(map(ARCHIVE.search, patterns)):
         yield (
-            "`pair=` names files that lie on a disk or on gs://: none is read from an archive, so "
-            "unpack those that hold masks or other images of pairs"
+            "`pair=` names files on a disk or on gs://, and none is read from an archive: unpack "
+            "archives that hold masks or other images of pairs"
         )
 
 
@@ -401,7 +401,7 @@ def refuse_records(encoding: str, paths: Iterable[str]) -> None:
     others = (path for path in paths if not has_image_name(path) and not ARCHIVE.search(path))
     record = find_records(itertools.islice(others, MOST_RECORDS))
     if record:
-        raise UsageError("holds TFRecords, which are a `table=`", option="input", value=record)
+        raise UsageError("holds TFRecords; give it as a `table=`", option="input", value=record)
 
 
 def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
@@ -443,7 +443,8 @@ def _read_classes(path: str) -> _Classes:
         id_note = ""
         if number:
             id_note = (
-                f"`classes={path}` counts from {number}, and ids from 0, that of {classes.names[0]}"
+                f"`classes={path}` counts from {number}, but ids count from 0, the id of "
+                f"{classes.names[0]}"
             )
         return _Classes(
             allowed=classes.names, first_number=number, note=classes.note, id_note=id_note
@@ -462,13 +463,13 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     if options.encoding in IMAGE_ENCODINGS:
         refused = _REFUSED
         problem = (
-            "no image in it can be read alone: unpack it, or make a .zip or .tar of it, whole if "
-            "it is split; TFRecords are a `table=`"
+            "no image in it can be read alone: unpack it, or make a .zip or .tar of it, in one "
+            "piece if it is split; give TFRecords as a `table=`"
         )
     else:
         refused = ARCHIVE
         problem = (
-            f"stands for images in archives, and `encoding={options.encoding}` reads files: "
+            f"stands for images in archives, but `encoding={options.encoding}` reads files: "
             "unpack them"
         )
     for pattern in patterns:
@@ -498,7 +499,7 @@ def _check_apart(
         if any(map(compile_pattern(pattern).fullmatch, read_again)):
             raise UsageError(
                 f"`input={pattern}` also matches the output folder; choose one elsewhere, use a "
-                "narrower pattern, such as **/*.jpg, or leave it out with `exclude=`",
+                "narrower pattern, such as **/*.jpg, or skip the folder with `exclude=`",
                 option="output",
                 value=options.output,
             )

@@ -103,7 +103,7 @@ def fork_workers(reports: int) -> None:
 
 
 def _share_memory_budget() -> None:
-    """Lets all workers together use the memory for decoding that one process may use."""
+    """Lets all workers together use as much memory for decoding as one process may."""
     from beam_tfr.images.limits import BUDGET
 
     BUDGET.share()

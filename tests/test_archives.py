@@ -657,7 +657,7 @@ def test_what_cannot_be_read_at_random_says_so(tmp_path: Path, name: str) -> Non
 
 def test_an_archive_holds_no_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match="stands for images in archives, and `encoding=bytes` reads files"
+        UsageError, match="stands for images in archives, but `encoding=bytes` reads files"
     ):
         beam_tfr.convert(input=tmp_path / "a.zip", output=tmp_path / "out", encoding="bytes")
 

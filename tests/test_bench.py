@@ -92,7 +92,7 @@ def test_a_line_for_each_way(beam_tfr: Command) -> None:
         (0.0021, 0.2, "2.1 of 4 cores are busy"),
         (0.001, 0.2, "one core is busy"),
         (0.001, 2.9, "other programs take 2.9 of 4 cores"),
-        (0.0001, 0.2, "waits, for files or other programs"),
+        (0.0001, 0.2, "waits for files or other programs"),
     ],
 )
 def test_what_limits_a_way(cpu_s: float, other_cores: float, limit: str) -> None:

@@ -276,6 +276,6 @@ def test_without_credentials_it_is_said_at_once(tmp_path: Path) -> None:
     assert run.returncode == 2
     last = run.stderr.splitlines()[-1]
     assert last.startswith("beam-tfr convert: gs://b/* cannot be reached: no credentials: ")
-    assert last.endswith("; `gcloud auth application-default login` creates some")
+    assert last.endswith("; create some with `gcloud auth application-default login`")
     assert "Traceback" not in run.stderr
     assert not (tmp_path / "out").exists()

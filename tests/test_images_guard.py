@@ -392,7 +392,7 @@ def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(
 ) -> None:
     monkeypatch.setattr(guard, "_CHILD", "import time; time.sleep(100)")
     monkeypatch.setattr(guarded_processes, "START_S", 0.2)
-    with pytest.raises(RunError, match=r"process did not start: it hangs for 0.2 s$"):
+    with pytest.raises(RunError, match=r"process did not start: it hung for 0.2 s$"):
         guarded(PHOTO)
 
 

@@ -40,5 +40,5 @@ def test_patterns_of_files_beside_images() -> None:
 
 @pytest.mark.parametrize("field", ["{stm}", "{name%_a}", "{number}"])
 def test_other_fields_are_refused(field: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"{field} in PATH is none of")):
+    with pytest.raises(ValueError, match=re.escape(f"{field} in PATH is not {{stem}}")):
         parse_pair(f"mask={{stem}}{field}.png")

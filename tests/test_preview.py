@@ -147,8 +147,8 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         assert f" {reason}: " in run.out, key
         assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
     assert run.out.endswith(
-        ", 2 are allowed without --max_rejects (1 %, or 10 if that is more, but never more than "
-        "10 %): nothing is published. Fix them, leave them out of --input, or call again with "
+        ", and 2 are allowed without --max_rejects (1 %, or 10 if that is more, but never more "
+        "than 10 %): nothing is published. Fix them, leave them out of --input, or call again with "
         "a larger --max_rejects: finished shards are kept\n"
     )
     assert (

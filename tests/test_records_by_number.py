@@ -149,7 +149,7 @@ def test_where() -> None:
         (field("nope") == 1, "where: No match for FieldRef.Name(nope)"),
         (
             field("height"),
-            "where: it must be true or false for each row, and is int64; the columns are: split, ",
+            "where: it must be true or false for each row, but is int64; the columns are: split, ",
         ),
         (field("class") > 3, "where: "),
         ("class == 'hat'", "where: must be a pyarrow.compute.Expression"),

@@ -92,5 +92,5 @@ def test_a_damaged_backup_gives_way_to_the_one_before(tmp_path: Path) -> None:
     assert len(history["loss"]) == 2  # the rest of the second epoch, and the third
     for path in backups.iterdir():
         path.write_bytes(b"x")
-    with pytest.raises(DataError, match="is no backup"):
+    with pytest.raises(DataError, match="is not a backup"):
         fit(again, folder, epochs=3, backup=backups, **options)

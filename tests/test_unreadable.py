@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
         r"directory; its folder is "
         r"empty or cannot be listed\)\. That leaves [12] of 6 shards unfinished\. Nothing is "
         r"published\. Run "
-        r"the same command again: it reads just those shards\. --accept_unreadable rejects what "
+        r"the same command again: it reads only those shards\. --accept_unreadable rejects what "
         r"cannot be read",
         run.err,
     ), run.err

@@ -199,7 +199,7 @@ def _check_contents_folder(output: str) -> None:
     """
     if not storage.is_gcs(output) and storage.find(join(output, CONTENTS_FOLDER)):
         raise UsageError(
-            f"holds a file {CONTENTS_FOLDER}, where the folder of that name has to be; "
+            f"holds a file named {CONTENTS_FOLDER}, where a folder of that name belongs; "
             "move it away",
             option="output",
             value=output,
@@ -326,7 +326,7 @@ def check_room(output: str, plan: Plan) -> None:
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         raise RunError(
-            f"needs about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for "
+            f"needs about {plan.num_bytes / 1e6:,.1f} MB, but its disk has room for "
             f"{room / 1e6:,.1f} MB (copies of the images of Parquet files count, and a dataset "
             "that is replaced stays until the end); make room, or choose another folder",
             option="output",

@@ -151,7 +151,7 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
     for name in (WORK_FOLDER, SOURCES_FOLDER, CONTENTS_FOLDER):
         if storage.is_link(storage.join(output, name)):
             raise UsageError(
-                f"{name} in it is a link, and files where it leads would be replaced and removed; "
+                f"contains a link, {name}, and files where it leads would be replaced and removed; "
                 "remove it",
                 option="output",
                 value=output,
@@ -169,7 +169,7 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
 def _find_living(
     output: str, locks: Mapping[int, Lock | None], job_state: JobState
 ) -> list[_LockFile]:
-    """Finds those of some locks whose holders live."""
+    """Returns the given locks whose holders live."""
     living = list[_LockFile]()
     for number, lock in locks.items():
         path = _lock_path(output, number)
@@ -179,10 +179,10 @@ def _find_living(
 
 
 def _check_permissions(output: str, run_id: str) -> None:
-    """Checks early that a run may do on gs:// what it needs: renew a heartbeat, move and delete.
+    """Checks early that a run has the permissions it needs on gs://, such as to move and delete.
 
     Raises:
-        OSError: it may not.
+        OSError: a permission is missing.
     """
     trial = work_path(output, f"may-move.{run_id}")
     moved = work_path(output, f"may-delete.{run_id}")
@@ -304,7 +304,7 @@ class HeldLock:
                 failed = True
 
     def leave_to_job(self, job: str) -> None:
-        """Leaves the lock to a job with this id, which holds it until the job ends."""
+        """Leaves the lock to the job with this id, which holds it until the job ends."""
         self.left = True
         self._stopped.set()
         own_lock = _find_own_lock(self._output, self._run_id)

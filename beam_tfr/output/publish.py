@@ -1,4 +1,4 @@
-"""WriteManifest: writes the files beside the shards, and publishes the dataset."""
+"""Writes the files beside the shards, and publishes the dataset, for WriteManifest."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -34,8 +34,8 @@ _USUAL_NUMBER = Fraction(10)
 _LARGEST_SHARE = Fraction(1, 10)
 _USUAL_LIMIT = "1 %, or 10 if that is more, but never more than 10 %"
 _DROP_BOXES = (
-    "give `bad_boxes=drop` if boxes have no area or are outside of their image, which leaves out "
-    "only these"
+    "give `bad_boxes=drop` to leave out only the boxes that have no area or are outside of their "
+    "image"
 )
 _MOST_LOOKED_AT = 100_000  # rejects read to find colors of masks
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
@@ -114,7 +114,7 @@ def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, 
     if counts.adjusted.keys() & _DROPPED_BOXES:
         causes.append("were dropped")
     if counts.rejected:
-        causes.append(f"are of rejected {plan.noun} ({_name_reasons(counts.rejected)})")
+        causes.append(f"are in rejected {plan.noun} ({_name_reasons(counts.rejected)})")
         cures.append(f"fix these {plan.noun}")
     if _may_hold_bad_boxes(plan, counts.rejected):
         cures.append(_DROP_BOXES)
@@ -163,7 +163,7 @@ def count_allowed(max_rejects: int | float | None, matched: int) -> int:
 def describe_excess(
     rejected: Mapping[str, float], max_rejects: int | float | None, plan: Plan
 ) -> str:
-    """Describes the error of a conversion that rejects too many images; empty if it does not.
+    """Says that a conversion rejects too many images, and what to do; empty if it does not.
 
     Args:
         rejected: reason -> rejects, perhaps estimated.
@@ -177,7 +177,7 @@ def describe_excess(
     number = sum(rejected.values())
     limit = f"`max_rejects={max_rejects}` allows {allowed:,}"
     if max_rejects is None:
-        limit = f"{allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
+        limit = f"and {allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
     cure = ""
     if _may_hold_bad_boxes(plan, rejected):
         cure = f"{_DROP_BOXES}, "

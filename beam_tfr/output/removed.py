@@ -51,7 +51,7 @@ class ImageSelection(NamedTuple):
     keys_are_lines: bool = False
 
     def check_line_breaks(self, key: str) -> None:
-        """Checks that no lines of the list together are a key of the dataset that has a line break.
+        """Checks that a key with a line break is not listed as several lines.
 
         Raises:
             UsageError: all lines of such a key are in the list.
@@ -61,8 +61,8 @@ class ImageSelection(NamedTuple):
         lines = {line.removesuffix("\r") for line in key.split("\n")} - {""}
         if lines and lines <= {*self.keys}:
             raise UsageError(
-                f"the dataset has the key {quote(key)}, which has a line break, and the list has "
-                "its lines: give keys as JSON Lines, as in rejects.jsonl, or SHA-256"
+                f"the dataset has the key {quote(key)}, which has a line break, and its lines are "
+                "in the list: give keys as JSON Lines, as in rejects.jsonl, or SHA-256"
             )
 
 
@@ -78,7 +78,7 @@ def select_images(
         raise UsageError("nothing is selected: give `keys=`, `sha256=` or `where=`")
     for text in sha256:
         if not _HASH.fullmatch(text):
-            raise UsageError("is no SHA-256 of 64 hex digits", option="sha256", value=text)
+            raise UsageError("is not a SHA-256 of 64 hex digits", option="sha256", value=text)
     return ImageSelection(keys, sha256, where)
 
 
@@ -204,9 +204,9 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
             yield from _find_in_contents(dataset, shard.entry, selection)
     yield from _find_in_rejects(dataset, selection)
     for name in storage.list_folder(storage.work_path(dataset.folder, "")):
-        yield f"{WORK_FOLDER}/{name}: of a run that has not ended"
+        yield f"{WORK_FOLDER}/{name}: from an unfinished run"
     if storage.is_folder(storage.work_path(dataset.folder, FIRST_FOLDER)):
-        yield f"{WORK_FOLDER}/{FIRST_FOLDER}: of a run that has not ended"
+        yield f"{WORK_FOLDER}/{FIRST_FOLDER}: from an unfinished run"
 
 
 def list_never_removed(dataset: Manifest, selection: ImageSelection) -> list[str]:
@@ -257,7 +257,7 @@ def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[s
                 yield f"{REJECTS_FILE}: {reject.key}"
             yield from _find_in_detail(REJECTS_FILE, reject, selection)
     except DataError:
-        yield f"{REJECTS_FILE}: it is damaged, so nobody knows what it lists"
+        yield f"{REJECTS_FILE}: damaged, so what it lists is unknown"
 
 
 def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Iterator[str]:

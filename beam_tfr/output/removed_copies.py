@@ -32,9 +32,9 @@ def find_dropped_copies(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
 
 
 def find_copies_that_stay(dataset: Manifest, keys: Set[bytes]) -> list[bytes]:
-    """Finds the keys of images that are copies of some others, but not among these; sorts them.
+    """Lists keys of images that are copies of the given ones, but not among them; sorted.
 
-    Finds none in a dataset with so many images that its manifest does not tell copies.
+    Finds none in a dataset with so many images that its manifest does not count copies.
 
     Raises:
         DataError: contents or sidecars are missing or damaged.

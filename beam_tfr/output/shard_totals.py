@@ -201,7 +201,7 @@ def _check_unfinished(plan: Plan, unfinished: Sequence[Unfinished]) -> None:
         noun = f"of {plan.matched:,} {plan.noun}"
         problem = describe_unfinished(unfinished, noun, plan.num_shards)
         raise RunError(
-            f"{problem}. Nothing is published. Run the same command again: it reads just those "
+            f"{problem}. Nothing is published. Run the same command again: it reads only those "
             "shards. `accept_unreadable=` rejects what cannot be read"
         )
 
@@ -281,8 +281,8 @@ def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataE
     shards = counted(len(differing), "broken shard")
     limits = ", but compares no masks or pairs" if dataset.feature_kinds.companions else ""
     return DataError(
-        f"{shards}, such as {differing[0]}, would get different "
-        f"bytes than before: {plan.noun} have changed, or libraries "
+        f"{shards}, such as {differing[0]}, would not get the same "
+        f"bytes as before: {plan.noun} have changed, or libraries "
         f"(beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr "
         f"{__version__}, {codecs}). `beam-tfr verify` with `sources=` tells which {plan.noun} "
         f"changed{limits}: put them back, or use `beam-tfr update`, which takes what is there now"

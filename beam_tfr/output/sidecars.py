@@ -131,9 +131,7 @@ def write_sidecar(
         with contextlib.suppress(storage.AlreadyExistsError):
             storage.write_bytes(path, data, scratch=work_path(output, ""))
             return info
-    raise RunError(
-        f"{path} is being replaced by other runs all the time; run the same command again"
-    )
+    raise RunError(f"other runs keep replacing {path}; run the same command again")
 
 
 def _pack(values: Sequence[bytes]) -> bytes:

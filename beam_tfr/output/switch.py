@@ -82,7 +82,7 @@ class Switch:
     files: list[BuiltFile]
 
     def __post_init__(self) -> None:
-        """Checks the names of all files, as a folder from elsewhere may hold a switch.
+        """Checks the names of all files, as the folder of a switch may come from elsewhere.
 
         Raises:
             ValueError: a dataset has no file with one of the names.
@@ -92,7 +92,7 @@ class Switch:
         built = [file.built for file in self.files if file.built]
         wrong += itertools.filterfalse(is_plain_name, built)
         if wrong or self.manifest.name != MANIFEST_FILE:
-            raise ValueError(f"{wrong[:1]} are no names of files of a dataset")
+            raise ValueError(f"{wrong[:1]} are not names of files of a dataset")
 
     def to_json(self) -> bytes:
         return canonical_json(dataclasses.asdict(self))
@@ -257,7 +257,7 @@ def _are_changed(waiting: Mapping[str, Entry], switch: Switch) -> bool:
 
 
 def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bool:
-    """Whether all files of a switch, or some of them, are in their places."""
+    """Whether all given files of a switch are in their places."""
     if not files:
         return True
     entries = {name_in_dataset(output, entry): entry for entry in list_dataset(output)}

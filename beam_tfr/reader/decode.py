@@ -26,7 +26,7 @@ from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH, F
 IMAGE = "image"
 WEIGHT = "weight"  # the key in a dict, besides the features of the manifest
 _UNDECODED = (
-    " (counted from 0) does not decode: it is no example as the manifest describes them, or has a "
+    " (counted from 0) does not decode: it is not an example as the manifest describes, or has a "
     "damaged image or a label outside the class list; `beam-tfr verify` names the cause; "
     f"{REPAIR_OR_COPY}; or the masks of its boxes have more than {MOST_WHOLE_PIXELS:,} pixels: "
     "give `image_size=`, or read them with `Records`"
@@ -145,7 +145,7 @@ class Decoder:
         return serialize(filler)
 
     def _black_image(self) -> dict[str, bytes]:
-        """The features of a black image."""
+        """Makes the features of a black image."""
         from beam_tfr.images.encode import encode
 
         options = self.image.options

@@ -252,11 +252,11 @@ def check_access(path: str) -> None:
 
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
-    """Checks that no boxes are returned as they are stored, while images are cropped."""
+    """Checks that a dataset has no boxes, which a crop would not move."""
     if dataset.feature_kinds.boxes:
         raise UsageError(
-            "leaves the boxes of the objects where they are: give `boxes=` too, such as "
-            '"xyxy", and they follow',
+            "does not move the boxes of the objects: give `boxes=` too, such as "
+            '"xyxy", so that they follow',
             option="crop",
             value=crop,
         )

@@ -111,7 +111,7 @@ def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
             raise UsageError(f"give `{name}=`, as for `load`")
     if getattr(model, "optimizer", None) is None or not model.built:
         raise UsageError(
-            "the model is not ready: call `model.compile(optimizer, loss)`, and give it its input, "
+            "the model is not ready: call `model.compile(optimizer, loss)`, and define its input, "
             "such as by `keras.Input`"
         )
 
@@ -140,8 +140,8 @@ def _restore(model: keras.Model, folder: str) -> None:
             )
             return
     raise DataError(
-        f"{latest} is no backup of this model: {problem}; remove {folder} to begin anew, or give "
-        "another `backup=`"
+        f"{latest} is not a backup of this model: {problem}; remove {folder} to begin anew, or "
+        "give another `backup=`"
     )
 
 

@@ -50,8 +50,8 @@ _SPLIT_RANKS = {TRAIN: 0, "validation": 1, "test": 2}
 
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
-    "bad-value": "a value in the table is missing, or does not fit the type of its column, or the "
-    "file with it cannot be read",
+    "bad-value": "a value in the table is missing, does not fit the type of its column, or is in a "
+    "file that cannot be read",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
     "without-boxes": "no box is stored, with --no_boxes reject",
@@ -65,17 +65,17 @@ REJECT_REASONS: dict[str, str] = {
         "archive"
     ),
     "empty-file": "the file has no bytes",
-    "not-an-image": "the content is not of a known image format",
-    "damaged-image": "the content is of an image format but does not decode to the end",
+    "not-an-image": "the content is not in a known image format",
+    "damaged-image": "the content is in an image format but does not decode to the end",
     "unsupported-image": "no installed decoder reads this kind of image",
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
-    "masks-too-large": "drawing the masks of its boxes takes more pixels, or they take more bytes, "
-    "than allowed",
+    "masks-too-large": "the masks of its boxes take more pixels to draw, or more bytes, than "
+    "allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
     "taken-down": "its bytes are those of an image that `beam-tfr remove` took down",
-    "duplicate": "a copy of another image, which has more pixels, or else the smaller key; only "
-    "with --duplicates drop",
+    "duplicate": "a copy of another image, which has more pixels or, with as many, the smaller "
+    "key; only with --duplicates drop",
     "left-out": "one of your own steps left the image out; the detail says why",
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",
@@ -91,19 +91,17 @@ ADJUSTMENTS: dict[str, str] = {
     "rotated": "rotated or mirrored according to EXIF",
     "first-frame": "the first of several frames or pages was taken",
     "alpha-composited": "transparent pixels were blended with --background",
-    "band-left-out": (
-        "TIFFs of RGB and a fourth band, of which no tag says that it is transparency"
-    ),
+    "band-left-out": ("TIFFs with RGB and a fourth band, which no tag declares to be transparency"),
     "depth-scaled": "more than 8 bits per sample were scaled to 8",
     "nearly-black": (
-        "more than 8 bits per sample, of which the largest value takes at most a quarter, such as "
-        "4,095 of 65,535: multiply them first, 12 bits in files of 16 by `mogrify -evaluate "
-        "multiply 16 FILES`, or leave them so if they are dark"
+        "more than 8 bits per sample, but the largest value is at most a quarter of the range, "
+        "such as 4,095 of 65,535: multiply them first, 12 bits in files of 16 by `mogrify "
+        "-evaluate multiply 16 FILES`, or leave them if they are meant to be dark"
     ),
     "nearly-white": (
-        "TIFFs in which 0 is white, of more than 8 bits per sample, of which the largest value "
-        "takes at most a quarter: multiply them first, 12 bits in files of 16 by `mogrify -negate "
-        "-evaluate multiply 16 -negate FILES`, or leave them so if they are bright"
+        "TIFFs in which 0 is white, with more than 8 bits per sample, but the largest value is at "
+        "most a quarter of the range: multiply them first, 12 bits in files of 16 by `mogrify "
+        "-negate -evaluate multiply 16 -negate FILES`, or leave them if they are meant to be bright"
     ),
     "cmyk-converted": "CMYK was converted to RGB",
     "profile-converted": "an embedded color profile other than sRGB was converted",
@@ -114,20 +112,19 @@ ADJUSTMENTS: dict[str, str] = {
         "have a box more than once, with the same class, as if annotations were joined twice: all "
         "are stored"
     ),
-    "boxes-clipped": "have boxes that reach out of the stored image",
+    "boxes-clipped": "have boxes that extend beyond the stored image",
     "boxes-dropped": "lost boxes of which less than --min_visible is left",
     "bad-boxes-dropped": (
         "had boxes without area, outside of the image, or not of four finite numbers"
     ),
     "pair-scaled": "their mask, or another image beside them, was scaled to their size: [scale]",
     "pair-gray": (
-        "their mask, or another image beside them, has channels of color that are equal, and was "
-        "read as gray"
+        "their mask, or another image beside them, has equal color channels, and was read as gray"
     ),
     "pair-missing": "had no mask, or no other image beside them: [optional]",
     "margins-in-mask": (
-        'their mask has the value of its margins too: right if it means "ignore", else give '
-        "another in the brackets, such as [254]"
+        'their mask also has the value of its margins: fine if it means "ignore", else give '
+        "another value in the brackets, such as [254]"
     ),
     "no-boxes": "background, or lost all their boxes",
     "enlarged": "have more rows or columns than the source",

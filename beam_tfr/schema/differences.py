@@ -18,12 +18,12 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def find_other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """Returns the libraries of `new` that have another version in `old` -> that version."""
+    """Returns name -> old version of each library whose version in `new` differs."""
     return {name: old[name] for name in new if old.get(name, new[name]) != new[name]}
 
 
 def find_other_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """Returns the codecs of `new` of which another version made the dataset -> that version.
+    """Returns name -> old version of each codec whose version in `new` differs.
 
     A codec that was absent has made nothing.
 
@@ -36,7 +36,7 @@ def find_other_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[st
 
 
 def find_new_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Lists the codecs of `new` that are absent in `old`: they may read images it rejected."""
+    """Lists the codecs of `new` that `old` lacks, so that images it rejected may be readable."""
     return [name for name, version in new.items() if old.get(name) == ABSENT != version]
 
 
@@ -49,7 +49,7 @@ def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
     """
     gone = {split: number for split, number in old.items() if number and split not in new}
     lost = [f"{split} ({number:,})" for split, number in gone.items()]
-    return f"splits are gone, with so many images: {join_texts(lost)}" if lost else ""
+    return f"splits are gone, with their numbers of images: {join_texts(lost)}" if lost else ""
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:

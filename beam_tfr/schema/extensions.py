@@ -27,7 +27,7 @@ PACKED = re.compile(
 )
 # Ends of the names of raw photos of cameras, which have to be developed.
 RAW = re.compile(r"(?i)\.(?:cr[23w]|nef|nrw|arw|srf|sr2|dng|raf|orf|rw2|pef|srw|3fr|iiq|x3f)\Z")
-RAW_CURE = "must be developed, each as by `darktable-cli a.nef a.jpg`"
+RAW_CURE = "must be developed, such as by `darktable-cli a.nef a.jpg`"
 
 
 class OtherFiles(NamedTuple):
@@ -50,28 +50,28 @@ OTHER_FILES = (
     OtherFiles(
         re.compile(r"(?i)\.(?:dcm|dicom|ima)\Z"),
         "DICOM files",
-        "must be converted, each as by `dcmj2pnm --write-png a.dcm a.png`",
+        "must be converted, such as by `dcmj2pnm --write-png a.dcm a.png`",
     ),
     OtherFiles(
         re.compile(r"(?i)\.(?:mp4|avi|mov|mkv|webm|mpe?g|m4v|wmv|flv)\Z"),
         "videos",
-        "must be divided into frames, each as by `ffmpeg -i a.mp4 a-%06d.jpg`",
+        "must be divided into frames, such as by `ffmpeg -i a.mp4 a-%06d.jpg`",
     ),
     OtherFiles(
         re.compile(r"(?i)\.(?:nii(?:\.gz)?|mha|mhd|nrrd)\Z"),
         "medical volumes",
-        "must be divided into slices, as by SimpleITK, each of which is a PNG",
+        "must be divided into slices, each a PNG, such as by SimpleITK",
     ),
     OtherFiles(
         re.compile(r"(?i)\.npy\Z"),
         "arrays",
-        "become tensors with `encoding=array` and a pattern such as `input='DIR/**/*.npy'`; of "
-        "those with pixels, write images: Image.fromarray(numpy.load('a.npy')).save('a.png')",
+        "become tensors with `encoding=array` and a pattern such as `input='DIR/**/*.npy'`; if "
+        "they hold pixels, write images: Image.fromarray(numpy.load('a.npy')).save('a.png')",
     ),
     OtherFiles(
         re.compile(r"(?i)\.(?:npz|mat|h5|hdf5|pkl|pickle|pt|pth|lmdb|mdb|rec|bin)\Z"),
-        "files of several arrays",
-        "may hold images: write each to a file, as by Pillow's Image.fromarray(pixels)"
+        "files with several arrays",
+        "may hold images: write each to a file, such as by Pillow's Image.fromarray(pixels)"
         ".save('a.png')",
     ),
 )

@@ -70,7 +70,7 @@ def _read_colors(samples: bytes) -> tuple[int, ...]:
 
 
 def add_palette(kept: list[Palette], palette: Palette) -> None:
-    """Adds a palette to those that are kept of some masks.
+    """Adds a palette to those kept for some masks.
 
     At most two are kept: one joined from all masks that agree, and the first that conflicts with
     it.
@@ -95,6 +95,6 @@ def describe_palettes(palettes: Iterable[Palette]) -> str:
     first, other = kept
     return (
         f"the masks of {first.name} and {other.name} have different palettes "
-        f"({first.find_conflict(other)}), and indices are stored: give each color its value in the "
-        "brackets behind their path or type, such as [#ff0000=1], if the colors are what is meant"
+        f"({first.find_conflict(other)}), and indices are stored: if the colors count, give each "
+        "its value in the brackets after their path or type, such as [#ff0000=1]"
     )

@@ -15,11 +15,11 @@ def parse_rename(text: str) -> tuple[str, str]:
     if not mark or not old or not new:
         raise ValueError("must be OLD=NEW, such as n01440764=tench")
     if old == new:
-        raise ValueError(f"gives {old} the name that it has")
+        raise ValueError(f"gives {old} the name that it already has")
     if not is_class_name(new):
         raise ValueError(
-            f"{new!r:.1000} cannot be a class: it has control characters, outer spaces or more "
-            f"than {MOST_CLASS_LETTERS:,} letters"
+            f"{new!r:.1000} cannot be a class: it has control characters, spaces at its ends or "
+            f"more than {MOST_CLASS_LETTERS:,} letters"
         )
     return old, new
 

@@ -69,7 +69,7 @@ def describe_limit(speed: Speed, cores: int) -> str:
     if others >= BUSY_ELSEWHERE and busy + others >= 0.85 * cores:
         return f"other programs take {others:.1f} of {cores} cores"
     if busy < 0.7:
-        return "waits, for files or other programs"
+        return "waits for files or other programs"
     if busy < 1.2:
         return "one core is busy"
     return f"{busy:.1f} of {cores} cores are busy"

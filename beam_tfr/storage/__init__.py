@@ -214,7 +214,7 @@ def read_existing(path: str) -> bytes | None:
 def may_pass(error: OSError) -> bool:
     """Whether a later read might succeed.
 
-    False only if the path is no regular file, a link to itself, or a bad name.
+    False only if the path is not a regular file, links to itself, or is a bad name.
     """
     return error.errno not in _CERTAIN_ERRORS
 

@@ -41,10 +41,10 @@ class _PromptTlsConnection(HTTPSConnection):
 
 
 class _BoundedBody:
-    """The body of an answer with an end; the body of an error is cut.
+    """The body of an answer, which has an end; the body of an error is cut.
 
     Args:
-        body: as urllib3 has it; whatever else is asked of it, it answers itself.
+        body: the body from urllib3, which answers all other calls itself.
     """
 
     def __init__(self, body: urllib3.BaseHTTPResponse) -> None:

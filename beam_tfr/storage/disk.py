@@ -238,7 +238,7 @@ def _check_locale() -> None:
     encoding = sys.getfilesystemencoding()
     if encoding != "utf-8":
         raise ValueError(
-            f"names of files are read as {encoding} in this locale, and keys are UTF-8: set "
+            f"names of files are read as {encoding} in this locale, but keys are UTF-8: set "
             "PYTHONUTF8=1 in the environment"
         )
 

@@ -271,7 +271,7 @@ def _describe_failure(error: Exception) -> tuple[int, str]:
 
     message = str(error)
     if isinstance(error, DefaultCredentialsError):
-        cure = "`gcloud auth application-default login` creates some"
+        cure = "create some with `gcloud auth application-default login`"
         return errno.EACCES, f"no credentials: {message.rstrip('.')}; {cure}"
     if isinstance(error, GoogleAuthError) and not is_transient(error):
         return errno.EACCES, f"no credentials: {message.rstrip('.')}"

@@ -49,17 +49,19 @@ class NameRules(NamedTuple):
             ignored.append("case")
         if self.ignores_form:
             ignored.append("Unicode form")
-        return f"; {' and '.join(ignored)} make no difference there" if ignored else ""
+        return (
+            f"; names that differ only by {' or '.join(ignored)} are equal there" if ignored else ""
+        )
 
     def find_problem(self, folder: str, name: str) -> str:
         """Says why a file cannot have a path in a folder; empty if it can."""
         path = f"{folder.rstrip('/')}/{name}"
         encoded = os.fsencode(path)
         if len(encoded) > self.path_bytes:
-            return f"the path has {len(encoded):,} bytes, and {self.path_bytes:,} are possible"
+            return f"the path has {len(encoded):,} bytes, but at most {self.path_bytes:,} fit"
         longest = max(map(len, os.fsencode(name).split(b"/")))
         if longest > self.name_bytes:
-            return f"a name has {longest:,} bytes, and {self.name_bytes:,} are possible there"
+            return f"a name has {longest:,} bytes, but at most {self.name_bytes:,} fit there"
         refused = self.refused.search(name)
         if refused:
             return f"names cannot contain {refused[0]!r} there"

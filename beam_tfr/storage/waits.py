@@ -1,6 +1,6 @@
-"""Limits and counts the repetitions of requests to gs://.
+"""Limits and counts repeated requests to gs://.
 
-The threads that read have no counters of Beam's.
+Beam's counters do not work in the threads that read, so the counts are kept here.
 """
 
 import collections
