@@ -54,7 +54,7 @@ Int64 = NDArray[np.int64]
 
 
 class ArrayOps(NamedTuple):
-    """Functions that compute the order: NumPy's, or TensorFlow's of the same names."""
+    """The functions that compute the order: NumPy's, or TensorFlow's of the same names."""
 
     numpy: Any
     shift_right: Callable[[Any, int], Any]
@@ -173,7 +173,7 @@ _LEAST = {"streams": 1, "num_hosts": 1, "host_index": 0}  # arguments of `Order`
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
-    """Assigns the `total` examples of an epoch to steps and hosts; checks its arguments.
+    """The order in which the `total` examples of an epoch go to steps and hosts.
 
     Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the
     records 0 to 4, stream 1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host

@@ -48,7 +48,7 @@ _NOTHING = Removed()
 
 
 class Convert(beam.PTransform):
-    """Runs the whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
+    """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
     Args:
         options: checked options.
@@ -374,7 +374,7 @@ class Convert(beam.PTransform):
 
 
 class Repair(Convert):
-    """Rebuilds some shards of a dataset from the same sources, with exactly the bytes they had.
+    """A conversion that rebuilds shards of a dataset, with exactly the bytes that they had.
 
     Reads from the dataset which copies were dropped, and which split each group of images is in.
 

@@ -158,7 +158,7 @@ def _list_first(
 
 
 class _Classes(NamedTuple):
-    """What `classes=` says.
+    """The classes that `classes=` names.
 
     Attributes:
         allowed: the only classes, in order; None for any.

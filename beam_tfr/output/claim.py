@@ -44,7 +44,7 @@ _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
 class Claim(NamedTuple):
-    """What a run may replace.
+    """The right of a run to replace files in an output folder.
 
     Attributes:
         replaces: generation of the manifest; 0 if there is none.
@@ -154,7 +154,7 @@ def claim_folder(
 
 
 class OutputState(NamedTuple):
-    """What an output holds.
+    """The state of an output folder.
 
     Attributes:
         complete: whether it holds the dataset of the plan.

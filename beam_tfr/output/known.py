@@ -140,7 +140,7 @@ def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequen
 
 
 class _EarlierRef(NamedTuple):
-    """What is known of a reference from which the dataset was made.
+    """The known fields of a reference from which the dataset was made.
 
     Attributes:
         number: as in `KnownSource`.

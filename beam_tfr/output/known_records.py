@@ -52,7 +52,7 @@ class KnownFrames(NamedTuple):
 
 
 class KnownRecords:
-    """Reads records of a finished dataset.
+    """A reader of records of a finished dataset.
 
     Args:
         base: the dataset.

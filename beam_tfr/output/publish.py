@@ -81,7 +81,7 @@ def find_published(
 
 
 class _FilesBeside:
-    """Writes the files beside the shards to the work folder.
+    """The files beside the shards, while they are written to the work folder.
 
     Args:
         folder: the output.

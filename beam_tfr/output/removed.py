@@ -35,7 +35,7 @@ _SHA256 = "source_sha256"  # column of the contents
 
 
 class ImageSelection(NamedTuple):
-    """What to remove, or to look for.
+    """A selection of images to remove, or to look for.
 
     Attributes:
         keys: keys of images.
@@ -268,7 +268,7 @@ def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Ite
 
 
 class _Cells(NamedTuple):
-    """What the contents say about a record.
+    """The cells of a record in the contents.
 
     Attributes:
         key: key of its image; see `RecordLookup.whole_key`.

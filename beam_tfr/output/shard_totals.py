@@ -23,7 +23,7 @@ from beam_tfr.version import __version__
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommittedShard:
-    """What the manifest needs to know about a single shard, a few hundred bytes.
+    """A finished shard as the manifest needs it, a few hundred bytes.
 
     Shards of equal content are equal: another attempt writes the same bytes to other files.
     """
@@ -100,7 +100,7 @@ class SplitTotals:
 
 @dataclasses.dataclass(slots=True)
 class RunTotals:
-    """What the manifest needs to know about some shards of a run: sums, and a little of each.
+    """The totals of some shards of a run as the manifest needs them, and a little of each shard.
 
     That is a few hundred bytes per shard. With a thousand classes, a `ShardInfo` has tens of
     kilobytes.

@@ -56,7 +56,7 @@ def _count_adjusted(rows: Any) -> dict[str, int]:
 
 
 class Sequencer:
-    """Checks that all items of a shard arrive in order before the next one begins.
+    """A check that all items of a shard arrive in order before the next one begins.
 
     A runner that puts a shuffle or a bundle boundary between the stages breaks this, and must fail
     loudly rather than write a short shard.

@@ -69,7 +69,7 @@ class BuiltFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What a switch does, and the content of switch.json.
+    """The steps of a switch, and the content of switch.json.
 
     Attributes:
         replaces: generation of the manifest in the output; 0 if there is none.
@@ -125,7 +125,7 @@ class Switch:
 
 
 class SwitchState(enum.Enum):
-    """How far a decided switch has come."""
+    """The progress of a switch that was decided."""
 
     VOID = enum.auto()  # its files are gone or were changed, or another dataset was published
     DECIDED = enum.auto()  # the old manifest is there, and all files wait in the work folder

@@ -50,7 +50,7 @@ def _tensor_spec(spec: FeatureSpec) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """Turns records with their places into elements.
+    """A decoder that turns records with their places into elements.
 
     Records are string [n] or scalar; places are int64 [n, 2] or [2].
 

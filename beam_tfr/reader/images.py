@@ -60,7 +60,7 @@ DECODERS: dict[str, Callable[[Any, int], Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageDecoder:
-    """Decodes the images of a dataset.
+    """A decoder for the images of a dataset.
 
     Attributes:
         options: how the images were converted.

@@ -112,7 +112,7 @@ class Reject(NamedTuple):
 
 
 class KnownState(enum.Enum):
-    """How the source of an image compares with that of its record in the dataset being updated."""
+    """The result of comparing the source of an image with that of its record in the old dataset."""
 
     SAME = enum.auto()  # source and reference are the same: the record stays as it is
     UNCHANGED = enum.auto()  # the source is the same, its reference not: other labels, say
@@ -132,7 +132,7 @@ class KnownState(enum.Enum):
 
 
 class KnownImage(NamedTuple):
-    """What an update knows about an image.
+    """The state of an image that an update finds in the old dataset.
 
     Attributes:
         number: number of its record in the dataset being updated, in the order of the manifest; for
@@ -187,7 +187,7 @@ class ShardWork(NamedTuple):
 
 
 class Appearance(NamedTuple):
-    """What a picture looks like.
+    """The look of a picture: its brightness, contrast and hash.
 
     Attributes:
         mean, std: mean and standard deviation over all channels, 0 to 255.
@@ -200,7 +200,7 @@ class Appearance(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Which part of a source became which part of its record.
+    """The part of a source that is used, and the part of its record that it fills.
 
     `images.mapping` maps points and boxes with it. Rectangles are (left, top, right, bottom) in
     continuous coordinates, in which the first pixel covers 0 to 1.
@@ -371,7 +371,7 @@ Value = (
 
 
 class Change(enum.StrEnum):
-    """What an update does with the record of an image, as counted in `Counts.before`."""
+    """The change that an update makes to the record of an image, as counted in `Counts.before`."""
 
     NEW = ""  # there is no record yet
     KEPT = "kept"

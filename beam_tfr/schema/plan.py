@@ -98,7 +98,7 @@ def count_reject_shards(images: int) -> int:
 
 @dataclasses.dataclass(kw_only=True)
 class Plan:
-    """What a run will write; kept in .beam_tfr/plan.json during the run.
+    """The plan of what a run will write; kept in .beam_tfr/plan.json during the run.
 
     Attributes:
         name: prefix of the shard files.

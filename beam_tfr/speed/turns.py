@@ -22,7 +22,7 @@ _NODE = re.compile(r"\{\{[^{}]*\}\} ?")  # a node of TensorFlow's graph, in its 
 
 
 class Speed(NamedTuple):
-    """How fast images are read.
+    """The speed of reading images.
 
     Attributes:
         images_per_s: images per second of real time.

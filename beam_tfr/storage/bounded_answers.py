@@ -18,7 +18,7 @@ LONGEST_S = 120.0
 
 
 class BoundedAdapter(HTTPAdapter):
-    """Ends answers that are too long, or take too long."""
+    """An adapter that ends answers that are too long, or take too long."""
 
     def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
         pool = super().get_connection_with_tls_context(*arguments, **options)

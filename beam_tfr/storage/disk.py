@@ -22,7 +22,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # the file
 
 
 class DiskBackend(Backend):
-    """Files on a disk; see `Backend`."""
+    """The backend for files on a disk; see `Backend`."""
 
     is_remote = False
 
@@ -169,7 +169,7 @@ class DiskBackend(Backend):
 
 
 class _Walk:
-    """Lists files, and enters each folder once, whatever links lead to it.
+    """A walk that lists files, and enters each folder once, whatever links lead to it.
 
     A folder comes before links to it, and links to the same folder are followed in the order of
     their paths, so that the path by which a folder is listed is always the same.

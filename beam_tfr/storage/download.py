@@ -33,7 +33,7 @@ _LOCK = threading.Lock()
 
 
 class _Service(NamedTuple):
-    """How a client reaches its service.
+    """The access of a client to its service.
 
     Attributes:
         credentials: credentials of google.auth.

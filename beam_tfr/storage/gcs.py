@@ -40,7 +40,7 @@ def connect() -> None:
 
 
 class GcsBackend(Backend):
-    """Objects of Cloud Storage; see `Backend`."""
+    """The backend for objects of Cloud Storage; see `Backend`."""
 
     is_remote = True
 
@@ -206,7 +206,7 @@ def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
 
 
 class GcsPendingFile(PendingFile):
-    """Uploads a finished local file.
+    """A local file that is uploaded once it is finished.
 
     A streaming writer would publish a partial object when it is garbage collected. With a
     precondition on the generation, the upload replaces only the object that existed when this

@@ -16,7 +16,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NameRules(NamedTuple):
-    """Which file names a place takes.
+    """The rules for file names in a place.
 
     Attributes:
         name_bytes: length of the longest name of a file or folder.

@@ -25,7 +25,7 @@ _MESSAGE_BYTES = 1 << 16  # most bytes of an error
 
 
 class Route(NamedTuple):
-    """How to reach a service.
+    """The way to a service.
 
     Attributes:
         endpoint: scheme, host and port, such as https://storage.googleapis.com.
@@ -39,7 +39,7 @@ class Route(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a service answers.
+    """The answer of a service.
 
     Attributes:
         status_code: HTTP status.
