@@ -540,6 +540,7 @@ def test_flat_folders_get_an_example_of_a_layout(
     [
         (["images", "masks"], True),
         (["Images", "SegmentationClass"], True),
+        (["DepthLeft", "GTLeft", "RGBLeft"], True),  # as in SYNTHIA
         (["img", "labels", "depth"], True),
         (["train_images", "train_masks"], True),
         (["JPEGImages", "gt"], True),
@@ -812,6 +813,11 @@ def test_classes_named_like_splits_in_each_split_are_classes() -> None:
         (["x.png"], ["x_ids.png", "x_color.png"], False),
         (["x.png"], ["x_seg.png", "x_parts_1.png", "x_parts_2.png"], False),  # as of ADE20K
         (["img_1.jpg", "img_2.jpg"], ["mask_1.png", "mask_2.png"], False),
+        (  # as pycococreator has them
+            ["1.jpg", "2.jpg"],
+            ["1_square_0.png", "1_circle_1.png", "2_circle_0.png", "2_star_1.png"],
+            True,
+        ),
     ],
 )
 def test_several_masks_that_numbers_tell_apart(
@@ -973,9 +979,13 @@ def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
         (["cat", "dog"], False),
         (["HR"], False),
         (["target", "other"], False),
+        (["DIV2K_train_HR", "DIV2K_train_LR_bicubic/X2"], True),
+        (["HR", "other/X2"], False),
     ],
 )
 def test_folders_of_pairs_are_told(folders: list[str], is_told: bool) -> None:
     keys = [f"{folder}/{number:04}.png" for folder in folders for number in range(3)]
     assert bool(describe_pair_folders(keys)) == is_told
+    scaled = [key.replace(".png", "x2.png") if "X2" in key else key for key in keys]
+    assert bool(describe_pair_folders(scaled)) == is_told
     assert not describe_pair_folders([*keys, f"{folders[0]}/9.png"])

@@ -14,6 +14,7 @@ from beam_tfr.layouts.mask_paths import (
     find_mask_name,
     have_masks,
     have_numbered_masks,
+    have_scattered_masks,
     last_separator,
 )
 from beam_tfr.layouts.name_pattern import NamePattern
@@ -25,14 +26,17 @@ from beam_tfr.schema.differences import common_start
 # Names of folders of images.
 IMAGES = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
-    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g))?|(?:part|batch|chunk)[-_ ]?[0-9]+)"
+    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g|left|right))?"
+    r"|(?:part|batch|chunk)[-_ ]?[0-9]+)"
 )
 _MASK_WORDS = (
     r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
     r"|ground[-_ ]?truth|gts?|gtfine|gtcoarse|trimaps?|manual|semantic|instances?"
     r"|labeledapproved_full)"
-    r"(?:[-_ ]?(?:png|imgs?|images?|machine|human|all|full|for[-_ ]participants[a-z_ -]*))?"
-    r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?)"
+    r"(?:[-_ ]?(?:png|imgs?|images?|machine|human|all|full|left|right"
+    r"|for[-_ ]participants[a-z_ -]*))?"
+    r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?"
+    r"(?:[-_ ]?(?:left|right))?)"
 )
 # Words before are apart: PedMasks, but not unmasks.
 _MASKS = NamePattern(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}")
@@ -85,7 +89,10 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
-        if self._have_several_masks(names_in) or have_numbered_masks(images, masks, name):
+        are_several = have_numbered_masks(images, masks, name) or have_scattered_masks(
+            images, masks, name
+        )
+        if are_several or self._have_several_masks(names_in):
             return f"{folders} look like images and several masks of each, {self._cure_several()}"
         if self.are_deep or (images and masks and not name):
             return (

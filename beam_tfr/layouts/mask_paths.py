@@ -11,6 +11,8 @@ from beam_tfr.schema.pair_paths import fill_path
 LIKE_PHOTOS = (".jpg", ".jpeg")  # never masks
 _MOST_MASKS = 100  # compared with an image
 _SEPARATORS = "-_. "
+_SEPARATOR = re.compile(f"[{_SEPARATORS}]".replace("-", r"\-"))
+_MOST_ODD = 0.1  # the share of masks that may be named otherwise
 _NUMBER_BEHIND = re.compile(r"(?<=[^-_. ])[-_. ]+[0-9]+(?=\.[A-Za-z]+$)")
 # Parts of names of masks that are meant for people, or of other tasks: they come last.
 _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
@@ -84,6 +86,8 @@ def _has_letters(text: str) -> bool:
 def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
     """Whether most of some images have a mask among other files, judging by names."""
     path = find_mask_name(images, masks)
+    if have_scattered_masks(images, masks, path):
+        return True
     if not path or path.endswith(LIKE_PHOTOS):
         return False
     return _count_masks(path, images, frozenset(masks)) > len(images) // 2
@@ -107,6 +111,25 @@ def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) 
         if others and mask in masks:
             return True
     return False
+
+
+def have_scattered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
+    """Whether images have several masks that no path names: 1_cat_0.png and 1_dog_1.png, of 1.jpg.
+
+    Args:
+        images, masks: names of files.
+        path: path that names the mask of an image, from `find_mask_name`.
+    """
+    stems = {os.path.splitext(image)[0] for image in images}
+    numbers = collections.Counter[str]()  # stem of an image -> number of its masks
+    for mask in masks:
+        starts = (mask[: separator.start()] for separator in _SEPARATOR.finditer(mask))
+        numbers.update([max(stems.intersection(starts), key=len, default="")])
+    if numbers.pop("", 0) > len(masks) * _MOST_ODD:
+        return False
+    several = sum(number > 1 for number in numbers.values())
+    named = _count_masks(path, numbers, frozenset(masks))
+    return several > len(numbers) // 2 and named < len(numbers) * (1 - _MOST_ODD)
 
 
 def last_separator(text: str) -> int:

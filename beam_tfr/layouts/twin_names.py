@@ -1,6 +1,7 @@
 """Finds images that exist twice: in two formats, or in two folders of pairs."""
 
 import collections
+import re
 from collections.abc import Iterable
 
 from beam_tfr.console.terminal import counted
@@ -13,6 +14,8 @@ _PAIR_FOLDER = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:[hl][rq]|[hl](?:igh|ow)(?:[-_ ]?res)?|gts?|inputs?|targets?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|hazy|rainy?|bicubic|upsampled|originals?|edited)"
 )
+_SCALE_FOLDER = re.compile("(?i)x[0-9]{1,2}")  # DIV2K's LR_bicubic/X2, with 0001x2.png
+_SCALE = re.compile("(?i)[-_ ]?x[0-9]{1,2}$")
 _MAIN_FORMAT = "jpeg"
 _NO_PHOTOS = ("png", "gif", "ppm")  # beside JPEGs these may be masks, which are reported elsewhere
 
@@ -43,14 +46,15 @@ def describe_twins(keys: Iterable[str]) -> str:
 def describe_pair_folders(keys: Iterable[str]) -> str:
     """Returns the message about folders that hold the images of pairs, such as HR and LR.
 
-    The folders have such names, and their files have the same names. Empty if there are none.
+    The folders have such names, and their files have the same names, but for scales behind them.
+    Empty if there are none.
     """
     names_in = collections.defaultdict[str, set[str]](set)
     for key in keys:
         folder, _, name = key.rpartition("/")
-        names_in[folder].add(stem_of_image(name))
+        names_in[folder].add(_SCALE.sub("", stem_of_image(name)))
     folders = sorted(names_in)
-    if len(folders) < 2 or not all(_PAIR_FOLDER.fullmatch(path.split("/")[-1]) for path in folders):
+    if len(folders) < 2 or not all(map(_holds_pairs, folders)):
         return ""
     first = names_in[folders[0]]
     if any(names_in[folder] != first for folder in folders):
@@ -61,6 +65,14 @@ def describe_pair_folders(keys: Iterable[str]) -> str:
         "and become classes: make a dataset of each, with `layout='*'` and the same options, among "
         "them `num_shards=` and `max_rejects=0`, and zip them where they are loaded"
     )
+
+
+def _holds_pairs(folder: str) -> bool:
+    """Whether a folder is named like one of pairs, or a scale in such a folder: LR_bicubic/X2."""
+    around, _, name = folder.rpartition("/")
+    if _SCALE_FOLDER.fullmatch(name):
+        name = around.rpartition("/")[2]
+    return _PAIR_FOLDER.fullmatch(name) is not None
 
 
 def _are_twins(formats: Iterable[str]) -> bool:
