@@ -242,6 +242,17 @@ def test_files_of_other_sets_beside_a_folder_are_not_its_labels(
     assert (str(path) in list_beside(f"{tmp_path}/photos", FirstNames())) == is_of_labels
 
 
+@pytest.mark.parametrize("image", ["", "labels/1.png", "labels/images/train/1.jpg"])
+def test_a_folder_of_labels_with_images_is_a_set_of_its_own(image: str, tmp_path: Path) -> None:
+    files = ["photos/1.jpg", "labels/train/1.txt", *filter(None, [image])]
+    for name in files:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    listed = [*list_beside(f"{tmp_path}/photos", FirstNames())]
+    assert (f"{tmp_path}/labels/train/1.txt" in listed) == ("images" not in image)
+
+
 def test_an_example_of_what_to_submit_is_named_last(tmp_path: Path) -> None:
     for name in ("Sample_Submission.csv", "train.csv"):
         (tmp_path / name).write_text("id,label\n1,cat\n")

@@ -5,10 +5,12 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.first_names import FirstNames
+from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.schema.extensions import has_image_name
 
 _MOST_LISTED = 1_000  # files and folders
 _LABEL_FOLDER = re.compile(
@@ -41,11 +43,19 @@ def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
             yield from _list_below(f"{around}/{label_folder}")
 
 
-def _list_below(folder: str) -> Iterator[str]:
-    """Yields the first files below a folder; none if it cannot be listed."""
+def _list_below(folder: str) -> Sequence[str]:
+    """Lists the first files below a folder of labels.
+
+    Empty if the folder cannot be listed, or has a folder of images: it is a set of its own.
+    """
+    paths = list[str]()
     with contextlib.suppress(OSError):
         files = storage.walk(folder, lambda _: True)
-        yield from (file.path for file in itertools.islice(files, _MOST_LISTED))
+        paths += (file.path for file in itertools.islice(files, _MOST_LISTED))
+    images = filter(has_image_name, paths)
+    below = (posixpath.dirname(path.removeprefix(folder)).split("/") for path in images)
+    names = itertools.chain.from_iterable(below)
+    return [] if any(map(IMAGES.fullmatch, names)) else paths
 
 
 def _list_on_disk(folder: str) -> Iterator[str]:
