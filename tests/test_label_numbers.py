@@ -61,17 +61,19 @@ def test_numbers_that_are_not_the_ids_of_classes(
     assert not lines_of_ids(table, label_column="image/class/text", classes="names.txt")
 
 
-def test_numbers_beside_the_classes_of_boxes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("background", [0, 40])
+def test_numbers_beside_the_classes_of_boxes(background: int, tmp_path: Path) -> None:
     path = tmp_path / "t.tfrecord"
     sides = {f"image/object/bbox/{side}": 0.1 for side in ("xmin", "ymin")}
     sides |= {f"image/object/bbox/{side}": 0.9 for side in ("xmax", "ymax")}
-    values = {
+    values: dict[str, tuple[str, list[Any]]] = {
         "image/encoded": ("bytes", [JPEG]),
         "image/object/class/text": ("bytes", [b"dog", b"cat"]),
         "image/object/class/label": ("int64", [2, 1]),
         **{name: ("float", [side] * 2) for name, side in sides.items()},
     }
-    path.write_bytes(frame(examples.serialize(values)))
+    records = [{"image/encoded": values["image/encoded"]}] * background + [values]
+    path.write_bytes(b"".join(frame(examples.serialize(record)) for record in records))
     (line,) = lines_of_ids(str(path))
     assert "class cat is 1 there, and gets the id 0" in line
 

@@ -25,7 +25,8 @@ def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iter
     if content.options.classes or content.read_rows or numbers not in content.columns:
         return
     number_of = _read_numbers(content, numbers)
-    names = {str(text).strip() for text in class_texts} | {*number_of}
+    texts = (text for text in class_texts if text is not None)  # which images of background lack
+    names = {str(text).strip() for text in texts} | {*number_of}
     if all(map(str.isdecimal, names)):  # which are sorted as numbers
         return
     for label_id, name in enumerate(sorted(names)):
