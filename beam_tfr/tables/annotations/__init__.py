@@ -8,7 +8,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
-from xml.etree import ElementTree  # nosec B405  # for its error
+from xml.etree import ElementTree  # nosec B405  # for `ParseError`
 
 import msgspec
 import yaml
@@ -35,14 +35,14 @@ _FORMATS: dict[str, tuple[str, _Reader]] = {
     ".xml": ("Pascal VOC", read_voc),
     **dict.fromkeys(YOLO, ("YOLO", read_yolo)),
 }
-_SHOWN_BYTES = 30  # before and after what is not in the encoding of its file
+_SHOWN_BYTES = 30  # shown before and after bytes that are not in the file's encoding
 
 
 class Annotations(ObjectFormat):
-    """Files of annotations; their names say which columns they have.
+    """Files of annotations, whose names say which columns they have.
 
-    JSON is held in memory: its bytes, and then 500 bytes for each box. A `BadCell` says why there
-    is none.
+    A file of JSON is held in memory: its bytes, and then 500 bytes for each box. Where a cell
+    cannot be read, a `BadCell` says why.
     """
 
     def __init__(self, *, of_one_image: bool = False, has_row_files: bool = False) -> None:
@@ -69,12 +69,12 @@ class Annotations(ObjectFormat):
 def read_annotations(
     path: str, file: IO[bytes], say: Callable[[Note], object] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
-    """Yields column -> cell for each image, in the order of the file.
+    """Yields a mapping of column to cell for each image, in the order of the file.
 
     For `say` see `ColumnSelection`.
 
     Raises:
-        DamagedTableError: it is not such a file; says what is wrong and where.
+        DamagedTableError: the file holds no such annotations; says what is wrong and where.
     """
     _, read = _FORMATS[_extension_of(path)]
     with _naming_format(path):
@@ -106,11 +106,11 @@ def _extension_of(path: str) -> str:
 
 
 def describe_doubts(files: Sequence[str], cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields what is not certain of annotations, or not stored; mostly nothing.
+    """Yields messages about parts of annotations that are uncertain or not stored; mostly none.
 
     Args:
         files: all tables.
-        cells: those of their first rows.
+        cells: column -> its cells in the first rows.
     """
     if _extension_of(files[0]) != ".xml":
         return

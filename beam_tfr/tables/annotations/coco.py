@@ -1,4 +1,4 @@
-"""Annotations of COCO; an image without objects is a row too.
+"""Reads annotations of COCO; an image without objects is a row too.
 
 See https://cocodataset.org/#format-data.
 """
@@ -29,14 +29,14 @@ _NO_BOXES = BadCell(
     "alone"
 )
 _SIDES = 4  # of a box
-_ROUNDED = 1  # pixel, by which boxes that were rounded or count from 1 end outside
+_ROUNDED = 1  # pixel that boxes may end outside, if rounded or counted from 1
 _LONGEST_ID = 20  # digits of a number of 64 bits
-MOST_OBJECTS = 250_000  # of an image, whose boxes have `roles.MOST_BOX_VALUES` then
-MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON, of all masks and keypoints of an image
+MOST_OBJECTS = 250_000  # of an image; so many have `roles.MOST_BOX_VALUES`
+MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON for all masks and keypoints of an image
 
 
 class CocoImage(msgspec.Struct, gc=False):
-    """An image; LVIS has the address of each, and no name."""
+    """An image; LVIS gives the address of each image instead of a name."""
 
     id: int | str
     file_name: str | None = None
@@ -46,7 +46,7 @@ class CocoImage(msgspec.Struct, gc=False):
     height: int | None = None
 
     def file_cell(self) -> str | BadCell:
-        """The path of its file, or why there is none."""
+        """Returns the path of the image's file, or why there is none."""
         if self.file_name:
             has_extension = "." in self.file_name.rpartition("/")[2]
             is_plain = has_extension and not self.file_name.startswith("/")
@@ -73,35 +73,35 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     id: int | float | str | None = None  # for messages
 
     def named_box(self, segment: Any, image: CocoImage) -> list[float] | BadCell:
-        """The box, or that around its mask; it knows the id of the annotation if there is one."""
+        """Returns the box, or the box around the mask; a bad one names the annotation's id."""
         box = self.bbox or _enclose_segment(segment, image)
         if not box and self.bbox is None:
             return BadCell(f"annotation {self.id!r:.60} has no bbox, nor a mask that gives one")
         return box if self.id is None else AnnotatedBox(box, self.id)
 
     def has_place(self) -> bool:
-        """Whether it says where the object is."""
+        """Whether the annotation says where the object is."""
         return self.bbox != [] or len(self.segmentation) > len(_NULL)
 
     def area_of_mask(self, box: list[float] | BadCell) -> float:
-        """The area of the object, as annotated, or else of its box."""
+        """Returns the annotated area of the object, or else the area of its box."""
         if self.area is not None and not math.isnan(self.area):
             return self.area
         return 0 if isinstance(box, BadCell) else math.prod(box[2:])
 
     def class_name(self, names: "CategoryNames") -> str | BadCell:
-        """The name of its category, given those of the file by id."""
+        """Returns the name of the object's category, given the names of the file by id."""
         unknown = BadCell(f"no category has the id {self.category_id}")
         return names.get(self.category_id, unknown)
 
 
 class BadAnnotation(CocoAnnotation, gc=False):
-    """An object of which something cannot be read; what, `problem` says."""
+    """An object that cannot be read in full; `problem` says why."""
 
     problem: str = ""
 
     def has_place(self) -> bool:
-        return True  # as far as it can be read
+        return True  # the rest can be read
 
     def named_box(self, segment: Any, image: CocoImage) -> BadCell:
         return BadCell(self.problem)
@@ -119,7 +119,7 @@ class CocoCategory(msgspec.Struct):
 
 
 class CocoFile(msgspec.Struct):
-    """A file; one of a test set has no annotations."""
+    """A file; a file of a test set has no annotations."""
 
     images: list[CocoImage]
     categories: list[CocoCategory] | None = None
@@ -141,9 +141,9 @@ def read_coco(
     """Yields the rows of a file.
 
     Args:
-        path: that of the file.
-        content: what it has.
-        say: called with what it leaves open.
+        path: the path of the file.
+        content: the content of the file.
+        say: called with notes on what the file leaves open.
 
     Raises:
         ValueError: there are no categories.
@@ -180,7 +180,7 @@ def read_coco(
 
 
 def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
-    """What the objects of an image have too many of; empty if there is no more than a row holds."""
+    """Says what the objects of an image have too many of; empty if they fit into a row."""
     if len(objects) > MOST_OBJECTS:
         return f"{len(objects):,} annotations, more than {MOST_OBJECTS:,}"
     num_bytes = 0
@@ -192,7 +192,7 @@ def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
 
 
 def _find_other_images(entries: Sequence[CocoImage]) -> str:
-    """What the entries of one id have that differs; empty if there is one."""
+    """Says in what entries with the same id differ; empty if there is only one entry."""
     if len(entries) == 1:
         return ""
     names = [f"{image.file_name!r:.100}" for image in entries]
@@ -203,7 +203,7 @@ def _find_other_images(entries: Sequence[CocoImage]) -> str:
 
 
 def _name_category(entries: Sequence[CocoCategory]) -> str | BadCell:
-    """The name of a category, of which entries have the id."""
+    """Returns the name of a category, given all entries with its id."""
     names = [*dict.fromkeys(str(category.name) for category in entries)]
     if len(names) == 1:
         return names[0]
@@ -212,7 +212,7 @@ def _name_category(entries: Sequence[CocoCategory]) -> str | BadCell:
 
 
 def _say_repeated_names(path: str, names: CategoryNames, say: Callable[[Note], object]) -> None:
-    """Says which categories have one name."""
+    """Says which categories share a name."""
     ids = collections.defaultdict[str, list[int]](list)
     for number, name in names.items():
         if isinstance(name, str):
@@ -235,7 +235,7 @@ def _say_repeated_images(
     images: Mapping[int | str, Sequence[CocoImage]],
     say: Callable[[Note], object],
 ) -> None:
-    """Says how many entries of images are repeated as they are."""
+    """Says how many entries of images are exact repeats."""
     number = len(entries) - sum(map(len, images.values()))
     if number:
         say(
@@ -247,7 +247,7 @@ def _say_repeated_images(
 def _find_classes(
     path: str, names: CategoryNames, objects: Iterable[CocoAnnotation]
 ) -> FileClasses:
-    """The names of categories, and those that objects have."""
+    """Returns the names of all categories, and the names of those that objects have."""
     used_ids = {obj.category_id for obj in objects}
     known = {number: name for number, name in names.items() if isinstance(name, str)}
     used = frozenset(name for number, name in known.items() if number in used_ids)
@@ -260,7 +260,7 @@ def _say_corners(
     objects: Sequence[CocoAnnotation],
     say: Callable[[Note], object],
 ) -> None:
-    """Says that boxes seem to be corners: some end outside of images, and as corners none does."""
+    """Says that boxes seem to be corners: some end outside of their images, but not as corners."""
     beyond = []
     for obj in objects:
         image = images.get(obj.image_id)
@@ -286,7 +286,7 @@ def _say_corners(
 
 
 def _group_by_id(members: Iterable[_HasId]) -> dict[Any, list[_HasId]]:
-    """The different members of each id."""
+    """Groups members by their ids, without exact repeats."""
     groups = collections.defaultdict[Any, list[_HasId]](list)
     for member in members:
         groups[member.id].append(member)
@@ -294,7 +294,7 @@ def _group_by_id(members: Iterable[_HasId]) -> dict[Any, list[_HasId]]:
 
 
 def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
-    """The members, each once."""
+    """Returns the members, each once."""
     if len(members) == 1:
         return members
     different: dict[bytes, _HasId] = {}
@@ -306,7 +306,7 @@ def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
 def _group_by_image(
     annotations: Iterable[CocoAnnotation], images: Mapping[int | str, CocoImage]
 ) -> dict[int | str, list[CocoAnnotation]]:
-    """The annotations of each image, by its id, which they may spell as text or as a number."""
+    """Groups annotations by the id of their image, which may be spelled as text or as a number."""
     groups = collections.defaultdict[int | str, list[CocoAnnotation]](list)
     for annotation in annotations:
         groups[annotation.image_id].append(annotation)
@@ -319,7 +319,7 @@ def _group_by_image(
 
 
 def _spell_otherwise(image_id: int | str) -> int | str:
-    """A number as text, and a text as the number that is spelled so."""
+    """Returns a number as text, and a text as the number that it spells."""
     if isinstance(image_id, int):
         return str(image_id)
     is_number = image_id.isascii() and image_id.removeprefix("-").isdigit()
@@ -331,7 +331,7 @@ def _spell_otherwise(image_id: int | str) -> int | str:
 def make_row(
     image: CocoImage, objects: Sequence[CocoAnnotation], classes: Sequence[str | BadCell]
 ) -> dict[str, Any]:
-    """The row of an image with its objects."""
+    """Returns the row of an image with its objects."""
     boxes = []
     areas = []
     keypoints = []
@@ -366,7 +366,7 @@ def make_row(
 
 
 def _enclose_segment(segment: Any, image: CocoImage) -> list[float]:
-    """The left, top, width and height of what a mask covers; empty if it is none of the image."""
+    """Returns left, top, width and height of the area under a mask; empty if it is unusable."""
     try:
         if not isinstance(segment, dict):
             return enclose_polygons(segment)

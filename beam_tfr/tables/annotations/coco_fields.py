@@ -1,4 +1,4 @@
-"""Fields of COCO's annotations of which nothing is stored, and boxes that are turned."""
+"""Describes fields of COCO's annotations that are not stored, and boxes that are turned."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from beam_tfr.schema.differences import join_texts
 
-# Those that are read, and those that follow from these.
+# Fields that are read, and fields that follow from these.
 _KNOWN = {
     *("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation"),
     *("keypoints", "num_keypoints"),
@@ -18,9 +18,9 @@ _TURNED = re.compile(rb'"rotation"\s*:\s*-?(?!0+(?:\.0*)?\s*[,}])[0-9.]')
 
 
 def describe_other_fields(data: bytes) -> Iterator[str]:
-    """Yields what is not read of annotations, given a file of COCO.
+    """Yields messages about parts of annotations that are not read, given a file of COCO.
 
-    Only the first annotation is parsed; of the rest, turned boxes are found.
+    Only the first annotation is parsed; in the rest, only turned boxes are looked for.
     """
     fields = [name for name in _read_first_annotation(data) if name not in _KNOWN]
     if fields:
@@ -36,7 +36,7 @@ def describe_other_fields(data: bytes) -> Iterator[str]:
 
 
 def _read_first_annotation(data: bytes) -> list[str]:
-    """The names of the fields of the first annotation; none if it cannot be read."""
+    """Lists the names of the fields of the first annotation; none if it cannot be read."""
     match = _ANNOTATIONS.search(data)
     if match is None:
         return []

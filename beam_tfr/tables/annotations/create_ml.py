@@ -1,7 +1,7 @@
-"""Annotations of Create ML.
+"""Reads annotations of Create ML.
 
-A list of images, whose boxes have the center x, y, and width and height in pixels. Its
-documentation spells `imagefilename` and `annotation`.
+A file is a list of images. Each box has the x and y of its center, a width and a height, all in
+pixels. The documentation of Create ML spells the keys `imagefilename` and `annotation`.
 """
 
 import math
@@ -16,7 +16,7 @@ _NO_CATEGORY = -1
 
 
 class _Coordinates(msgspec.Struct):
-    """A box by its center; a missing side is NaN, with which it is no box."""
+    """A box by its center; a missing side is NaN, which makes the box a bad one."""
 
     x: float = math.nan
     y: float = math.nan
@@ -46,14 +46,14 @@ class CreateMlImage(msgspec.Struct):
         return self.annotations if self.annotations is not None else self.annotation
 
     def find_missing(self) -> str:
-        """The field that is missing; empty if none is."""
+        """Returns the name of the field that is missing; empty if none is."""
         if self.name is None:
             return "image"
         return "annotations" if self.boxes is None else ""
 
 
 def read_create_ml(picture: CreateMlImage, place: str) -> dict[str, Any]:
-    """The row of an image, which is at this place of the file."""
+    """Returns the row of an image at this place of the file."""
     missing = picture.find_missing()
     if missing:
         return {"file": BadCell(f"Object missing required field `{missing}` - at `{place}`")}

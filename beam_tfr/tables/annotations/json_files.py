@@ -24,14 +24,14 @@ from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
 from beam_tfr.tables.annotations.json_kinds import CAPTIONS, describe_begin, describe_kind
 from beam_tfr.tables.base import Note
 
-# Of a file with more members, each has to be an object if something in it cannot be read.
+# In a file with more members, each member must be an object if something cannot be read.
 _MOST_MEMBERS = 2_000_000
-# A file with more lists and objects has so many bytes for each; annotations have some 30.
+# A file with more lists and objects needs this many bytes for each; annotations have some 30.
 _MOST_LISTS = 2_000_000
 _LEAST_LIST_BYTES = 12
-_BEGIN_BYTES = 64 << 10  # of such a file, by whose keys its kind is told
+_BEGIN_BYTES = 64 << 10  # of such a file; their keys tell its kind
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
-# A text without end ends with the file: else each of its quotes would begin another one.
+# A text without a closing quote ends with the file: else each quote in it would begin another text.
 _TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
 _QUOTE = ord('"')
 _Member = TypeVar("_Member")
@@ -40,7 +40,7 @@ _Content = CocoFile | list[CreateMlImage]
 
 
 class _LooseFile(msgspec.Struct):
-    """A file of COCO of which something cannot be read."""
+    """A file of COCO in which something cannot be read."""
 
     images: list[msgspec.Raw]
     categories: list[CocoCategory] | None = None
@@ -52,27 +52,27 @@ class _Object(msgspec.Struct):
 
 
 class _FileOfObjects(msgspec.Struct):
-    """A file of COCO whose images and annotations are objects, whatever they hold."""
+    """A file of COCO whose images and annotations are objects with any content."""
 
     images: list[_Object]
     annotations: list[_Object] | None = None
 
 
 class _Owner(msgspec.Struct):
-    """The image and the class of an object of which something cannot be read."""
+    """The image and the class of an object that cannot be read in full."""
 
     image_id: int | str
     category_id: Any = None
 
 
 class _Identified(msgspec.Struct):
-    """An image of which something cannot be read."""
+    """The id of an image that cannot be read in full."""
 
     id: int | str
 
 
 class _BadMember(NamedTuple):
-    """What cannot be read, and why."""
+    """A member that cannot be read, and the reason."""
 
     data: msgspec.Raw
     problem: str
@@ -92,16 +92,16 @@ _PICTURES = msgspec.json.Decoder(CreateMlImage, strict=False)
 def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iterator[_Row]:
     """Yields the rows of a file of COCO or Create ML.
 
-    What cannot be read of an image rejects it, if anything can be read of another one.
+    An image that cannot be read in full becomes a reject, provided that another image can be read.
 
     Raises:
-        ValueError, MsgspecError, RecursionError: it is neither.
+        ValueError, MsgspecError, RecursionError: the file is neither.
     """
     if isinstance(file, gzip.GzipFile):
         raise ValueError("is compressed as a whole; decompress it first")
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    data = file.read(size)  # without its size, it would need twice the memory
+    data = file.read(size)  # reading without a size would take twice the memory
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         data = data.decode("utf-16").encode()
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -128,12 +128,12 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
 
 
 def _check_density(data: bytes) -> None:
-    """Checks that a file is not made of lists and objects that hold next to nothing.
+    """Checks that a file does not consist of lists and objects that hold next to nothing.
 
     These take 20 times as much memory as they have bytes.
 
     Raises:
-        ValueError: it is.
+        ValueError: the file consists of such lists and objects.
     """
     number = data.count(b"[") + data.count(b"{")
     if number > _MOST_LISTS and number * _LEAST_LIST_BYTES > len(data):
@@ -143,10 +143,10 @@ def _check_density(data: bytes) -> None:
 
 
 def _decode(data: bytes) -> _Content:
-    """The content of a file, in which NaN, which Python writes, is null.
+    """Decodes the content of a file, with null for NaN, which Python writes.
 
     Raises:
-        MsgspecError: it is neither COCO nor Create ML.
+        MsgspecError: the file is neither COCO nor Create ML.
     """
     try:
         return _DECODER.decode(data)
@@ -160,7 +160,7 @@ def _decode(data: bytes) -> _Content:
 
 
 def _without_nan(data: bytes, *, as_text: bool = False) -> bytes:
-    """JSON with null, or their texts, for numbers that JSON has not."""
+    """Returns JSON with null, or with texts, in place of numbers that JSON does not have."""
     if not _NAN.search(data):
         return data
     sound = bytearray()
@@ -181,8 +181,8 @@ def _read_loosely(
     """Yields the rows of a file that has an error.
 
     Raises:
-        MsgspecError: the error, if there is no sound image.
-        ValueError: it is a file of another kind.
+        MsgspecError: the error, if no image is sound.
+        ValueError: the file is of another kind.
     """
     has_many_members = data.count(b",") > _MOST_MEMBERS
     sound = _without_nan(data)
@@ -198,7 +198,7 @@ def _read_loosely(
     if kind:
         raise ValueError(kind)
     if isinstance(content, _LooseFile):
-        if sound != data:  # numbers of boxes are read from texts, and are told as they are written
+        if sound != data:  # messages quote numbers as they are written
             spelled = _LOOSE_DECODER.decode(_without_nan(data, as_text=True))
             content.annotations = getattr(spelled, "annotations", None)
         return _read_coco_loosely(path, content, error, say)
@@ -215,7 +215,7 @@ def _read_coco_loosely(
     harmed = {obj.image_id for obj in marked}
     if harmed.issuperset(image.id for image in images) or (bad and not annotations):
         raise error
-    lost = _find_ids(bad_images)  # of images that are rejects already
+    lost = _find_ids(bad_images)  # of images that are already rejects
     known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
     yield from read_coco(path, CocoFile(images, loose.categories, known), say)
     strays = [member for member, mark in zip(bad, marks, strict=True) if mark is None]
@@ -224,13 +224,13 @@ def _read_coco_loosely(
 
 
 def _find_ids(bad_images: Iterable[_BadMember]) -> set[int | str]:
-    """The ids of images of which something else cannot be read."""
+    """Returns the ids of images in which something other than the id cannot be read."""
     rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
     return {image.id for image in rest if image is not None}
 
 
 def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> _Member | None:
-    """What else a member says, of which something cannot be read; None if that cannot either."""
+    """Decodes the rest of a member that cannot be read in full; None if that fails."""
     try:
         return decoder.decode(member.data)
     except msgspec.ValidationError:
@@ -238,7 +238,7 @@ def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> 
 
 
 def _mark_annotation(member: _BadMember) -> BadAnnotation | None:
-    """Stands for an object of which something cannot be read; None if its image is unknown."""
+    """Returns a stand-in for an object that cannot be read in full; None for an unknown image."""
     owner = _decode_rest(member, _OWNERS)
     if owner is None:
         return None
@@ -261,7 +261,7 @@ def _read_pictures_loosely(
 def _decode_members(
     place: str, raw: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[_Member]
 ) -> tuple[list[_Member], list[_BadMember]]:
-    """The members of a list at a place of the file, and those that cannot be read."""
+    """Returns the members of a list at a place of the file, and the members that cannot be read."""
     members = []
     bad = []
     for number, data in enumerate(raw):
@@ -276,7 +276,7 @@ def _decode_members(
 
 
 def _name_place(problem: str, place: str) -> str:
-    """An error of decoding a member of a list, with the place in the file."""
+    """Returns an error of decoding a member of a list, with its place in the file."""
     if "`$" in problem:
         return problem.replace("`$", f"`{place}")
     return f"{problem} - at `{place}`"

@@ -1,4 +1,4 @@
-"""Names kinds of JSON that people take for COCO's instances."""
+"""Recognizes kinds of JSON that people take for COCO's instances."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ import msgspec
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import labelbox
 
-_BEGIN_BYTES = 4 << 10  # of a long file, with the first of its keys
+_BEGIN_BYTES = 4 << 10  # of a long file; they hold its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
 _COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
 
@@ -19,8 +19,8 @@ class _Kind(NamedTuple):
     """A kind of file.
 
     Attributes:
-        marks: keys that all files of the kind have, of those that `_find_marks` yields.
-        message: what it is, and what to do.
+        marks: the keys that all files of the kind have, as `_find_marks` yields them.
+        message: what such a file is, and what to do.
     """
 
     marks: frozenset[str]
@@ -179,10 +179,10 @@ _KINDS = (
 
 
 def describe_kind(data: bytes) -> str:
-    """What a JSON file is, if it is of a known kind without boxes of COCO; else empty.
+    """Says what a JSON file is, if it is of a known kind without boxes of COCO; else empty.
 
     Raises:
-        MsgspecError, RecursionError: it is no JSON.
+        MsgspecError, RecursionError: the file is no JSON.
     """
     first_line, _, rest = data.strip().partition(b"\n")
     if rest.lstrip().startswith(b"{") and _keys_of(msgspec.Raw(first_line)):
@@ -196,14 +196,17 @@ def describe_kind(data: bytes) -> str:
 
 
 def describe_begin(begin: bytes) -> str:
-    """What a JSON file is that begins so, as `describe_kind`; by its keys alone if it is longer."""
+    """Says what a JSON file is, given its first bytes; see `describe_kind`.
+
+    A file that is longer than these bytes is judged by its keys alone.
+    """
     with contextlib.suppress(msgspec.MsgspecError, RecursionError):
         return describe_kind(begin)
     return _describe_marks({key.decode() for key in _KEYS.findall(begin[:_BEGIN_BYTES])})
 
 
 def _describe_marks(marks: Set[str]) -> str:
-    """What the first kind of JSON is that has these marks; empty if none has them."""
+    """Returns the message of the first kind of JSON that has these marks; empty if none does."""
     for kind in _KINDS:
         if kind.marks <= marks:
             return kind.message
@@ -211,7 +214,7 @@ def _describe_marks(marks: Set[str]) -> str:
 
 
 def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
-    """Yields the keys of a file, of what its lists of COCO begin with, and of its first member.
+    """Yields the keys of a file, of the first members of its lists, and of its own first member.
 
     They are spelled `key`, `images[].key`, and `.key` or `[].key`.
     """
@@ -244,7 +247,7 @@ def _decode_list(data: msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def _keys_of(data: msgspec.Raw) -> list[str]:
-    """The keys of an object; none of anything else."""
+    """Lists the keys of an object; none of anything else."""
     try:
         return [*msgspec.json.decode(data, type=dict[str, Any])]
     except msgspec.DecodeError:

@@ -1,11 +1,11 @@
-"""Exports of Labelbox, and what makes a table of their boxes.
+"""Recognizes exports of Labelbox, and says how to make a table of their boxes.
 
 See https://docs.labelbox.com/reference/export-image-annotations.
 """
 
 from collections.abc import Iterable
 
-# Keys of each member, of exports with projects, and of those before.
+# Keys of each member, in exports with projects and in older exports.
 _KEYS = frozenset({"data_row", "projects"})
 _OLD_KEYS = frozenset({"Labeled Data", "Label"})
 _OBJECTS = (
@@ -19,11 +19,11 @@ _OLD_OBJECTS = (
 
 
 def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
-    """What an export of Labelbox is, and what to do; empty for anything else.
+    """Says what an export of Labelbox is, and what to do; empty for anything else.
 
     Args:
-        keys: those of a member of its array, or of an object in a line.
-        in_lines: whether it has an object in each line, and no array.
+        keys: the keys of a member of the array, or of an object in a line.
+        in_lines: whether the file has an object in each line, rather than an array.
     """
     present = {*keys}
     objects = ""

@@ -1,47 +1,47 @@
-"""Small text files of annotations."""
+"""Reads small text files of annotations."""
 
 import math
 from collections.abc import Sequence
 from typing import IO
 
-MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of an XML, YAML or label file; so much YAML takes 2 s
+MAX_TEXT_BYTES = 1 << 20  # 1 MiB of an XML, YAML or label file; parsing 1 MiB of YAML takes 2 s
 
 
 def read_text(file: IO[bytes]) -> str:
-    """Reads a small file, which is UTF-8 whatever it declares.
+    """Reads a small file as UTF-8, whatever encoding it declares.
 
     Raises:
-        ValueError: it is too long, or not UTF-8.
+        ValueError: the file is too long, or not UTF-8.
     """
     return decode_text(read_at_most(file))
 
 
 def read_at_most(file: IO[bytes]) -> bytes:
-    """The bytes of a small file; of one that is too long, a byte more than the most."""
+    """Returns the bytes of a small file; of a longer file, one byte more than the limit."""
     return file.read(MAX_TEXT_BYTES + 1)
 
 
 def check_length(data: bytes) -> None:
-    """Checks the length of a small file, of which `read_at_most` gave the bytes.
+    """Checks the length of a small file, given its bytes from `read_at_most`.
 
     Raises:
-        ValueError: it is too long.
+        ValueError: the file is too long.
     """
     if len(data) > MAX_TEXT_BYTES:
         raise ValueError(f"has more than {MAX_TEXT_BYTES >> 20} MiB")
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a small file, of which `read_at_most` gave the bytes.
+    """Decodes the text of a small file, given its bytes from `read_at_most`.
 
-    Raises as `read_text`.
+    Raises the same errors as `read_text`.
     """
     check_length(data)
     return data.decode("utf-8-sig")
 
 
 def parse_numbers(texts: Sequence[str]) -> list[float]:
-    """The numbers of texts; all NaN, which are no box, if one text is no number."""
+    """Parses texts as numbers; all are NaN, which makes no box, if one text is no number."""
     try:
         return [float(text) for text in texts]
     except ValueError:

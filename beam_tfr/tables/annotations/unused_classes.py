@@ -1,4 +1,4 @@
-"""Classes that files of annotations name, and that none of their objects has."""
+"""Describes classes that files of annotations name, but none of their objects has."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,8 +10,8 @@ def describe_unused_classes(files: Sequence[FileClasses], num_files: int) -> Ite
     """Yields a line about classes that no object has, if there are objects at all.
 
     Args:
-        files: those of the files that were read, in the order of their names.
-        num_files: how many files there are.
+        files: the classes of the files that were read, in the order of the files' names.
+        num_files: the number of all files.
     """
     names = dict.fromkeys(name for file in files for name in file.names)
     used = frozenset[str]().union(*(file.used for file in files))

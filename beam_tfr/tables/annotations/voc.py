@@ -1,12 +1,11 @@
-"""Annotations of Pascal VOC: an XML file for each image.
+"""Reads annotations of Pascal VOC: an XML file for each image.
 
-As in the PASCAL VOC devkit, pixels count from 1, and the last one belongs to its box; so the first
-ones are at 1. Many programs count from 0. Columns have the boxes either way, and a third one those
-of the devkit unless the file shows that it counts from 0:
+In the PASCAL VOC devkit, pixels count from 1, and the last pixel belongs to its box. Many programs
+count from 0. There are columns with the boxes in either reading; a third one has the devkit's
+reading, unless the file shows that it counts from 0:
 
-box          as `box_from_1`, or an `OtherColumn` if a box with an area begins at 0
-box_from_0   as they are written
-box_from_1   1 less on the left and at the top; in files of Roboflow, 1 less on all sides
+box          like `box_from_1`, or an `OtherColumn` if a box with an area begins at 0 box_from_0
+as written box_from_1   1 less on the left and at the top; in files of Roboflow, 1 less on all sides
 """
 
 import codecs
@@ -29,20 +28,20 @@ from beam_tfr.tables.image_names import ImageName
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _FIRST_SIDES = _SIDES[:2]
 _DECLARATION = re.compile(rb"<\?xml[^>]{0,100}?\sencoding\s*=\s*[\"']([A-Za-z0-9._:-]{1,40})[\"']")
-_BYTE_ORDER_MARKS = {  # the longer ones first
+_BYTE_ORDER_MARKS = {  # longer marks first
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# How "<?" begins without a byte order mark.
+# The first bytes of "<?" without a byte order mark.
 _WIDE_STARTS = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
-# Codecs of which programs declare an older one, and what they are taken for, as on the web.
+# Declared encodings -> the newer ones that programs really write, as on the web.
 _NEWER_CODECS = {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
-# Codecs of Python that are no encodings of files.
+# Python codecs that are no encodings of files.
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7")
-# One that declares nothing itself; no parser of Python reads the file that it may name.
+# A DOCTYPE without declarations; Python's parsers do not read the file that it may name.
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[<>]*>")
 _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
@@ -52,8 +51,8 @@ class _Box(NamedTuple):
     """The xmin, ymin, xmax and ymax of an object, or why it has none.
 
     Attributes:
-        from_0: if the pixels of its file count from 0, as they are written.
-        from_1: if they count from 1, and the last one belongs to the box, or not in Roboflow's.
+        from_0: the box if the pixels of its file count from 0, as it is written.
+        from_1: the box if they count from 1; its last pixel belongs to it, except in Roboflow's.
     """
 
     from_0: list[float] | BadCell
@@ -61,15 +60,15 @@ class _Box(NamedTuple):
 
     @classmethod
     def same(cls, box: list[float] | BadCell) -> Self:
-        """One that is the same in either case."""
+        """Returns a box that is the same in either reading."""
         return cls(box, box)
 
 
 def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator[dict[str, Any]]:
-    """Yields the one row of a file.
+    """Yields the only row of a file.
 
     Raises:
-        ValueError, ElementTree.ParseError: it is not such a file.
+        ValueError, ElementTree.ParseError: the file is not of Pascal VOC.
     """
     root = parse_voc(file)
     own_name = _stem_of(path)
@@ -101,22 +100,22 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
 
 
 def _counts_ends_from_1(root: ElementTree.Element) -> bool:
-    """Whether a file adds 1 to all sides of boxes, as Roboflow does; others, to the first two.
+    """Whether a file adds 1 to all sides of boxes, as Roboflow does, and not just to left and top.
 
-    There a box of 640 pixels of 640 is 1 to 641.
+    In such a file, a box over all 640 pixels goes from 1 to 641.
     """
     return (_text_of(root, "source/database") or "").startswith("roboflow")
 
 
 def _is_deleted(obj: ElementTree.Element) -> bool:
-    """Whether an object was deleted in LabelMe of the web, which keeps it in the file."""
+    """Whether an object was deleted in LabelMe on the web, which keeps it in the file."""
     return _text_of(obj, "deleted") == "1"
 
 
 def _is_of_another(name: str, path: str) -> bool:
-    """Whether the image that a file names is that of another file beside it.
+    """Whether the image that a file names belongs to another file in the same folder.
 
-    The other file is named like the image, and names it too.
+    The other file has the image's name, and names the image too.
     """
     stem = _image_stem(name)
     folder, _, file = path.rpartition("/")
@@ -127,12 +126,12 @@ def _is_of_another(name: str, path: str) -> bool:
 
 
 def _image_stem(name: str) -> str:
-    """As `_stem_of`, of an image, whose path may have been written on Windows."""
+    """Returns the stem of an image's path, like `_stem_of`, even if the path is of Windows."""
     return _stem_of(name.replace("\\", "/"))
 
 
 def _read_image_name(path: str) -> str:
-    """The image that a file names; empty if there is no such file, or it cannot be read."""
+    """Returns the image that a file names; empty if the file is missing or cannot be read."""
     try:
         with storage.open_binary(path) as file:
             return _text_of(parse_voc(file), "filename") or ""
@@ -141,10 +140,10 @@ def _read_image_name(path: str) -> str:
 
 
 def _check_root(root: ElementTree.Element) -> None:
-    """Checks that a file that names no image is still one of Pascal VOC.
+    """Checks that a file that names no image is a file of Pascal VOC.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the file is not one.
     """
     if root.tag == "annotations":
         raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
@@ -159,10 +158,10 @@ def _check_root(root: ElementTree.Element) -> None:
 
 
 def parse_voc(file: IO[bytes]) -> ElementTree.Element:
-    """The root of a file.
+    """Returns the root element of a file.
 
     Raises:
-        ValueError, ElementTree.ParseError: it is no XML, or declares entities.
+        ValueError, ElementTree.ParseError: the file is no XML, or declares entities.
     """
     text = decode_xml(read_at_most(file))
     rest = _DOCTYPE.sub("", text, count=1)
@@ -172,15 +171,15 @@ def parse_voc(file: IO[bytes]) -> ElementTree.Element:
 
 
 def decode_xml(data: bytes) -> str:
-    """The text of a small XML file, in the encoding that it declares; else UTF-8.
+    """Decodes the text of a small XML file in the encoding that it declares; by default UTF-8.
 
     See https://www.w3.org/TR/xml/#sec-guessing.
 
     Args:
-        data: as `read_at_most` gives it.
+        data: the bytes from `read_at_most`.
 
     Raises:
-        ValueError: it is too long, not in its encoding, or that is unknown.
+        ValueError: the file is too long, or not in its encoding, or the encoding is unknown.
     """
     check_length(data)
     encoding = _find_encoding(data)
@@ -204,35 +203,35 @@ def _find_encoding(data: bytes) -> str:
 
 
 def _known_encoding(declared: str) -> str:
-    """The codec for the encoding that a file of single bytes declares."""
+    """Returns the codec for the declared encoding of a file whose declaration has single bytes."""
     try:
         name = codecs.lookup(declared).name
     except LookupError:
         return declared
     if name.startswith(("utf-16", "utf-32")):
-        return "utf-8"  # it cannot be, since its declaration was read by single bytes
+        return "utf-8"  # UTF-16 or UTF-32 is impossible: the declaration has single bytes
     if name in _NO_ENCODINGS:
         raise ValueError(f"its encoding {declared!r} is unknown")
     return _NEWER_CODECS.get(name, name)
 
 
 def _stem_of(path: str) -> str:
-    """The name of a file without its folders and extension."""
+    """Returns the name of a file without its folders and extension."""
     return os.path.splitext(path.rpartition("/")[2])[0]
 
 
 def _text_of(element: ElementTree.Element, path: str) -> str | None:
-    """The text of the first element at a path, without the spaces around it."""
+    """Returns the text of the first element at a path, without the spaces around it."""
     text = element.findtext(path)
     return None if text is None else text.strip()
 
 
 def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
-    """The box of an object, or why it has none.
+    """Returns the box of an object, or why it has none.
 
     Args:
         obj: the object.
-        counts_ends: whether 1 is added to all of its sides.
+        counts_ends: whether the file adds 1 to all sides of boxes.
     """
     bndbox = obj.find("bndbox")
     if bndbox is None or not len(bndbox):
@@ -259,7 +258,7 @@ def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
 
 
 def _find_repeated(element: ElementTree.Element, tags: Sequence[str]) -> str:
-    """The first of some tags that an element holds twice, of which one counts; empty if none."""
+    """Returns the first tag that an element holds twice, where one counts; empty if none."""
     for tag in tags:
         if len(element.findall(tag)) > 1:
             return tag
@@ -267,14 +266,14 @@ def _find_repeated(element: ElementTree.Element, tags: Sequence[str]) -> str:
 
 
 def _read_name(obj: ElementTree.Element) -> str | BadCell | None:
-    """The class of an object; None if it has none."""
+    """Returns the class of an object; None if it has none."""
     if _find_repeated(obj, ("name",)):
         return BadCell("has more than one name")
     return _text_of(obj, "name")
 
 
 def _read_without_bndbox(obj: ElementTree.Element) -> list[float] | BadCell:
-    """The box of an object without one: that around its polygon."""
+    """Returns the box around the polygon of an object without a `bndbox`."""
     if obj.find("polygon") is not None:
         return _enclose_polygon(obj)
     if obj.find("robndbox") is not None:
@@ -283,7 +282,7 @@ def _read_without_bndbox(obj: ElementTree.Element) -> list[float] | BadCell:
 
 
 def _parse_number(text: str) -> float | None:
-    """The number that a text is; None for any other, such as NaN."""
+    """Parses a text as a number; None for anything else, such as NaN."""
     try:
         number = float(text)
     except ValueError:
@@ -292,9 +291,9 @@ def _parse_number(text: str) -> float | None:
 
 
 def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
-    """The box around the corners of a polygon, whose elements are x1, y1, x2, ... or x and y.
+    """Returns the box around the corners of a polygon, whose elements are x1, y1, x2, … or x and y.
 
-    They are places rather than pixels, so none of them counts from 1.
+    The corners are places rather than pixels, so they do not count from 1.
     """
     places: dict[str, list[float]] = {"x": [], "y": []}
     for element in obj.iterfind("polygon//*"):
@@ -314,7 +313,7 @@ def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
 
 
 def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
-    """What stands for the boxes of a file that counts from 0; None if nothing shows it."""
+    """Returns a stand-in for the boxes of a file that counts from 0; None if nothing shows that."""
     for box in boxes:
         if isinstance(box.from_0, BadCell) or box.from_0 is box.from_1:
             continue
@@ -327,7 +326,7 @@ def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
 
 
 def _is_placeholder(box: Sequence[float]) -> bool:
-    """Whether a box, as it is written, has no area, or is the first pixel only."""
+    """Whether a box, as written, has no area or is only the first pixel."""
     left, top, right, bottom = box
     has_area = right > left and bottom > top
     return not has_area or max(box) <= 1
@@ -346,10 +345,10 @@ def _take_from_0(evidence: str) -> OtherColumn:
 
 
 def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
-    """The message about files that name the image of another file; empty if none does.
+    """Returns the message about files that name the image of another file; empty if none does.
 
     Args:
-        cells: column -> those of the first files, with the column `file`.
+        cells: column -> its cells in the first files, with the column `file`.
     """
     others = [cell for cell in cells["file"] if getattr(cell, "is_of_another", False)]
     if not others:
@@ -363,10 +362,10 @@ def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
 
 
 def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
-    """What is not certain of where the first files count from; empty if they show it.
+    """Says why the first pixel of the first files is uncertain, 0 or 1; empty if the files show it.
 
     Args:
-        cells: column -> those of the first files, with the columns `box` and `box_from_0`.
+        cells: column -> its cells in the first files, with the columns `box` and `box_from_0`.
     """
     counts_from_0 = any(isinstance(cell, OtherColumn) for cell in cells["box"])
     if counts_from_0:
@@ -384,13 +383,13 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _moved_boxes(cell: Any, written: Sequence[Any]) -> list[list[float]]:
-    """The boxes in a cell of `box` that are as `box_from_1`, without placeholders.
+    """Lists the boxes in a cell of `box` that were read as counting from 1, without placeholders.
 
-    Nor those that are the same either way, as around polygons.
+    Boxes that are the same in either reading, such as those around polygons, are left out too.
 
     Args:
         cell: the cell.
-        written: the boxes as they are written.
+        written: the boxes as written.
     """
     if not isinstance(cell, list):
         return []
@@ -404,7 +403,7 @@ def _moved_boxes(cell: Any, written: Sequence[Any]) -> list[list[float]]:
 
 
 def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
-    """What speaks for counting from 1 in files that are taken to count from 0."""
+    """Says what suggests counting from 1 in files that are taken to count from 0."""
     names = ("file", SOURCE_WIDTH, SOURCE_HEIGHT)
     texts = [cells.get(name, itertools.repeat("")) for name in names]
     for boxes, file, width, height in zip(cells[VOC_FROM_0], *texts, strict=False):
@@ -420,7 +419,7 @@ def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _find_last_pixel(box: Sequence[float], width: str | None, height: str | None) -> str:
-    """The side of a box, as it is written, that is as large as its image; empty if none is."""
+    """Returns the side of a box, as written, that equals its image's size; empty if none does."""
     left, top, right, bottom = box
     if left < 1 or top < 1:
         return ""
@@ -432,7 +431,7 @@ def _find_last_pixel(box: Sequence[float], width: str | None, height: str | None
 
 
 def _read_flag(obj: ElementTree.Element, name: str) -> str:
-    """A flag of an object: 0 where nothing or `Unspecified` is said, 1 for any share."""
+    """Reads a flag of an object: 0 if it is missing or `Unspecified`, 1 for any share."""
     text = _text_of(obj, name) or ""
     if text.lower() in _UNSPECIFIED:
         return "0"

@@ -1,4 +1,4 @@
-"""Fields of the objects of Pascal VOC of which nothing is stored."""
+"""Describes fields of the objects of Pascal VOC that are not stored."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,14 @@ from beam_tfr.tables.base import open_table
 _KNOWN = {"name", "bndbox", "polygon", "robndbox", "difficult", "truncated", "deleted"}
 _NO_VALUES = ("", "0", "unspecified")
 _FIRST_FILES = 20
-_FIRST_REMOTE = 2  # each of which takes a request
+_FIRST_REMOTE = 2  # each file takes a request
 
 
 def describe_other_fields(files: Sequence[str]) -> str:
-    """The message about fields of objects that are not read; empty if the first files have none."""
+    """Returns the message about fields of objects that are not read; empty if there are none.
+
+    Only the first files are read.
+    """
     fields = dict[str, None]()
     most = _FIRST_REMOTE if storage.is_remote(files[0]) else _FIRST_FILES
     for path in files[:most]:
@@ -31,8 +34,8 @@ def describe_other_fields(files: Sequence[str]) -> str:
 
 
 def _list_other_fields(path: str) -> Iterator[str]:
-    """Yields the names of fields with a value that are not read."""
-    # Of a file that cannot be read, its row tells.
+    """Yields the names of fields that have a value and are not read."""
+    # The row of a file that cannot be read says so.
     with contextlib.suppress(OSError, ValueError, BeamTfrError, ElementTree.ParseError):
         with open_table(path) as file:
             root = parse_voc(file)

@@ -1,7 +1,7 @@
-"""Annotations of YOLO: a `data.yaml` that names the classes, and the images of each split.
+"""Reads annotations of YOLO: a `data.yaml` that names the classes, and the images of each split.
 
-`yolo_images` finds the images, `yolo_files` the text file with the labels of each, `yolo_lines`
-reads what its lines say. See https://docs.ultralytics.com/datasets/detect.
+`yolo_images` finds the images, `yolo_files` the label file of each image, and `yolo_lines` reads
+the lines of label files. See https://docs.ultralytics.com/datasets/detect.
 """
 
 import itertools
@@ -46,19 +46,19 @@ from beam_tfr.tables.annotations.yolo_lines import (
 )
 from beam_tfr.tables.our_exports import read_export_splits
 
-_SAMPLE_FILES = 2_048  # label files that show what lines have behind their shapes
-_SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are looked at for that
+_SAMPLE_FILES = 2_048  # label files that show what lines have after their shapes
+_SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are sampled
 _MOST_CLASSES = 100_000
 _MOST_DIGITS = 20  # of a number
-_MOST_DEPTH = 50  # of lists and mappings in each other
-# It makes texts, lists and dicts of everything; that in C takes a fifth of the time.
+_MOST_DEPTH = 50  # of nested lists and mappings
+# Makes texts, lists and dicts of everything; the loader in C takes a fifth of the time.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-_OTHER_KEYS = {"validation": "val", "valid": "val"}  # which some programs write
-_NO_PLACE = ("", "null", "~")  # as YAML spells null
+_OTHER_KEYS = {"validation": "val", "valid": "val"}  # keys that some programs write
+_NO_PLACE = ("", "null", "~")  # spellings of null in YAML
 
 
 class _Yolo(msgspec.Struct):
-    """What is read of data.yaml, all of it as text."""
+    """The fields of data.yaml that are read, all of them as text."""
 
     names: list[str] | dict[str, str] | None = None
     nc: str = ""
@@ -70,10 +70,10 @@ class _Yolo(msgspec.Struct):
     other_keys: OtherKeys = {}
 
     def class_names(self, say: Callable[[str], object]) -> ClassNames:
-        """Number of a class -> its name.
+        """Returns a mapping of a class's number to its name.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are no names.
         """
         if self.names is None:
             names = [f"class_{number}" for number in range(_read_count(self.nc))]
@@ -95,7 +95,7 @@ class _Yolo(msgspec.Struct):
         return by_number
 
     def places(self, folder: str) -> YoloPlaces:
-        """Where the images are, given the folder of the file.
+        """Returns the places of the images, given the folder of the file.
 
         Raises:
             ValueError: there are none.
@@ -116,10 +116,10 @@ class _Yolo(msgspec.Struct):
 
 
 def _check_lengths(key: str, places: Iterable[str]) -> None:
-    """Checks that no place is longer than paths are.
+    """Checks that no place is longer than a path can be.
 
     Raises:
-        ValueError: one is.
+        ValueError: a place is longer.
     """
     longest = max(map(len, places), default=0)
     if longest > MAX_PATH_LENGTH:
@@ -137,10 +137,10 @@ def _describe_numbers(names: ClassNames) -> Iterator[str]:
 
 
 def _read_count(text: str) -> int:
-    """The number of a class, or of all classes.
+    """Parses the number of a class, or the number of all classes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no such number.
     """
     if not text:
         raise ValueError("has no names of classes, such as `names: [cat, dog]`")
@@ -150,9 +150,9 @@ def _read_count(text: str) -> int:
 
 
 def read_names(file: IO[bytes]) -> list[str]:
-    """The names of all classes in a `data.yaml`, in the order of their numbers.
+    """Returns the names of all classes in a `data.yaml`, in the order of their numbers.
 
-    Raises as `read_yolo`.
+    Raises the same errors as `read_yolo`.
     """
     names = _parse(read_text(file)).class_names(lambda _: None)
     return names.in_order()
@@ -162,8 +162,8 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     """Yields the rows of the images that a `data.yaml` names.
 
     Raises:
-        ValueError, MsgspecError, YAMLError, RecursionError: it is not such a file, there are no
-            images in a place, or no label files of a split.
+        ValueError, MsgspecError, YAMLError, RecursionError: the file is no `data.yaml`, a place has
+            no images, or a split has no label files.
     """
 
     def say_of_file(note: str) -> None:
@@ -198,7 +198,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
 
 
 def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
-    """The first label files, which show how their lines are read."""
+    """Returns the first label files, which show how lines are to be read."""
     first = []
     num_bytes = 0
     for file in itertools.islice(files, _SAMPLE_FILES):
@@ -212,7 +212,7 @@ def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
 def _describe_files(
     files: Sequence[LabelFile], form: LineForm, lines: Sequence[Sequence[float]]
 ) -> Iterator[str]:
-    """Yields what the first label files leave open, and how they are read."""
+    """Yields messages on what the first label files leave open, and on how they are read."""
     if form.describe():
         yield f"its label files have {form.describe()}{form.cure}"
     if seem_corners(lines):
@@ -250,7 +250,7 @@ def _parse(text: str) -> _Yolo:
 
 
 def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
-    """The keys that are not read, if their values may be places of images."""
+    """Returns the keys that are not read and whose values may be places of images."""
     places = dict[str, list[str]]()
     for key, value in fields.items():
         names = value if isinstance(value, list) else [value]
@@ -261,10 +261,10 @@ def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
 
 
 def _check_names(fields: dict[Any, Any]) -> None:
-    """Checks that the names of classes are no text; takes out those that are null.
+    """Checks that the names of classes are not a text; takes out names that are null.
 
     Raises:
-        ValueError: they are, such as the path of another file.
+        ValueError: the names are a text, such as the path of another file.
     """
     names = fields.get("names")
     if not isinstance(names, str):
@@ -278,11 +278,11 @@ def _check_names(fields: dict[Any, Any]) -> None:
 
 
 def _check_depth(text: str) -> None:
-    """Checks that lists and mappings are not too deep, which the loader in C would not survive.
+    """Checks that lists and mappings are not nested so deeply that the loader in C would crash.
 
     Raises:
-        ValueError: they are.
-        YAMLError: it is no YAML.
+        ValueError: they are nested too deeply.
+        YAMLError: the text is no YAML.
     """
     depth = 0
     for event in yaml.parse(text, _LOADER):
@@ -295,7 +295,7 @@ def _check_depth(text: str) -> None:
 
 
 def _read_lines(files: Iterable[LabelFile]) -> list[list[float]]:
-    """The numbers of the lines of some label files, but for those that cannot be read."""
+    """Returns the numbers in the lines of some label files, without lines that cannot be read."""
     lines = []
     for file in files:
         for fields in file.split_lines():
@@ -312,7 +312,7 @@ def _read_row(
     form: LineForm,
     kpt_shape: KeypointShape | None,
 ) -> dict[str, Any]:
-    """The row of an image."""
+    """Returns the row of an image."""
     image = file.image.path
     is_below = storage.is_gcs(image) == storage.is_gcs(base)
     row: dict[str, Any] = {
@@ -329,7 +329,7 @@ def _read_row(
         class_name = read_class(fields[0], names)
         classes.append(_locate(class_name, file, number))
         shape = read_shape(fields[1:], form, kpt_shape)
-        if len(fields) == 1 and isinstance(class_name, BadCell):  # as of 1,0.5,0.5,0.2,0.2
+        if len(fields) == 1 and isinstance(class_name, BadCell):  # such as 1,0.5,0.5,0.2,0.2
             shape = shape._replace(box=class_name)
         if isinstance(shape.box, BadCell):
             shape = shape._replace(box=_locate(shape.box, file, number))
@@ -346,7 +346,7 @@ def _read_row(
 
 
 def _locate(cell: Any, file: LabelFile, number: int) -> Any:
-    """A cell that says in which line of a label file it is, from 1, if it is bad."""
+    """Returns a cell; a bad one names its line in the label file, counted from 1."""
     if isinstance(cell, BadCell):
         return BadCell(f"{posixpath.basename(file.path)}, object {number}: {cell.problem}")
     return cell

@@ -1,4 +1,4 @@
-"""Label files of YOLO: where the one of each image is, and its text."""
+"""Finds and reads the label files of YOLO, one for each image."""
 
 import collections
 import contextlib
@@ -19,21 +19,21 @@ from beam_tfr.tables.annotations.yolo_lines import ClassNames
 
 READ_AT_A_TIME = 256  # label files
 _MOST_LISTED = 1_000_000  # files of a folder of label files
-# Files beside label files that are none.
+# Files beside label files that are no label files themselves.
 _OTHER_TEXT = re.compile(
     r"(?i)(?:(?:.*_)?classes|names|labels|readme.*|notes|licen[cs]e|train|val|valid|test)\.txt"
 )
-_MOST_SHARED = 100  # label files, of which one has to be there
-_MOST_SEARCHED = 20_000  # files, for one that lies elsewhere
+_MOST_SHARED = 100  # label files, at least one of which must exist
+_MOST_SEARCHED = 20_000  # files, in a search for a label file elsewhere
 
 
 class YoloImage(NamedTuple):
     """An image that `data.yaml` names.
 
     Attributes:
-        path: its path.
-        key: the key that names it: "train", "val" or "test".
-        problem: why it is in no split; empty if it is.
+        path: the path of the image.
+        key: the key that names the image: "train", "val" or "test".
+        problem: why the image is in no split; empty if it is in one.
     """
 
     path: str
@@ -46,10 +46,10 @@ class LabelFile(NamedTuple):
 
     Attributes:
         image: the image.
-        path: where it is, or would be.
-        is_there: whether there is one.
-        data: its bytes.
-        problem: why it cannot be read; empty if it can.
+        path: the path where the label file is, or would be.
+        is_there: whether the file exists.
+        data: the bytes of the file.
+        problem: why the file cannot be read; empty if it can.
     """
 
     image: YoloImage
@@ -59,7 +59,7 @@ class LabelFile(NamedTuple):
     problem: str = ""
 
     def split_lines(self) -> list[list[str]]:
-        """The fields of its lines that are not blank."""
+        """Returns the fields of each line that is not blank."""
         fields = [line.split() for line in decode_text(self.data).splitlines()]
         return [line for line in fields if line]
 
@@ -68,7 +68,7 @@ def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
     """Yields the label file of each image; reads many at a time.
 
     Raises:
-        ValueError: one cannot be read now, but maybe later.
+        ValueError: a file cannot be read now, but perhaps later.
     """
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
         for begin in range(0, len(images), READ_AT_A_TIME):
@@ -97,18 +97,18 @@ def _read_label_file(image: YoloImage) -> LabelFile:
 
 
 def require_labels(files: Iterator[LabelFile], base: str, names: ClassNames) -> Iterator[LabelFile]:
-    """Yields the label files of all splits, once one of each split is there.
+    """Yields the label files of all splits, once each split is known to have one.
 
     Args:
-        files: those of the images of a split, one after another.
+        files: the label files of the images, one split after another.
         base: the folder that `data.yaml` describes.
-        names: those of the classes.
+        names: the names of the classes.
 
     Raises:
         ValueError: no image of a split has a label file.
     """
     waiting = list[LabelFile]()
-    labelled = ""  # the key of which a label file is there
+    labelled = ""  # the key of a split that has a label file
     for file in files:
         if waiting and waiting[0].image.key != file.image.key:
             raise ValueError(_describe_missing(waiting, base, names))
@@ -123,10 +123,10 @@ def require_labels(files: Iterator[LabelFile], base: str, names: ClassNames) -> 
 
 
 def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) -> str:
-    """The message for a split of which no image has a label file.
+    """Returns the message for a split in which no image has a label file.
 
     Args:
-        files: those that the images of the split would have.
+        files: the label files that the images of the split would have.
         base, names: see `require_labels`.
     """
     file = files[0]
@@ -147,9 +147,9 @@ def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) 
 
 
 def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
-    """The message about images of a split in folders of their classes; empty for others.
+    """Returns the message about images of a split in folders of their classes; empty for others.
 
-    These folders have names of classes, or are as many as these, and lie in one folder.
+    The folders are named like classes, or there is one for each class, all in one folder.
     """
     folders = {posixpath.dirname(image) for image in images}
     folder_names = sorted(map(posixpath.basename, folders))
@@ -170,9 +170,9 @@ def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
 
 
 def describe_imageless(images: Sequence[YoloImage]) -> str:
-    """The message about label files that no image has; empty if there are none.
+    """Returns the message about label files that belong to no image; empty if there are none.
 
-    Looks at the folders of those of the images.
+    Only the folders of the images' own label files are searched.
     """
     expected = {label_path(image.path) for image in images}
     imageless = list[str]()
@@ -192,7 +192,7 @@ def describe_imageless(images: Sequence[YoloImage]) -> str:
 
 
 def describe_shared(images: Sequence[YoloImage]) -> str:
-    """The message about images of one label file, such as 1.jpg and 1.png; empty without any."""
+    """Returns the message about images with one label file, such as 1.jpg and 1.png; or empty."""
     images_of = collections.defaultdict[str, list[str]](list)
     for image in images:
         images_of[label_path(image.path)].append(image.path)
@@ -205,9 +205,9 @@ def describe_shared(images: Sequence[YoloImage]) -> str:
 
 
 def find_respelled(missing: Sequence[LabelFile]) -> str:
-    """A file that may be one of some missing label files, by another spelling; empty if none is.
+    """Finds a file that may be a missing label file under another spelling; empty if there is none.
 
-    It lies in the right folder, as b.TXT or b.jpg.txt instead of b.txt.
+    Such a file is in the right folder, for example as b.TXT or b.jpg.txt instead of b.txt.
     """
     names_of = collections.defaultdict[str, set[str]](set)
     for file in missing:
@@ -225,9 +225,10 @@ def find_respelled(missing: Sequence[LabelFile]) -> str:
 
 
 def _find_elsewhere(image: str, base: str) -> str:
-    """A file that may be the label file of an image, but is elsewhere; empty if none is found.
+    """Finds a file in another folder that may be the label file of an image; empty without one.
 
-    Beside the folder of the image, or anywhere: other splits may have the same names.
+    The file may be beside the folder of the image, or anywhere: other splits may use the same
+    names.
     """
     name = posixpath.basename(image).lower()
     stem = posixpath.splitext(name)[0]

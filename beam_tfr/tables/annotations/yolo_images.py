@@ -1,7 +1,7 @@
-"""The images that a `data.yaml` of YOLO names.
+"""Finds the images that a `data.yaml` of YOLO names.
 
-`train`, `val` and `test` each name a folder of images, a text file with an image in each line, a
-pattern, an image, or a list of these, below `path`. See
+Each of `train`, `val` and `test` names a folder of images, a text file with an image in each line,
+a pattern, an image, or a list of these, below `path`. See
 https://docs.ultralytics.com/datasets/detect.
 """
 
@@ -29,17 +29,21 @@ from beam_tfr.tables.shared_images import SplitList, separate_lists
 
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _MOST_LINES = 2_000_000  # of a list of images
-_MOST_REPEATS = 1_000_000  # of images that places name more than once, beside one of each
+_MOST_REPEATS = 1_000_000  # of images that places name again
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # for `str.splitlines`
-_MOST_FOLDERS = 100  # of images, beside which others are looked for
+_MOST_FOLDERS = 100  # of images, beside which other folders are looked for
 _MOST_LISTED = 1_000  # files of such a folder
 _SPLIT_FOLDERS = ("train", "val", "valid", "validation", "test")
-_SPLIT_KEYS = ("train", "val", "test")  # each of which one of these begins with
+_SPLIT_KEYS = (
+    "train",
+    "val",
+    "test",
+)  # each name in `_SPLIT_FOLDERS` begins with one of these
 _TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
 _LIST = ".txt"
-_LIST_BEGIN = 4 << 10  # bytes of a list, which show whether it names images
+_LIST_BEGIN = 4 << 10  # bytes of a list that show whether it names images
 _MOST_OTHER_KEYS = 20
-_MOST_DROPPED = 32  # folders of another machine, at the end of a place or at the begin of a line
+_MOST_DROPPED = 32  # folders of another machine, dropped from a place or a line
 _is_image_name = re.compile(IMAGE_NAME).fullmatch
 
 
@@ -47,12 +51,12 @@ OtherKeys = Mapping[str, Sequence[str]]  # a key that names no split -> what it 
 
 
 class YoloPlaces(NamedTuple):
-    """Where the images of a `data.yaml` are.
+    """The places of the images of a `data.yaml`.
 
     Attributes:
-        folder: of the file.
-        path: its `path`.
-        places: "train", "val" or "test" -> what it names.
+        folder: the folder of the file.
+        path: the value of `path` in the file.
+        places: "train", "val" or "test" -> the places that it names.
     """
 
     folder: str
@@ -61,12 +65,12 @@ class YoloPlaces(NamedTuple):
 
 
 def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, list[YoloImage]]:
-    """The folder that all places are relative to, and the images of each split, sorted.
+    """Returns the folder that all places are relative to, and the images of each split, sorted.
 
-    Each image is there once.
+    Each image occurs once.
 
     Raises:
-        ValueError: there are none in a place, or all of a split are in another one too.
+        ValueError: a place has no images, or all images of a split are also in another split.
     """
     base = _choose_base(places, say)
     lister = _Lister(base, say)
@@ -84,13 +88,13 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
 
 
 def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
-    """The message about folders of other splits beside those of the images; empty without any.
+    """Returns the message about folders of unnamed splits beside those of the images; may be empty.
 
-    Such as images/test beside images/train, where the file names the images of the latter only.
+    An example is images/test beside images/train, if the file names only the images of the latter.
 
     Args:
-        images: those that it names.
-        base: the folder that its places are relative to.
+        images: the images that the file names.
+        base: the folder that the places are relative to.
     """
     folders = _list_folders(images)
     candidates = set[str]()
@@ -109,13 +113,13 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
 
 
 def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str) -> str:
-    """The message about images that keys name which are no splits; empty without any.
+    """Returns the message about images under keys that are no splits; empty if there are none.
 
-    Such as `minival: images/minival`.
+    An example is `minival: images/minival`.
 
     Args:
-        keys: those that are not read.
-        images: those of the splits.
+        keys: the keys that are not read.
+        images: the images of the splits.
         base: the folder that places are relative to.
     """
     if not keys:
@@ -146,8 +150,8 @@ class _KnownImages(NamedTuple):
     """The images of the splits.
 
     Attributes:
-        folders: those that they are in.
-        names: those of their files.
+        folders: the folders of the images.
+        names: the names of the images' files.
     """
 
     folders: Collection[str]
@@ -170,7 +174,7 @@ def _list_folders(images: Sequence[YoloImage]) -> set[str]:
 
 
 def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> str:
-    """The message about lists beside the file, if it names images of one split; may be empty."""
+    """Returns the message about lists beside a file that names images of one split; or empty."""
     names = [name for names in places.places.values() for name in names]
     has_lists = any(name.endswith(_LIST) for name in names)
     if has_lists or len({image.key for image in images}) > 1:
@@ -181,7 +185,7 @@ def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> st
 
 
 def _list_other_splits(folder: str) -> Iterator[str]:
-    """Yields the paths that a folder of a split has for other splits, whether they exist or not."""
+    """Yields the paths that other splits would have, given a split's folder; they may not exist."""
     names = folder.split("/")
     for number in reversed(range(len(names))):
         split = split_of_folder(names[number])
@@ -200,7 +204,7 @@ def _holds_images(folder: str) -> bool:
 
 
 def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
-    """The folder that places are relative to: `path`, unless it is none and that of the file is.
+    """Returns the folder that places are relative to: `path`, or else the folder of the file.
 
     Raises:
         ValueError: neither has the first place.
@@ -226,19 +230,19 @@ def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
 
 
 def _join(base: str, path: str) -> str:
-    """A path below a folder, unless it is a whole one, without `.` and `..`."""
+    """Joins a folder and a path, without `.` and `..`; an absolute path stays as it is."""
     if storage.is_gcs(path):
         return path
     joined = posixpath.normpath(posixpath.join(base, path))
     if joined.startswith("gs:/"):
-        return joined.replace("gs:/", storage.GCS)  # which normpath shortened
+        return joined.replace("gs:/", storage.GCS)  # normpath made one slash of two
     return joined
 
 
 def _candidates(base: str, place: str) -> Iterator[str]:
     """Yields the paths that a place may mean, the likeliest first.
 
-    Roboflow writes ../train/images for train/images; Windows has backslashes.
+    Roboflow writes ../train/images for train/images; Windows uses backslashes.
     """
     for name in (place, place.replace("\\", "/")):
         yield _join(base, name)
@@ -247,10 +251,10 @@ def _candidates(base: str, place: str) -> Iterator[str]:
 
 
 def _find_end(base: str, place: str) -> str:
-    """The path below a folder at which the longest end of a place is; empty if there is none.
+    """Returns the path below a folder that exists and is the longest end of a place; empty without.
 
-    As of /content/set/train/images, where train/images is beside the file. No end is without the
-    folder of a split.
+    For example train/images beside the file, for the place /content/set/train/images. No end is
+    without the folder of a split.
     """
     parts = [part for part in place.replace("\\", "/").split("/") if part not in ("", ".", "..")]
     if len(parts) > _MOST_DROPPED:
@@ -265,7 +269,7 @@ def _find_end(base: str, place: str) -> str:
 
 
 def _exists(path: str) -> bool:
-    """Whether there is a file or a folder, or anything before the wildcards of a pattern."""
+    """Whether a path exists; of a pattern, whether the folder before its wildcards does."""
     if storage.find(path):
         return True
     folder = split_pattern(path)[0] if WILDCARD.search(path) else path
@@ -274,7 +278,7 @@ def _exists(path: str) -> bool:
 
 
 def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str]:
-    """The images that a path means; none if there is nothing."""
+    """Lists the images that a path means; none if the path does not exist."""
     if storage.find(path):
         is_image = _is_image_name(posixpath.basename(path))
         return [path] if is_image else _read_list(path, base, say)
@@ -285,7 +289,7 @@ def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str
 
 
 def _match_images(pattern: str, say: Callable[[str], object]) -> list[str]:
-    """The images that match a pattern, sorted."""
+    """Lists the images that match a pattern, sorted."""
     found = FoundFolders()
     with contextlib.suppress(InputNotFoundError):
         entries = match_files([(pattern, ())], skipped=found)
@@ -297,10 +301,10 @@ def _match_images(pattern: str, say: Callable[[str], object]) -> list[str]:
 
 
 def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
-    """The images in the lines of a text file, in their order.
+    """Lists the images in the lines of a text file, in their order.
 
     Raises:
-        ValueError: it is too long, or not UTF-8.
+        ValueError: the file is too long, or not UTF-8.
     """
     data = storage.read_bytes(path, max_bytes=_MAX_LIST_BYTES)
     if len(data) > _MAX_LIST_BYTES:
@@ -309,7 +313,7 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no list of images: it is not UTF-8") from None
-    if sum(map(text.count, _LINE_ENDS)) > 2 * _MOST_LINES:  # two each, \r\n
+    if sum(map(text.count, _LINE_ENDS)) > 2 * _MOST_LINES:  # \r\n counts twice
         raise ValueError(f"{path} has more than {_MOST_LINES:,} lines")
     lines = [line.strip() for line in text.splitlines()]
     names = [line for line in lines if line]
@@ -321,12 +325,12 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
 
 
 class _LineReading(NamedTuple):
-    """How the lines of a list are read as paths.
+    """A way to read the lines of a list as paths.
 
     Attributes:
-        root: the folder that they are relative to.
-        separator: of their folders.
-        num_dropped: how many folders at their beginning are those of another machine.
+        root: the folder that the lines are relative to.
+        separator: the separator of their folders.
+        num_dropped: the number of leading folders to drop, which belong to another machine.
     """
 
     root: str
@@ -334,7 +338,7 @@ class _LineReading(NamedTuple):
     num_dropped: int = 0
 
     def resolve(self, line: str) -> str:
-        """The path of the image that a line names."""
+        """Returns the path of the image that a line names."""
         parts = line.replace(self.separator, "/").split("/")
         first = min(self.num_dropped, len(parts) - 1)
         return _join(self.root, "/".join(parts[first:]))
@@ -343,10 +347,10 @@ class _LineReading(NamedTuple):
 def _resolve_lines(
     path: str, lines: Sequence[str], base: str, say: Callable[[str], object]
 ) -> list[str]:
-    """The paths of the images that the lines of a list name.
+    """Returns the paths of the images that the lines of a list name.
 
-    They are relative to the folder of the list or to that of `data.yaml`, maybe with backslashes.
-    Or they begin with folders of another machine, as Darknet's `data/obj_train_data/1.jpg`. The
+    Lines are relative to the folder of the list or of `data.yaml`, perhaps with backslashes. Or
+    they begin with folders of another machine, like Darknet's `data/obj_train_data/1.jpg`. The
     first reading that finds one of the first images is taken.
     """
     folder = posixpath.dirname(path)
@@ -375,11 +379,11 @@ def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_Li
 
 
 class _Lister:
-    """Lists the images of places, each file and folder once, however it is spelled.
+    """A lister of the images of places; lists each file and folder once, however it is spelled.
 
     Args:
         base: the folder that places are relative to.
-        say: called with how places are read.
+        say: called with notes on how places are read.
     """
 
     def __init__(self, base: str, say: Callable[[str], object]) -> None:
@@ -388,11 +392,10 @@ class _Lister:
         self._images_at = dict[str, list[str]]()  # path -> its images
 
     def list_places(self, key: str, names: Sequence[str]) -> list[str]:
-        """The images of a split, each once.
+        """Lists the images of a split, each once.
 
         Raises:
-            ValueError: there are none in a place, or the places are about the same images all the
-                time.
+            ValueError: a place has no images, or the places repeat the same images.
         """
         once = dict[str, None]()
         repeats = 0
@@ -410,10 +413,10 @@ class _Lister:
         return [*once]
 
     def _list_place(self, key: str, place: str) -> list[str]:
-        """The images of a place that a key names, sorted.
+        """Lists the images of a place that a key names, sorted.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are no images.
         """
         for path in _candidates(self._base, place):
             images = self._list_images(path)
@@ -435,12 +438,12 @@ class _Lister:
         )
 
     def _list_images(self, path: str) -> list[str]:
-        """The images that a path means; none if there is nothing."""
+        """Lists the images that a path means; none if the path does not exist."""
         if path not in self._images_at:
             self._images_at[path] = _list_images(path, self._base, self._say)
         return self._images_at[path]
 
 
 def _spell(places: YoloPlaces, key: str) -> str:
-    """A key with what it names, for messages."""
+    """Spells a key with the places that it names, for messages."""
     return f"{key} ({join_texts(places.places[key], separator=', ')})"

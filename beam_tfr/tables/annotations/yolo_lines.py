@@ -1,13 +1,13 @@
-"""Lines of YOLO's label files: a class, its number from 0, and the shape of an object.
+"""Reads lines of YOLO's label files: the number of a class, from 0, and the shape of an object.
 
-Its numbers are shares of the sides of the image:
+The numbers of a shape are shares of the sides of the image:
 
     center x, y, width, height      a box
     x, y, x, y, x, y, …             the corners of a polygon, at least three
     a box, and keypoints            if `data.yaml` has a `kpt_shape`
 
-What predicts objects writes more numbers behind: a confidence, and then maybe the id of a track.
-See https://docs.ultralytics.com/datasets/detect and `save_txt` in ultralytics.engine.results.
+Programs that predict objects append a confidence, and perhaps the id of a track. See
+https://docs.ultralytics.com/datasets/detect and `save_txt` in ultralytics.engine.results.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from beam_tfr.features.cells import BadCell
 
 _BOX = 4  # numbers of a box
 _LEAST_CORNERS = 6  # numbers of a triangle
-_TELLING_LINES = 10  # of six numbers, which are hardly all triangles that look like boxes
-_FAR = 0.1  # of a side of the image, that corners may be outside
-_FAR_CENTER = 2.0  # of a box, which is in pixels then
+_TELLING_LINES = 10  # of six numbers: so many are hardly all triangles that look like boxes
+_FAR = 0.1  # of a side of the image: corners may be so far outside
+_FAR_CENTER = 2.0  # a center so far off means a box in pixels
 _LONGEST_NUMBER = 20  # digits of the number of a class
 _CONFIDENCE = "confidence"
 _AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
@@ -30,11 +30,11 @@ KeypointShape = tuple[str, Literal["2", "3"]]
 
 
 class ClassNames(dict[int, str]):
-    """Number of a class -> its name."""
+    """A mapping of a class's number to its name."""
 
     @functools.cached_property
     def texts(self) -> frozenset[str]:
-        """All names."""
+        """The set of all names."""
         return frozenset(self.values())
 
     def in_order(self) -> list[str]:
@@ -43,15 +43,15 @@ class ClassNames(dict[int, str]):
 
 
 class LineForm(NamedTuple):
-    """What the lines of a set have behind boxes and polygons.
+    """The numbers that the lines of a set have after boxes and polygons.
 
-    One line does not tell: six numbers are a triangle, or a box with its confidence and track.
+    A single line does not tell: six numbers are a triangle, or a box with its confidence and track.
 
     Attributes:
-        fifth: what a number behind a box is, for messages; empty if it cannot be told.
-        has_tracks: whether two numbers behind a shape are its confidence and the id of its track.
-        has_scores: whether a number behind a polygon is its confidence.
-        are_six_unclear: whether six numbers may be a box and others, or a triangle.
+        fifth: what a number after a box means, for messages; empty if that cannot be told.
+        has_tracks: whether two numbers after a shape are its confidence and the id of its track.
+        has_scores: whether a number after a polygon is its confidence.
+        are_six_unclear: whether six numbers may be a box and two others, or a triangle.
     """
 
     fifth: str = ""
@@ -60,7 +60,7 @@ class LineForm(NamedTuple):
     are_six_unclear: bool = False
 
     def describe(self) -> str:
-        """How the lines are read; empty if they have shapes only."""
+        """Says how the lines are read; empty if they have shapes only."""
         if self.has_tracks:
             return "a confidence and the id of a track behind each shape, which are left out"
         if self.has_scores:
@@ -74,7 +74,7 @@ class LineForm(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """How confidences are stored, for messages; empty if lines have none."""
+        """Says how to store confidences, for messages; empty if lines have none."""
         if self.has_tracks or self.has_scores or self.fifth == _CONFIDENCE:
             columns = "box:bbox[rel_center_xywh],confidence:float[box]"
             return f"; `feature_columns={columns}` stores confidences"
@@ -85,10 +85,10 @@ class ObjectShape(NamedTuple):
     """The shape of an object, relative to the image.
 
     Attributes:
-        box: its center x, y, width and height.
-        keypoints: those of the object.
-        polygon: its corners.
-        confidence: what is predicted of it; NaN without.
+        box: center x, y, width and height.
+        keypoints: the keypoints of the object.
+        polygon: the corners of the polygon.
+        confidence: the confidence of a prediction; NaN without one.
     """
 
     box: list[float] | BadCell
@@ -98,7 +98,7 @@ class ObjectShape(NamedTuple):
 
 
 def read_class(field: str, names: ClassNames) -> str | BadCell:
-    """The name of the class that begins a line."""
+    """Returns the name of the class at the beginning of a line."""
     if field.isdecimal() and len(field) <= _LONGEST_NUMBER and int(field) in names:
         return names[int(field)]
     try:
@@ -117,8 +117,8 @@ def read_class(field: str, names: ClassNames) -> str | BadCell:
 
 
 def read_numbers(fields: Sequence[str]) -> list[float] | BadCell:
-    """The numbers behind the class of a line."""
-    if "_" in "".join(fields):  # which Python takes
+    """Returns the numbers after the class in a line."""
+    if "_" in "".join(fields):  # `float` accepts underscores
         return _find_problem(fields)
     try:
         return [float(field) for field in fields]
@@ -127,7 +127,7 @@ def read_numbers(fields: Sequence[str]) -> list[float] | BadCell:
 
 
 def _find_problem(fields: Sequence[str]) -> BadCell:
-    """What is wrong with fields, of which one is no number."""
+    """Says what is wrong with fields, at least one of which is no number."""
     for field in fields:
         try:
             _to_float(field)
@@ -137,10 +137,10 @@ def _find_problem(fields: Sequence[str]) -> BadCell:
 
 
 def _to_float(field: str) -> float:
-    """A number of a line.
+    """Parses a number of a line.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the field is no number.
     """
     if "," in field:
         raise ValueError(
@@ -153,7 +153,7 @@ def _to_float(field: str) -> float:
 
 
 def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
-    """What the lines of a set have behind their shapes, given the numbers of the first ones."""
+    """Returns what lines have after their shapes, given the numbers of the first lines of a set."""
     pairs = [*filter(_is_even, lines)]
     has_odd = any(map(_is_odd, lines))
     fives = [line for line in lines if len(line) == _BOX + 1]
@@ -170,10 +170,10 @@ def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
 
 
 def seem_corners(lines: Iterable[Sequence[float]]) -> bool:
-    """Whether boxes all lie in their images as corners, and some do not as they are.
+    """Whether all boxes are inside their images if read as corners, and some are not as they are.
 
     Args:
-        lines: the numbers of the first ones, with shapes of any kind.
+        lines: the numbers of the first lines, with shapes of any kind.
     """
     boxes = [line for line in lines if len(line) == _BOX]
     for left, top, right, bottom in boxes:
@@ -191,10 +191,10 @@ def _is_odd(line: Sequence[float]) -> bool:
 
 
 def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
-    """Whether lines end in a confidence and the id of a track, given all that could.
+    """Whether lines end in a confidence and the id of a track, given all lines that may.
 
-    All of them look so, and either an id is none of the numbers that end polygons, or all are
-    boxes.
+    All lines must look like it. Also, some id must not look like the end of a polygon, or all
+    shapes must be boxes.
     """
     if not all(map(_ends_in_track, lines)):
         return False
@@ -203,7 +203,7 @@ def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
 
 
 def _are_boxes_of_six(lines: Sequence[Sequence[float]]) -> bool:
-    """Whether all lines, and there are some, may be boxes with two more numbers."""
+    """Whether all lines may be boxes with two more numbers; false without lines."""
     may_be = [len(line) == _BOX + 2 and _is_box_inside(line) for line in lines]
     return bool(may_be) and all(may_be)
 
@@ -219,7 +219,7 @@ def _is_count(number: float) -> bool:
 
 
 def _is_box_inside(line: Sequence[float]) -> bool:
-    """Whether the first numbers of a line are a box, all of it in the image."""
+    """Whether the first numbers of a line are a box that is entirely inside the image."""
     x, y, width, height = line[:_BOX]
     if width <= 0 or height <= 0:
         return False
@@ -228,9 +228,9 @@ def _is_box_inside(line: Sequence[float]) -> bool:
 
 
 def _name_fifth(lines: Collection[Sequence[float]]) -> str:
-    """What a fifth number is, given lines of five; empty if it cannot be told.
+    """Says what a fifth number is, given lines of five; empty if that cannot be told.
 
-    A number before the box, or an angle behind it, shows in boxes that are outside of the image.
+    A number before the box, or an angle after it, shows in boxes that are outside of the image.
     """
     if not lines or not all(map(_is_box_inside, lines)):
         return ""
@@ -243,9 +243,9 @@ def _name_fifth(lines: Collection[Sequence[float]]) -> str:
 def read_shape(
     fields: Sequence[str], form: LineForm, kpt_shape: KeypointShape | None
 ) -> ObjectShape:
-    """The shape in a line, without its class.
+    """Returns the shape in a line, without its class.
 
-    Its box says what is wrong with it.
+    If the shape is bad, its box says why.
     """
     numbers = read_numbers(fields)
     if isinstance(numbers, BadCell):
@@ -263,7 +263,7 @@ def read_shape(
 
 
 def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
-    """The shape in six numbers, eight and so on."""
+    """Returns the shape in six numbers, eight and so on."""
     if form.are_six_unclear and len(numbers) == _BOX + 2:
         problem = (
             "six numbers may be a triangle, or a box and others such as its confidence: in all "
@@ -285,7 +285,7 @@ def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
 
 
 def _read_odd(numbers: list[float], form: LineForm) -> ObjectShape:
-    """The shape in seven numbers, nine and so on."""
+    """Returns the shape in seven numbers, nine and so on."""
     *corners, confidence = numbers
     if form.has_scores and 0 <= confidence <= 1:
         return _read_polygon(corners, confidence)
@@ -297,7 +297,7 @@ def _read_odd(numbers: list[float], form: LineForm) -> ObjectShape:
 
 
 def _read_fifth(numbers: list[float], form: LineForm) -> ObjectShape:
-    """The box in five numbers."""
+    """Returns the box in five numbers."""
     *box, fifth = numbers
     if form.fifth == _CONFIDENCE and 0 <= fifth <= 1:
         return ObjectShape(_check_box(box), confidence=fifth)
@@ -313,7 +313,7 @@ def _read_fifth(numbers: list[float], form: LineForm) -> ObjectShape:
 
 
 def _read_polygon(corners: list[float], confidence: float = math.nan) -> ObjectShape:
-    """A polygon, and the box around it."""
+    """Returns a polygon, and the box around it."""
     across = corners[::2]
     down = corners[1::2]
     left = min(across)
@@ -335,7 +335,7 @@ def _describe_far_corner(corners: Sequence[float]) -> BadCell:
 
 
 def _check_box(numbers: list[float]) -> list[float] | BadCell:
-    """A box, if its center can be in shares; it may be larger than the image."""
+    """Returns a box, if its center can be in shares; the box may be larger than the image."""
     center = numbers[:2] if len(numbers) == _BOX else []
     for number in center:
         if _FAR_CENTER <= number < math.inf:
@@ -346,7 +346,10 @@ def _check_box(numbers: list[float]) -> list[float] | BadCell:
 def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | BadCell:
     """Reads keypoints as x, y and visibility.
 
-    Their number, and how many numbers each has, are given.
+    Args:
+        numbers: the numbers of the keypoints.
+        count: the number of keypoints.
+        size: how many numbers each keypoint has.
     """
     num_more = len(numbers) - int(count) * int(size)
     if num_more:
