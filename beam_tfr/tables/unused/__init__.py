@@ -1,6 +1,6 @@
-"""Warns of columns of which nothing is stored: what they may hold, and what stores it.
+"""Warns of columns that are not stored: says what they may hold, and how to store it.
 
-`columns` finds the columns, and asks the functions of `boxes`, `masks`, `class_flags` and `pixels`
-what they may hold; `beside_boxes` warns of columns beside those of boxes, `later_tables` of those
-that the first table has not.
+`columns` finds the columns, and asks functions of `boxes`, `masks`, `class_flags`, `pixels` and
+others what they may hold; `beside_boxes` warns of columns beside those of boxes, and `later_tables`
+of columns that the first table lacks.
 """

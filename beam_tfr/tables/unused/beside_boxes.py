@@ -1,4 +1,4 @@
-"""Warns of columns beside those of boxes, where the columns of boxes imply the features."""
+"""Warns of columns that are not stored because columns of boxes imply the features."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,12 +21,12 @@ from beam_tfr.tables.unused.suggestions import read_first_cells
 
 # Columns of TFRecords that no option stores.
 _NEVER_STORED = {FILENAME, OBJECT_MASK}
-# Columns with a value for each box begin so.
+# The beginning of columns with a value for each box.
 _OF_OBJECTS = OBJECT_TEXT.removesuffix("class/text")
 
 
 def warn_beside_boxes(content: TableContent) -> Iterator[str]:
-    """Yields a warning about columns of which nothing is stored beside those of boxes."""
+    """Yields a warning about columns beside those of boxes that are not stored."""
     if not content.implies_features:
         return
     boxes = find_boxes(parse_columns(content.options.feature_columns or {}))
@@ -51,21 +51,21 @@ def warn_beside_boxes(content: TableContent) -> Iterator[str]:
 
 
 def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
-    """The columns of which nothing is stored, given the boxes."""
+    """Lists the columns that are not stored, given the boxes."""
     columns_of_sides = {side.partition(".")[0] for side in boxes.columns}
     used = {*boxes.columns, *columns_of_sides, BOXES, *SIDES}
     if SOURCE_WIDTH in (content.options.feature_columns or {}):
         used |= {*find_size_columns(content.columns, boxes.columns).values()}
     others = [name for name in list_unused(content) if name not in used]
-    objects = {name.rpartition(".")[0] for name in others}  # of which fields are named
+    objects = {name.rpartition(".")[0] for name in others}  # objects with named fields
     return [name for name in others if name not in objects]
 
 
 def _declare(content: TableContent, boxes: Boxes, column: str) -> str:
-    """The declaration of a column with a value for each box; the name of another.
+    """Returns the declaration of a column with a value for each box; of any other, its name.
 
-    That is one of TFRecords, or a field of objects beside the sides of their boxes. Objects are
-    stored as text.
+    A column with a value for each box is a column of TFRecords, or a field of objects beside the
+    sides of their boxes. Objects are stored as text.
     """
     values = list[Any]()
     for cell in read_first_cells(content, [column])[column]:

@@ -1,4 +1,4 @@
-"""Columns that may hold boxes, points, or objects with them."""
+"""Finds columns that may hold boxes, points, or objects with them."""
 
 import itertools
 import re
@@ -28,7 +28,7 @@ _NUMBERS_OF_QUADRANGLE = 8
 
 
 def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Four columns, or fields of the object in one, that may be the sides of boxes."""
+    """Finds four columns, or fields of the object in a column, that may be the sides of boxes."""
     boxes = find_possible_boxes(columns)
     if boxes is None:
         boxes = find_possible_boxes(list_fields_of(content, filter(_may_hold_objects, columns)))
@@ -45,7 +45,7 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
 
 
 def find_polygons(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Fields of objects with lists of polygons, as Azure ML writes them, or with quadrangles."""
+    """Finds fields of objects with lists of polygons, as Azure ML has them, or with quadrangles."""
     fields = [*columns, *list_fields_of(content, columns)]
     polygons = [name for name in fields if _POLYGONS.fullmatch(name)]
     if not polygons or not hold_nested_lists(read_first_cells(content, polygons[:1])[polygons[0]]):
@@ -58,7 +58,7 @@ def find_polygons(content: TableContent, columns: Sequence[str]) -> Suggestion |
 
 
 def _cure_polygons(content: TableContent, field: str) -> str:
-    """The program that writes a table with the boxes around the polygons in a field of objects."""
+    """Returns a program that writes a table with the boxes around the polygons in a field."""
     path = content.files[0]
     parent, _, name = field.rpartition(".")
     boxes = f"{path.rpartition('/')[0]}/boxes.jsonl"
@@ -72,7 +72,7 @@ def _cure_polygons(content: TableContent, field: str) -> str:
 
 
 def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns that may be the x and y of points."""
+    """Finds columns that may be the x and y of points."""
     points = find_point_columns(columns)
     if not points:
         return None
@@ -86,7 +86,7 @@ def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
 
 
 def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns that may hold objects, or lists of boxes."""
+    """Finds columns that may hold objects, or lists of boxes."""
     objects = [*filter(_may_hold_objects, columns)]
     if not objects:
         return None
@@ -108,7 +108,7 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
 
 
 def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
-    """The options that store the boxes in a field of objects, with their classes; or empty.
+    """Returns the options that store the boxes in a field of objects, with their classes; or empty.
 
     Args:
         content: the table.
@@ -133,7 +133,7 @@ def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
 
 
 def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """A column with objects or shapes of geography as text, as pandas writes them to CSV."""
+    """Finds a column with objects or geographic shapes as text, as pandas writes them to CSV."""
     if not isinstance(content.table_format, Delimited):
         return None
     for name, cells in read_first_cells(content, columns).items():
@@ -152,7 +152,7 @@ def _hold_boxes(content: TableContent, columns: Sequence[str]) -> bool:
 
 
 def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
-    """The likeliest form of the boxes in the first of some columns with any."""
+    """Guesses the format of the boxes in the first of some columns that has any."""
     boxes = next(filter(None, map(_parse_boxes, read_first_cells(content, columns).values())), [])
     if not boxes or any(not 0 <= number <= 1 for box in boxes for number in box):
         return "xywh"
@@ -168,7 +168,7 @@ def _list_quadrangles(content: TableContent, fields: Sequence[str]) -> list[str]
 
 
 def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[list[float]]:
-    """The boxes in some cells; none if one has anything else.
+    """Parses the boxes in some cells; none if a cell has anything else.
 
     Args:
         cells: the cells.
@@ -187,7 +187,7 @@ def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[lis
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
-    """The field with boxes of a column of objects, such as `objects.bbox`; empty without one."""
+    """Returns the field with boxes of a column of objects, such as `objects.bbox`; or empty."""
     for name in list_fields_of(content, objects):
         if names_boxes(name.partition(".")[2]):
             return name
@@ -195,7 +195,7 @@ def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
 
 
 def _may_hold_objects(column: str) -> bool:
-    """Whether the name of a column is one of boxes, points, or objects."""
+    """Whether a column is named like boxes, points, or objects."""
     return names_places(column) or bool(_OBJECTS.fullmatch(column))
 
 

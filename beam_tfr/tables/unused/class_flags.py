@@ -1,4 +1,4 @@
-"""Columns of 0 and 1, one for each class, as of ISIC, CheXpert or Roboflow's `_classes.csv`."""
+"""Finds columns of 0 and 1, one for each class, as in ISIC, CheXpert or Roboflow's CSV."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
-# The texts of cells -> what they say; -1 is no 1, whatever else it is: no, or not sure.
+# Text of a cell -> its value. -1 means no or not sure; either way, it is not 1.
 _VALUE_OF = {
     **dict.fromkeys(("-1", "-1.0"), "-1"),
     **dict.fromkeys(("0", "0.0"), "0"),
@@ -19,7 +19,7 @@ _VALUE_OF = {
     "": "nothing",
 }
 _TRUE_VALUES = {"1", "True"}
-_MOST_NAMED = 1_000  # columns, in a line to copy
+_MOST_NAMED = 1_000  # columns in a line to copy
 
 
 class _Flags(NamedTuple):
@@ -27,8 +27,8 @@ class _Flags(NamedTuple):
 
     Attributes:
         columns: the columns.
-        values: what their cells say, each once.
-        is_one_each: whether each row has one 1.
+        values: the different values of their cells.
+        is_one_each: whether each row has exactly one 1.
     """
 
     columns: Sequence[str]
@@ -37,7 +37,7 @@ class _Flags(NamedTuple):
 
 
 def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns of 0 and 1, each of which may be that of a class."""
+    """Finds columns of 0 and 1, each of which may stand for a class."""
     if content.read_rows or not isinstance(content.table_format, Delimited | JsonLines):
         return None
     label = content.options.label_column
@@ -66,7 +66,7 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
-    """Those of some columns that have 0 and 1 in the first rows."""
+    """Selects the columns that have 0 and 1 in the first rows."""
     flags = dict[str, list[str]]()
     for name, cells in read_first_cells(content, columns).items():
         values = [*map(_read_value, cells)]
@@ -82,11 +82,11 @@ def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
 
 
 def _read_value(cell: Any) -> str:
-    """What a cell says; empty if it is none of a flag."""
+    """Reads the value of a cell; empty if the cell is no flag."""
     text = "" if cell is None else str(cell)
     return _VALUE_OF.get(text, "")
 
 
 def _count_true(row: Iterable[str]) -> int:
-    """How many cells of a row say that the image has their class."""
+    """Counts the cells of a row that say that the image has their class."""
     return sum(value in _TRUE_VALUES for value in row)

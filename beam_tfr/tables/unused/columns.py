@@ -1,4 +1,4 @@
-"""Warns of columns of the first table of which nothing is stored."""
+"""Warns of columns of the first table that are not stored."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -37,7 +37,7 @@ from beam_tfr.tables.unused.masks import (
 from beam_tfr.tables.unused.pixels import find_pixels
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of
 
-# Columns that say the same, as number and as text.
+# Columns that say the same, as a number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
 # Columns of TFRecords that are made anew from the image.
 MADE_ANEW = {HEIGHT, WIDTH, CHANNELS, COLORSPACE, FORMAT, SHA256}
@@ -60,7 +60,7 @@ _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...]
 
 
 def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
-    """Yields warnings about columns of which nothing is stored, if no option chose features."""
+    """Yields warnings about columns that are not stored, if no option chose features."""
     options = content.options
     if not options.uri_column or options.feature_columns is not None:
         return
@@ -80,7 +80,7 @@ def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
 
 
 def list_unused(content: TableContent) -> list[str]:
-    """The columns without a role, but those that say the same as one with a role."""
+    """Lists the columns without a role, except those that repeat a column with a role."""
     roles = {*content.options.roles}
     used = roles | _list_told_by_others(content)
     # A role may be a field, such as class.name: its column is used, its other fields are not.
@@ -91,7 +91,7 @@ def list_unused(content: TableContent) -> list[str]:
 
 
 def _list_told_by_others(content: TableContent) -> set[str]:
-    """The columns that need no role, as others say the same."""
+    """Returns the columns that need no role, since other columns say the same."""
     roles = {*content.options.roles}
     others = set[str]()
     if isinstance(content.table_format, TfRecord):
@@ -101,6 +101,6 @@ def _list_told_by_others(content: TableContent) -> set[str]:
             others |= group
     if isinstance(content.table_format, Samples) and roles & {*EXTENSIONS}:
         others |= {*EXTENSIONS}
-    if content.options.shares:  # instead of those of a column
+    if content.options.shares:  # shares replace the splits of a column
         others |= {*filter(is_named_like_splits, content.columns)}
     return others

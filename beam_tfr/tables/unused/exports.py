@@ -1,4 +1,4 @@
-"""Columns of exports of annotation programs, whose regions no option reads."""
+"""Finds columns of exports of annotation programs, whose regions no option reads."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _CURE = "export the regions there in COCO's format, which is a `table=`"
 
 
 def find_regions(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns with the regions of VIA or Label Studio."""
+    """Finds columns with the regions of VIA or Label Studio."""
     regions = [*_select_regions(content, columns)]
     program = "VIA" if _has_via(regions) else "Label Studio"
     if not regions:
@@ -36,7 +36,7 @@ def warn_of_rows_of_regions(content: TableContent) -> Iterator[str]:
 
 
 def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """The column with the annotations of an export of Labelbox."""
+    """Finds the column with the annotations of an export of Labelbox."""
     if not isinstance(content.table_format, JsonLines):
         return None
     export = describe_labelbox(content.columns, in_lines=True)
@@ -51,7 +51,7 @@ def _has_via(columns: Sequence[str]) -> bool:
 
 
 def _select_regions(content: TableContent, columns: Sequence[str]) -> Iterator[str]:
-    """Yields those of some columns, or of fields, that have regions, or what is beside them."""
+    """Yields the columns and fields that hold regions, or something that belongs to regions."""
     if _has_via(columns):
         yield from (name for name in columns if name.startswith(("region_", "file_")))
         return

@@ -1,4 +1,4 @@
-"""Warns of tables with columns that the first one has not."""
+"""Warns of tables with columns that the first table lacks."""
 
 import contextlib
 from collections.abc import Iterator, Set
@@ -13,13 +13,13 @@ from beam_tfr.tables.tfrecord_rows import TfRecord
 from beam_tfr.tables.unused.columns import MADE_ANEW
 from beam_tfr.tables.unused.suggestions import FIRST_ROWS
 
-_MOST_TABLES = 20  # whose columns are compared
+_MOST_TABLES = 20  # tables whose columns are compared
 
 
 def warn_of_later_tables(content: TableContent) -> Iterator[str]:
-    """Yields a warning about a table with columns that the first one has not.
+    """Yields a warning about a table with columns that the first table lacks.
 
-    Looks at the first tables of text, and at the first rows of TFRecords, on a disk.
+    On a disk, the first tables of text are compared, and the first rows of TFRecords.
     """
     first = content.files[0]
     has_choice = content.options.feature_columns is not None and not content.implies_features
@@ -48,8 +48,8 @@ def warn_of_later_tables(content: TableContent) -> Iterator[str]:
 
 
 def _list_other_columns(path: str, num_rows: int, known: Set[str]) -> list[str]:
-    """The columns of a table, as its first rows have them, but for known ones."""
+    """Lists the columns in the first rows of a table, without the known ones."""
     columns = list[str]()
-    with contextlib.suppress(BeamTfrError):  # which reading its rows raises
+    with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error
         columns = read_columns(path, num_rows)
     return [name for name in columns if name and name not in known]

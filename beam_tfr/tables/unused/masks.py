@@ -1,4 +1,4 @@
-"""Columns that may hold masks, or images beside those that are converted."""
+"""Finds columns that may hold masks, or images beside those that are converted."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
-# Names of columns with masks as run lengths, as in competitions of Kaggle.
+# Names of columns with masks as run lengths, as in Kaggle's competitions.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
 _RUNS = re.compile(r"\s*+(?:[0-9]++\s++[0-9]++(?:\s++|$))++")  # 100 5 200 3; in linear time
 # Names of columns with the paths of masks.
@@ -21,7 +21,7 @@ _MASKS = re.compile(
 
 
 def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns that may hold masks as run lengths, by their names or what they hold."""
+    """Finds columns that may hold masks as run lengths, by their names or their cells."""
     masks = [*filter(_RUN_LENGTHS.fullmatch, columns)]
     others = [*filter(_MASKS.fullmatch, columns)]
     if others:
@@ -38,13 +38,13 @@ def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _are_runs(cells: Sequence[Any]) -> bool:
-    """Whether cells hold pairs of numbers, if they hold anything."""
+    """Whether cells hold pairs of numbers; missing cells do not count, but there must be others."""
     texts = [cell for cell in cells if not is_missing(cell)]
     return bool(texts) and all(isinstance(text, str) and _RUNS.fullmatch(text) for text in texts)
 
 
 def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns that may hold the paths of masks."""
+    """Finds columns that may hold the paths of masks."""
     masks = [*filter(_MASKS.fullmatch, columns)]
     if not masks:
         return None
@@ -56,7 +56,7 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
 
 
 def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """The column of TFRecords with the masks of images, as DeepLab's and our own call it."""
+    """Finds the column of TFRecords with masks, named as in DeepLab's datasets and in ours."""
     if MASK not in columns:
         return None
     options = content.options
@@ -68,10 +68,10 @@ def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggesti
 
 
 def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | None:
-    """Images beside those that are converted, in samples of WebDataset.
+    """Finds images beside those that are converted, in samples of WebDataset.
 
-    One with a usual extension alone, such as png beside jpg, may stand in for the other: it is a
-    second image if a sample has both.
+    A column with a usual extension alone, such as png beside jpg, may stand in for the other: it
+    holds second images only if a sample has both.
     """
     second = _list_second_images(content)
     if not second:
@@ -90,7 +90,7 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
 
 
 def _list_second_images(content: TableContent) -> list[str]:
-    """The columns without a role that have images beside those that are converted."""
+    """Lists the columns without a role that have images beside those that are converted."""
     if not isinstance(content.table_format, Samples) or content.read_rows:
         return []
     main = content.options.uri_column
@@ -103,6 +103,6 @@ def _list_second_images(content: TableContent) -> list[str]:
 
 
 def _are_together(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether a row has a value in both columns."""
+    """Whether some row has a value in both columns."""
     rows = zip(first, second, strict=True)
     return any(cell is not None and other is not None for cell, other in rows)

@@ -1,4 +1,4 @@
-"""Columns that may hold the pixels of images, as of Kaggle's Digit Recognizer and FER2013."""
+"""Finds columns that may hold the pixels of images, as in Kaggle's Digit Recognizer and FER2013."""
 
 import collections
 import math
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
-_LEAST_PIXELS = 64  # of an image, as scikit-learn's digits have; fewer may be anything
-_MOST_VALUES = 100_000  # in a list, and columns of one name: more are not looked at
+_LEAST_PIXELS = 64  # of an image, as in scikit-learn's digits; fewer values may be anything
+_MOST_VALUES = 100_000  # in a list, or columns with one name; more are not looked at
 _FIRST_CELLS = 20  # of a column
 _CHANNELS = (1, 3, 4)
 _DIGITS = re.compile("[0-9]+")
@@ -22,7 +22,7 @@ class _Pixels(NamedTuple):
     """Columns with pixels.
 
     Attributes:
-        columns: one for each value of an image, or one with the values of each image.
+        columns: one column for each value of an image, or one with all values of each image.
         number: how many values an image has.
     """
 
@@ -39,13 +39,13 @@ class _Pixels(NamedTuple):
         return ()
 
     def describe(self) -> str:
-        """What messages call the columns."""
+        """Returns a name for the columns in messages."""
         if len(self.columns) == 1:
             return f"column {self.columns[0]!r:.60}"
         return f"{len(self.columns):,} columns, {self.columns[0]:.60} to {self.columns[-1]:.60}"
 
     def suggest(self) -> str:
-        """What to do about them."""
+        """Says what to do about the columns."""
         cure = (
             "if they are the pixels of images, write each image to a file, and its path into a "
             "column for `uri_column=`"
@@ -58,7 +58,7 @@ class _Pixels(NamedTuple):
 
 
 def find_pixels(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Columns that may hold pixels, of which nothing is stored."""
+    """Finds columns that may hold pixels, and are not stored."""
     if content.read_rows:  # a dataset has images
         return None
     candidates = _find_series(columns) or [*filter(_is_named_so, columns)]
@@ -73,7 +73,7 @@ def warn_of_pixels(content: TableContent, sample: Mapping[str, Sequence[Any]]) -
     """Yields a warning about columns of pixels that become features, if no option chose these.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         sample: column -> its cells in the first rows.
     """
     options = content.options
@@ -86,7 +86,7 @@ def warn_of_pixels(content: TableContent, sample: Mapping[str, Sequence[Any]]) -
 
 
 def _find_pixels(cells_of: Mapping[str, Sequence[Any]]) -> _Pixels | None:
-    """Those of some columns that may hold pixels; None if none do."""
+    """Selects the columns that may hold pixels; None if none does."""
     series = _find_series(cells_of)
     if series:
         first = [cell for name in series for cell in cells_of[name][:_FIRST_CELLS]]
@@ -100,7 +100,7 @@ def _find_pixels(cells_of: Mapping[str, Sequence[Any]]) -> _Pixels | None:
 
 
 def _find_series(columns: Collection[str]) -> list[str]:
-    """The columns whose names differ by numbers alone, if they are as many as pixels."""
+    """Returns the columns whose names differ in numbers only, if there are as many as pixels."""
     if not _LEAST_PIXELS <= len(columns) <= _MOST_VALUES:
         return []
     alike = collections.defaultdict[str, list[str]](list)
@@ -111,13 +111,13 @@ def _find_series(columns: Collection[str]) -> list[str]:
 
 
 def _is_named_so(column: str) -> bool:
-    """Whether the name of a column is one of pixels, and not of masks as run lengths."""
+    """Whether a column is named like pixels, and not like masks as run lengths."""
     name = column.lower()
     return "pixel" in name and "encoded" not in name
 
 
 def _count_pixels(cells: Sequence[Any]) -> int:
-    """How many pixels each of the first cells of a column has; 0 if they hold anything else."""
+    """Counts the pixels in each of the first cells of a column; 0 if a cell holds anything else."""
     lists = [_list_numbers(cell) for cell in cells[:_FIRST_CELLS]]
     sizes = {len(values) for values in lists}
     if len(sizes) != 1 or min(sizes) < _LEAST_PIXELS:
@@ -127,7 +127,7 @@ def _count_pixels(cells: Sequence[Any]) -> int:
 
 
 def _list_numbers(cell: Any) -> list[str]:
-    """The numbers of a list of whole numbers, which may be a text; none of any other cell."""
+    """Returns the numbers of a list of whole numbers, or of such a text; none of any other cell."""
     if not isinstance(cell, str | list) or len(cell) > _MOST_VALUES:
         return []
     text = str(cell)
@@ -135,7 +135,7 @@ def _list_numbers(cell: Any) -> list[str]:
 
 
 def _are_bytes(cells: Sequence[Any]) -> bool:
-    """Whether cells hold whole numbers up to 255, and more than 0 and 1."""
+    """Whether cells hold whole numbers up to 255, and more than just 0 and 1."""
     texts = {str(cell) for cell in cells}
     if not all(map(_WHOLE.fullmatch, texts)):
         return False

@@ -1,4 +1,4 @@
-"""What columns may hold, and the first rows that show it."""
+"""Describes what columns may hold, and reads the first rows that show it."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ FIRST_ROWS = 100
 
 
 class Suggestion(NamedTuple):
-    """What columns without a role may hold.
+    """The likely content of columns without a role.
 
     Attributes:
         columns: the columns.
-        message: says so, and what stores it.
+        message: what they may hold, and how to store it.
     """
 
     columns: Sequence[str]
@@ -26,15 +26,15 @@ class Suggestion(NamedTuple):
 
 
 def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Column -> its cells in the first rows of the first table, as far as these can be read.
+    """Returns column -> its cells in the first rows of the first table, as far as they can be read.
 
-    Fewer rows if these have very many values.
+    There are fewer rows if these have very many values.
     """
     if not columns:
         return {}
     cells_of: dict[str, list[Any]] = {name: [] for name in columns}
     room = MAX_VALUES
-    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
+    with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error
         for _, cells in read_first_rows(content.files[0], columns, FIRST_ROWS):
             for name, cell in zip(columns, cells, strict=True):
                 cells_of[name].append(cell)
@@ -45,7 +45,7 @@ def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str,
 
 
 def list_fields_of(content: TableContent, columns: Iterable[str]) -> list[str]:
-    """The fields of the objects in some columns, such as `objects.bbox`."""
+    """Lists the fields of the objects in some columns, such as `objects.bbox`."""
     wanted = {*columns}
     if content.read_rows or not wanted:  # a dataset has no columns of objects
         return []

@@ -1,4 +1,4 @@
-"""Warns of columns with angles, by which boxes are not turned."""
+"""Warns of columns with angles, which do not turn the boxes beside them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,8 +20,8 @@ def warn_of_turned_boxes(content: TableContent, features: Sequence[ColumnKind]) 
     """Yields a warning about an angle beside boxes, if it is not 0 in all of the first rows.
 
     Args:
-        content: what the tables say.
-        features: those that the columns become.
+        content: the findings about the tables.
+        features: the features that the columns become.
     """
     boxes = next((feature for feature in features if isinstance(feature, Boxes)), None)
     if boxes is None or content.read_rows:
