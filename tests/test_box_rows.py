@@ -660,8 +660,8 @@ def test_rows_behind_blank_lines_are_named_by_their_lines(tmp_path: Path) -> Non
     assert "has no value in line 9" in refs["e.jpg"].detail
     assert boxes_of(refs["a.jpg"]) == EXPECTED["a.jpg"][1]
     table.write_text("filename,age\na.jpg,1\n\n\nb.jpg\n")
-    with pytest.raises(DataError, match=r"t\.csv, line 5`: has 1 cell,"):
-        list(opened(table, uri_column="filename").read(str(table)))
+    *_, last = opened(table, uri_column="filename").read(str(table))
+    assert last.detail.startswith("t.csv, line 5: 1 cell instead of 2")
 
 
 def test_a_box_without_numbers_and_class_names_what_cures_it(tmp_path: Path) -> None:

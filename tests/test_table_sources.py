@@ -156,11 +156,11 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
         "source-gone": 2,
         "source-new": 1,
     }  # the row without a path has another number, as its reject
-    table.write_text(whole + "x\n")
+    table.write_text(whole.replace("\n", "\nx\n", 1))
     for sources, problem in (
         (
             [table],
-            f"--sources {table}, row 7 after the header: has 1 cell, but the header has 2; "
+            f"--sources {table}, row 1 after the header: has 1 cell, but the header has 2; "
             "is a quote missing?",
         ),
         (

@@ -29,8 +29,6 @@ from beam_tfr.schema.errors import DataError, UsageError
 
 # The number of a row, from 1, and a cell for each requested column, None where it is missing.
 Row = tuple[int, Sequence[Any]]
-# (table, columns, what counts files of it that belong to no row) -> rows.
-RowReader = Callable[[str, Sequence[str], SkippedFiles], Iterator[Row]]
 _T = TypeVar("_T")
 MOST_COLUMNS = 10  # in messages
 MAX_COLUMNS = 1_000_000
@@ -46,6 +44,30 @@ HARMFUL = (
     zlib.error,
 )
 _HEADED = re.compile(r"(?i).*\.[ct]sv(?:\.gz)?", re.DOTALL)  # names of tables with a header
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be read, in a table whose other rows can.
+
+    Attributes:
+        number: from 1.
+        problem: what is wrong.
+    """
+
+    number: int
+    problem: str
+
+
+# (table, columns, what counts files of it that belong to no row) -> rows.
+RowReader = Callable[[str, Sequence[str], SkippedFiles], Iterator[Row | BadRow]]
+
+
+def skip_bad_rows(rows: Iterable[_T | BadRow]) -> Iterator[_T]:
+    """Yields the rows that can be read."""
+    for row in rows:
+        if not isinstance(row, BadRow):
+            yield row
 
 
 class DamagedTableError(DataError):
@@ -145,7 +167,7 @@ class TableFormat(abc.ABC):
         """The names of the columns; where only rows have them, of the first rows."""
 
     @abc.abstractmethod
-    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
         """Yields the rows."""
 
     def list_fields(self, path: str, most_rows: int) -> list[str]:
@@ -170,7 +192,7 @@ class ObjectFormat(TableFormat):
     @abc.abstractmethod
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, Any] | BadRow]:
         """Yields column -> cell for each row, of all columns.
 
         Args:
@@ -184,8 +206,7 @@ class ObjectFormat(TableFormat):
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         columns = dict[str, None]()  # in the order in which they are met
         with open_table(path) as file:
-            rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
-            for _, row in itertools.islice(rows, most_rows):
+            for row in itertools.islice(self._read_first(path, file), most_rows):
                 columns.update(dict.fromkeys(row))
                 check_number_of_columns(path, len(columns))
         return list(columns)
@@ -193,17 +214,24 @@ class ObjectFormat(TableFormat):
     def list_fields(self, path: str, most_rows: int) -> list[str]:
         fields = dict[str, None]()
         with open_table(path) as file:
-            rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
-            for _, row in itertools.islice(rows, most_rows):
+            for row in itertools.islice(self._read_first(path, file), most_rows):
                 fields.update(dict.fromkeys(_list_fields(row)))
         return [name for name in fields if "." in name]
 
-    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
+    def _read_first(self, path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
+        """Yields the rows that can be read, for a look at their columns."""
+        rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
+        return skip_bad_rows(row for _, row in rows)
+
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
         known_columns = set(selection.known_columns)
         has_fields = any("." in name for name in selection.columns)
         with open_table(path) as file:
             rows = number_rows(path, self.read_objects(path, file, selection))
             for number, row in rows:
+                if isinstance(row, BadRow):
+                    yield row
+                    continue
                 if known_columns and not row.keys() <= known_columns:
                     check_columns(name_row(path, number), [*row], (), selection.known_columns)
                 if has_fields:

@@ -90,7 +90,8 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
     chosen = named_delimiter or _choose_delimiter(lines, delimiter)
     rows = _parse_rows(lines, chosen)
     quote = "'" if all(map(_QUOTED.fullmatch, rows[0])) else '"'
-    rows = _parse_rows(lines, chosen, quote)
+    header, *others = _parse_rows(lines, chosen, quote)
+    rows = [header, *(row for row in others if fits_header(row, header))]
     dialect = Dialect(
         delimiter=chosen,
         skipped_lines=skipped,
@@ -120,6 +121,14 @@ def _describe_cells(dialect: Dialect, rows: Sequence[Sequence[str]]) -> Iterator
         yield "it has no header, but the columns of AutoML: set, path, label and boxes"
     else:
         yield from _doubt_header(rows, dialect.delimiter)
+
+
+def fits_header(cells: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether a row has a cell for each name of a column.
+
+    Cells beyond the header must be empty, and those of columns without a name may be missing.
+    """
+    return not any(cells[len(header) :]) and not any(header[len(cells) :])
 
 
 def read_decimal_comma(cell: str) -> str:
@@ -200,7 +209,7 @@ class _Division(NamedTuple):
     Attributes:
         delimiter: the delimiter.
         number: cells of the header.
-        is_even: whether all of the first rows have as many.
+        is_even: whether all of the first rows have as many, but for one in ten.
     """
 
     delimiter: str
@@ -257,9 +266,13 @@ def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[
 
 
 def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows have as many cells as the first, but for empty ones at their ends."""
+    """Whether rows have as many cells as the first, but for empty ones at their ends.
+
+    Those after the second may have others, if they are at most one in ten.
+    """
     number = len(rows[0])
-    return all(len(row) >= number and not any(row[number:]) for row in rows)
+    are_equal = [len(row) >= number and not any(row[number:]) for row in rows]
+    return all(are_equal[:2]) and 10 * are_equal.count(False) <= len(rows)
 
 
 def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:

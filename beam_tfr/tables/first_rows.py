@@ -15,6 +15,7 @@ from beam_tfr.options.implied import (
     stand_in_columns,
 )
 from beam_tfr.tables.base import (
+    BadRow,
     DamagedTableError,
     FileClasses,
     Note,
@@ -181,9 +182,12 @@ class _FirstRowsReader:
 
     def read_table(self, number: int, path: str) -> None:
         """Reads a table until it ends, or no more rows are needed."""
-        number_before = len(self.rows)
+        num_rows = 0
         try:
             for row in self._read(path, self._columns, UNCOUNTED):
+                num_rows += 1
+                if isinstance(row, BadRow):
+                    continue
                 self.rows.append((number, row))
                 for cell in row[1]:
                     self._room -= _measure_cell(cell)
@@ -191,7 +195,7 @@ class _FirstRowsReader:
                     break
         except DamagedTableError as error:
             self.damage = self.damage or error
-        if len(self.rows) - number_before > 1:
+        if num_rows > 1:
             self.one_row_each = False
 
 

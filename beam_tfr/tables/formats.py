@@ -32,12 +32,14 @@ from beam_tfr.tables.annotations import YOLO, Annotations
 from beam_tfr.tables.annotations.json_kinds import describe_begin
 from beam_tfr.tables.base import (
     HARMFUL,
+    BadRow,
     ColumnSelection,
     Note,
     Row,
     TableFormat,
     damaged_table,
     describe_harm,
+    skip_bad_rows,
     table_error,
 )
 from beam_tfr.tables.names import list_class_names
@@ -224,7 +226,7 @@ def read_rows(
     label: str = "",
     say: Callable[[Note], object] = lambda _: None,
     most_bytes: int = 0,
-) -> Iterator[Row]:
+) -> Iterator[Row | BadRow]:
     """Yields the rows of one table, local or on gs://.
 
     The other arguments are those of a `base.ColumnSelection`.
@@ -239,9 +241,12 @@ def read_rows(
 
 
 def read_first_rows(path: str, columns: Sequence[str], most_rows: int) -> Iterator[Row]:
-    """Yields the first rows of one table; fewer if they are long. Raises as `read_rows`."""
+    """Yields the first rows of one table that can be read; fewer if they are long.
+
+    Raises as `read_rows`.
+    """
     rows = read_rows(path, columns, most_bytes=_FIRST_BYTES)
-    return itertools.islice(rows, most_rows)
+    return itertools.islice(skip_bad_rows(rows), most_rows)
 
 
 def read_columns(path: str, rows: int) -> list[str]:

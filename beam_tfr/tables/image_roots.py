@@ -12,7 +12,7 @@ from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import PACKED
-from beam_tfr.tables.base import DamagedTableError, Row, RowReader
+from beam_tfr.tables.base import BadRow, DamagedTableError, Row, RowReader, skip_bad_rows
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
@@ -308,7 +308,9 @@ def _reuse_first_rows(
         return read
     known = {content.files[number]: uri for number, uri in numbered_uris}
 
-    def reuse_rows(path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
+    def reuse_rows(
+        path: str, columns: Sequence[str], skipped: SkippedFiles
+    ) -> Iterator[Row | BadRow]:
         if path in known:
             yield 1, [known[path]]
         else:
@@ -322,7 +324,7 @@ def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[An
 
     def read_uris(path: str) -> Iterator[Any]:
         with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
-            for _, cells in read(path, [uri_column], UNCOUNTED):
+            for _, cells in skip_bad_rows(read(path, [uri_column], UNCOUNTED)):
                 yield cells[0]
 
     return read_uris

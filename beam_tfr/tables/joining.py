@@ -18,6 +18,7 @@ from beam_tfr.features.boxes import LineBox, ObjectBox, RowBox
 from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_boxes, to_float
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.tables.base import (
+    BadRow,
     Row,
     RowAtLine,
     RowReader,
@@ -109,9 +110,10 @@ class RowJoin(abc.ABC):
 
         Raises:
             UsageError: there is no room to sort them; and those of `read_rows`.
+            DataError: a row cannot be read, whose image would lack what it says.
         """
         names = self.read_columns(columns)
-        rows = read_rows(path, names, skipped)
+        rows = _refuse_bad_rows(path, read_rows(path, names, skipped))
         groups = group_rows(path, rows, names.index(self.key))
         for group in groups:
             numbered = [
@@ -372,6 +374,22 @@ def join_first_rows(
         join = join.take_lists(differing)
         joined = [join.join_cells(group, columns) for group in groups]
     return JoinedRows(join, {name: [cells[name] for cells in joined] for name in columns})
+
+
+def _refuse_bad_rows(path: str, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
+    """Yields the rows of a table.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    for row in rows:
+        if isinstance(row, BadRow):
+            raise damaged_table(
+                name_row(path, row.number),
+                f"{row.problem}; as rows of one image are joined, that of this one would lack what "
+                "it says: correct the row, or remove it",
+            )
+        yield row
 
 
 def holds_one_box(cell: Any) -> bool:

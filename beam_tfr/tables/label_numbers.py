@@ -1,14 +1,13 @@
 """Warns of classes that get other ids than the numbers that a table has for them."""
 
 import contextlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.content import TableContent
-from beam_tfr.tables.formats import read_rows
+from beam_tfr.tables.formats import read_first_rows
 
 _FIRST_ROWS = 1_000
 _NUMBERS_OF = {TEXT: LABEL, OBJECT_TEXT: OBJECT_LABEL}
@@ -51,7 +50,7 @@ def _read_numbers(content: TableContent, numbers: str) -> Mapping[str, int]:
     number_of = dict[str, int]()
     columns = [content.options.label_column, numbers]
     with contextlib.suppress(BeamTfrError):  # which reading the rows raises
-        for _, cells in itertools.islice(read_rows(content.files[0], columns), _FIRST_ROWS):
+        for _, cells in read_first_rows(content.files[0], columns, _FIRST_ROWS):
             texts, row_numbers = map(_list_values, cells)
             for text, number in zip(texts, row_numbers, strict=False):
                 if isinstance(text, str) and isinstance(number, int):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_tfr.inputs.skipped import SkippedFiles
-from beam_tfr.tables.base import Row, RowReader
+from beam_tfr.tables.base import BadRow, Row, RowReader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,14 @@ class MissingValues:
     def __post_init__(self) -> None:
         object.__setattr__(self, "unused", {*self.na_values})
 
-    def __call__(self, path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
-        for number, cells in self.read(path, columns, skipped):
+    def __call__(
+        self, path: str, columns: Sequence[str], skipped: SkippedFiles
+    ) -> Iterator[Row | BadRow]:
+        for row in self.read(path, columns, skipped):
+            if isinstance(row, BadRow):
+                yield row
+                continue
+            number, cells = row
             yield number, [*map(self._take_out, cells)]
 
     def _take_out(self, cell: Any) -> Any:

@@ -20,7 +20,8 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.pair_paths import fill_path
 from beam_tfr.tables import roles
-from beam_tfr.tables.base import DamagedTableError, RowReader
+from beam_tfr.tables.base import BadRow, DamagedTableError, RowReader, name_row
+from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.image_folders import ImageFolder, choose_base
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.names import NameColumn
@@ -127,7 +128,11 @@ class Tables:
         name = path[len(self.folder) :]
         base = self._base_of(path)
         try:
-            for number, cells in self.read_rows(path, columns, skipped):
+            for entry in self.read_rows(path, columns, skipped):
+                if isinstance(entry, BadRow):
+                    yield self._reject(name, entry)
+                    continue
+                number, cells = entry
                 by_column = dict(zip(columns, cells, strict=True))
                 row = TableRow(path, name, number, by_column, base, self._finder)
                 yield self._reference(row)
@@ -136,6 +141,12 @@ class Tables:
                 raise
             detail = f"{name}: {error.problem}"
             yield _first_ref(name, 1)._replace(reason="bad-value", detail=detail)
+
+    def _reject(self, name: str, row: BadRow) -> ImageRef:
+        """The reference of a row that cannot be read, given the name of its table."""
+        table = name if self.key_column else split_suffix(name)[0]
+        detail = f"{name_row(name, row.number)}: {row.problem}"
+        return _first_ref(table, row.number)._replace(reason="bad-value", detail=detail)
 
     def _base_of(self, path: str) -> str:
         """The folder that relative paths in a table start from."""

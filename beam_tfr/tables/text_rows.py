@@ -13,6 +13,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.features.cells import MAX_VALUES, check_json, check_number
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import (
+    BadRow,
     ColumnSelection,
     DamagedTableError,
     ObjectFormat,
@@ -33,10 +34,21 @@ from beam_tfr.tables.dialects import (
     Dialect,
     find_dialect,
     find_row_as_header,
+    fits_header,
     read_decimal_comma,
 )
 
 MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
+_MOST_BAD_ROWS = 10  # up to one in 10 rows, if that is more; else the table is damaged
+# What to do about tables whose rows have more cells than their header.
+_WITHOUT_NAMES = (
+    "is the name of a column missing there, or is a comma within a value without quotes?"
+)
+_LEAVE_OUT = (
+    "is a quote missing, or is a comma within a value, such as 1,5? To leave out all such rows, "
+    "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
+    ".to_csv('sound.csv', index=False)"
+)
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the begin of an array of objects
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 
@@ -61,13 +73,14 @@ class Delimited(TableFormat):
             rows = list[list[str]]()
             with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
                 for _, cells in itertools.islice(lines, num_rows):
-                    rows.append(cells)
+                    if fits_header(cells, header):
+                        rows.append(cells)
         problem = find_row_as_header(header, rows[0] if rows else [])
         if problem:
             raise table_error(path, problem)
         return _leave_out_unnamed(header, rows)
 
-    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
+    def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
         with open_table(path) as file:
             dialect = self._find_dialect(path, file)
             header, lines, line_of = _read_lines(path, file, dialect)
@@ -81,11 +94,15 @@ class Delimited(TableFormat):
             unnamed = _list_unnamed(header) if selection.known_columns else []
             if selection.images:
                 lines = _skip_empty_rows(path, lines, selection.say)
+            bad_rows = _BadRows()
             for number, cells in lines:
                 if line_of() != number + 1:  # the header is line 1
                     number = _locate_row(number, cells, line_of())
                 if len(cells) != len(header):
-                    cells = _fit_cells(path, number, cells, header)
+                    if not fits_header(cells, header):
+                        yield _refuse_row(path, number, cells, len(header), bad_rows)
+                        continue
+                    cells = _fit_cells(cells, header)
                 if unnamed:
                     _check_unnamed(path, number, cells, unnamed)
                 for position in decimal_commas:
@@ -165,28 +182,58 @@ def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
     return number if line == number + 1 else RowAtLine(number, line)
 
 
-def _fit_cells(path: str, number: int, cells: list[str], header: Sequence[str]) -> list[str]:
-    """The cells of a row with as many as the header.
+class _BadRows:
+    """Counts the rows of a table that cannot be read.
 
-    Empty ones beyond it are left out, and those of columns without a name may be missing.
+    They are rejects, unless the table seems to be damaged as a whole: its first row, or more than
+    one in ten up to here, and more than `_MOST_BAD_ROWS`.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def are_few_with(self, number: int) -> bool:
+        """Counts one more, given its number, and returns whether only single rows are bad."""
+        self._number += 1
+        return number > 1 and self._number <= max(_MOST_BAD_ROWS, number // 10)
+
+
+def _fit_cells(cells: list[str], header: Sequence[str]) -> list[str]:
+    """As many cells as the header has, of a row that `fits_header`."""
+    expected = len(header)
+    missing = expected - len(cells)
+    return cells[:expected] + [""] * missing
+
+
+def _refuse_row(
+    path: str, number: int, cells: Sequence[str], expected: int, bad_rows: _BadRows
+) -> BadRow:
+    """What stands for a row with another number of cells than the header.
+
+    Args:
+        path: the table.
+        number: of the row.
+        cells: its cells.
+        expected: how many it should have.
+        bad_rows: counts such rows.
 
     Raises:
-        DataError: others are, or are missing.
+        DataError: others may be damaged too: there are too many of them, or the row has a cell of
+            several lines, as rows after a missing quote become.
     """
-    expected = len(header)
-    if not any(cells[expected:]) and not any(header[len(cells) :]):
-        missing = expected - len(cells)
-        return cells[:expected] + [""] * missing
+    num_cells = counted(len(cells), "cell")
+    has_several_lines = any("\n" in cell or "\r" in cell for cell in cells)
+    if not has_several_lines and bad_rows.are_few_with(number):
+        line = number.line if isinstance(number, RowAtLine) else number + 1
+        cause = "is a value cut, or a delimiter missing?"
+        if len(cells) > expected:
+            cause = "is a delimiter within a value without quotes?"
+        return BadRow(RowAtLine(number, line), f"{num_cells} instead of {expected}; {cause}")
     cause = "is a quote missing?"
-    if len(cells) > expected:
-        cause = (
-            "is a quote missing, or is a comma within a value, such as 1,5? To leave out all such "
-            "rows, with pandas: read_csv(FILE, dtype=str, keep_default_na=False, "
-            "on_bad_lines='skip').to_csv('sound.csv', index=False)"
-        )
+    if not has_several_lines and len(cells) > expected:
+        cause = _WITHOUT_NAMES if number == 1 else _LEAVE_OUT
     raise damaged_table(
-        name_row(path, number),
-        f"has {counted(len(cells), 'cell')}, but the header has {expected}; {cause}",
+        name_row(path, number), f"has {num_cells}, but the header has {expected}; {cause}"
     )
 
 
@@ -233,12 +280,24 @@ class JsonLines(ObjectFormat):
 
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, Any] | BadRow]:
         bound = _RowBound()
-        for line in read_lines(file, bound):
-            if not line.isspace():
-                bound.refill()
-                yield _parse_object(line)
+        bad_rows = _BadRows()
+        num_blank = 0
+        for line_number, line in enumerate(read_lines(file, bound), 1):
+            if line.isspace():
+                num_blank += 1
+                continue
+            bound.refill()
+            row: dict[str, Any] | BadRow
+            try:
+                row = _parse_object(line)
+            except ValueError as error:
+                number = line_number - num_blank
+                if not bad_rows.are_few_with(number):
+                    raise
+                row = BadRow(RowAtLine(number, line_number), str(error))
+            yield row
 
 
 def _parse_object(line: str) -> dict[str, Any]:
@@ -251,7 +310,10 @@ def _parse_object(line: str) -> dict[str, Any]:
     try:
         row = parse_json(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not valid JSON: {error}; write one object in a line") from None
+        place = f"character {error.pos + 1}"
+        raise ValueError(
+            f"is not valid JSON: {error.msg} ({place}); write one object in a line"
+        ) from None
     except ValueError as error:
         raise ValueError(f"is not valid JSON: {error}") from None
     if not isinstance(row, dict):

@@ -20,7 +20,7 @@ from beam_tfr.layouts.name_pattern import MOST_CHARACTERS
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.schema.errors import DataError
-from beam_tfr.tables.base import Row, table_error
+from beam_tfr.tables.base import Row, skip_bad_rows, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 from beam_tfr.tables.formats import read_columns, read_rows
 
@@ -236,7 +236,8 @@ class _Shards:
         names = {"-1": "", "None": ""}  # no class
         names |= {str(number): name for number, name in enumerate(self.dataset.class_names)}
         number = 0
-        for number, cells in read_rows(path, columns, skipped, images=[self.image_column]):
+        rows = read_rows(path, columns, skipped, images=[self.image_column])
+        for number, cells in skip_bad_rows(rows):
             row = dict(zip(columns, cells, strict=True))
             row[SPLIT] = shard.split
             if label in row:
