@@ -52,8 +52,8 @@ class Records(Sequence[Any]):
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; all but some, "all-fold4"; or slices,
-            "train[:80%]", as for `beam_tfr.reader.load`.
+        split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
+            slices, "train[:80%]", as for `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
             features by the manifest's names, with the pixels as `image`, masks as `mask` (int32
             [height, width]), and the images of pairs by their names (the same) instead of the

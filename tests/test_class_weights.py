@@ -38,6 +38,7 @@ def test_the_mean_weight_is_1_and_none_is_above_the_cap(
 def test_weights_of_a_dataset() -> None:
     folder = converted_photos()
     assert reader.class_weights(folder, "train") == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert reader.class_weights(folder, "all") == reader.class_weights(folder, "train+test")
     assert reader.class_weights(folder, "all-test", cap=3) == {0: 1.0, 1: 1.0, 2: 1.0}
     assert _weigh([90, 10], 2.0) == [pytest.approx(80 / 90), 2.0]
 

@@ -81,15 +81,16 @@ def test_a_damaged_backup_gives_way_to_the_one_before(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             fit(model, folder, **{"epochs": 1, "backup": backups, **options, **wrong})
     history = fit(model, folder, epochs=2, backup=backups, save_freq=1, **options)
-    assert len(history["loss"]) == 2
-    assert fit(model, folder, epochs=2, backup=backups, **options) == {}
+    assert len(history.history["loss"]) == 2
+    assert history.epoch == [0, 1]
+    assert fit(model, folder, epochs=2, backup=backups, **options).history == {}
     latest = backups / "latest.weights.h5"
     latest.write_bytes(latest.read_bytes()[:100])
     again = make_model()
     again.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with pytest.warns(RuntimeWarning, match="the backup before it"):
         history = fit(again, folder, epochs=3, backup=backups, **options)
-    assert len(history["loss"]) == 2  # the rest of the second epoch, and the third
+    assert len(history.history["loss"]) == 2  # the rest of the second epoch, and the third
     for path in backups.iterdir():
         path.write_bytes(b"x")
     with pytest.raises(DataError, match="is not a backup"):

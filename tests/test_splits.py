@@ -56,10 +56,20 @@ def test_slices_are_exact(dataset: Manifest) -> None:
     ] == [7, 100]
 
 
+def test_a_slice_of_all_is_one_of_all_splits_in_a_row(dataset: Manifest) -> None:
+    assert examples(dataset, "all") == list(range(107))
+    assert examples(dataset, "all[:10%]") == list(range(10))
+    assert examples(dataset, "all [95:]") == list(range(95, 107))
+    assert examples(dataset, "all[-3:] + train[:1]") == [104, 105, 106, 0]
+    assert examples(dataset, "all-train[:3]") == [100, 101, 102]
+
+
 @pytest.mark.parametrize(
     ("split", "message"),
     [
         ("train[:50%]+train[49:]", "has examples 49 to 49 of train twice"),
+        ("all[:101]+validation", "has examples 0 to 0 of validation twice"),
+        ("all[107:]", r"all\[107:\] is empty; all has 107"),
         ("train[50:50]", r"train\[50:50\] is empty; train has 100"),
         ("train[:101]", "101 is outside the 100 examples"),
         ("train[:x]", "'x' is neither a number of examples nor a percentage"),

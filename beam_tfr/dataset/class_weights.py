@@ -25,7 +25,8 @@ def class_weights(
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; or all but some, "all-fold4".
+        split: name of a split; several, "train+validation"; "all"; or all but some,
+            "all-fold4".
         cap: the largest weight, 1 or more; what it takes from rare classes goes to the others.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Resolves `split=` to runs of records in shards: "train", "all-fold4", "train[:80%]"."""
+"""Resolves `split=` to runs of records in shards: "train", "all", "all-fold4", "train[:80%]"."""
 
 import itertools
 import math
@@ -15,8 +15,8 @@ from beam_tfr.schema.untrusted import quote
 
 _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")
 _HELP = (
-    'write a name, several ("train+validation"), all but some ("all-fold4"), or a slice '
-    '("train[:80%]", "train[1000:]")'
+    'write a name, several ("train+validation"), "all", all but some ("all-fold4"), or a slice '
+    '("train[:80%]", "all[1000:]")'
 )
 _ALL = "all"  # stands for all splits, unless one is named so
 
@@ -76,8 +76,10 @@ def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) ->
     """
     if split is None:
         return names
+    chosen = list[str]()
     try:
-        chosen = _expand_all(dataset, split)
+        for term in split.split("+"):
+            chosen += _find_names(dataset, term)
     except ValueError as error:
         raise UsageError(str(error), option="split", value=split) from None
     if not {*chosen} <= {*names}:
@@ -98,7 +100,9 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
     if not isinstance(text, str):
         raise UsageError(f"must be text: {_HELP}", option="split", value=quote(text))
     try:
-        slices = [_parse_slice(dataset, term) for term in _expand_all(dataset, text)]
+        slices = list[_Slice]()
+        for term in text.split("+"):
+            slices += _parse_slice(dataset, term.strip())
         _check_overlaps(slices)
     except ValueError as error:
         raise UsageError(str(error), option="split", value=text) from None
@@ -110,20 +114,16 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
     return ExampleSelection(tuple(splits), tuple(parts))
 
 
-def _expand_all(dataset: Manifest, text: str) -> list[str]:
-    """The terms that "+" joins, with names of splits in place of "all" and "all-fold4".
+def _find_names(dataset: Manifest, term: str) -> list[str]:
+    """Returns the names of splits that a term without a slice means: a name, "all", "all-fold4".
 
     Raises:
         ValueError: there is no split of a name behind a "-", or none is left.
     """
-    terms = list[str]()
-    for term in text.split("+"):
-        name, *left_out = (part.strip() for part in term.split("-"))
-        if name == _ALL and _ALL not in dataset.splits:
-            terms += _all_but(dataset, left_out)
-        else:
-            terms.append(term.strip())
-    return terms
+    name, *left_out = (part.strip() for part in term.split("-"))
+    if name == _ALL and _ALL not in dataset.splits:
+        return _all_but(dataset, left_out)
+    return [term.strip()]
 
 
 def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
@@ -142,8 +142,8 @@ def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
     return sort_splits(rest)
 
 
-def _parse_slice(dataset: Manifest, term: str) -> _Slice:
-    """Parses a split or a slice of one.
+def _parse_slice(dataset: Manifest, term: str) -> list[_Slice]:
+    """Parses a split, or several in a row, or a slice of them.
 
     Raises:
         ValueError: the split does not exist, or the slice is malformed or empty.
@@ -155,15 +155,30 @@ def _parse_slice(dataset: Manifest, term: str) -> _Slice:
     is_closed = bounds.endswith("]") and bounds.count(":") == 1
     if not name or "]" in name or (bracket and not is_closed):
         raise ValueError(f"{absent}; {_HELP}")
-    if name not in names:
+    chosen = _find_names(dataset, name)
+    if not {*chosen} <= {*names}:
         raise ValueError(absent)
-    total = dataset.splits[name].num_examples
+    total = sum(dataset.splits[split].num_examples for split in chosen)
     begin_text, _, end_text = bounds.removesuffix("]").partition(":")
     begin = _parse_bound(begin_text.strip() or "0", total)
     end = _parse_bound(end_text.strip() or "100%", total)
     if begin >= end:
         raise ValueError(f"{term} is empty; {name} has {total}")
-    return _Slice(name, begin, end)
+    return _slice_splits(dataset, chosen, begin, end)
+
+
+def _slice_splits(dataset: Manifest, names: Sequence[str], begin: int, end: int) -> list[_Slice]:
+    """Returns the slices of splits in a row that hold examples [begin, end) of them."""
+    slices = list[_Slice]()
+    first = 0
+    for name in names:
+        total = dataset.splits[name].num_examples
+        low = max(begin - first, 0)
+        high = min(end - first, total)
+        if low < high:
+            slices.append(_Slice(name, low, high))
+        first += total
+    return slices
 
 
 def _parse_bound(bound: str, total: int) -> int:

@@ -162,8 +162,8 @@ def _count_records(
         chosen = choose_splits(dataset, split, names)
     except UsageError:
         raise UsageError(
-            'must name whole splits that have records: one, several as "train+test", or all but '
-            f'some as "all-test"; there are: {", ".join(names)}',
+            'must name whole splits that have records: one, several as "train+test", "all", or '
+            f'all but some as "all-test"; there are: {", ".join(names)}',
             option="split",
             value=split,
         ) from None

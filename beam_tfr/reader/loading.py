@@ -64,9 +64,10 @@ def load(
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; all but some, "all-fold4"; or slices
-            by examples in the order on disk, which is random: "train[:80%]", "train[1000:]",
-            "train[-50:]". Percentages are rounded down.
+        split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
+            slices by examples in the order on disk, which is random within a split: "train[:80%]",
+            "train[1000:]", "train[-50:]". A slice of "all" is one of all splits in a row.
+            Percentages are rounded down.
         batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; each
             host gets `batch_size / num_hosts`. None yields single examples.
         remainder: what to do with the examples that do not fill the last batch of an epoch. "keep"
@@ -84,8 +85,8 @@ def load(
         repeat: number of epochs, True for endlessly many, False for one. Epoch i equals
             `load(epoch=epoch + i)`, with a last batch of its own, and every iteration is the same.
         start_step: number of elements of this host to skip, as if they had been read; may exceed an
-            epoch. Skipped examples are not decoded, and shards that contain only those are not
-            opened.
+            epoch: reading then starts in a later one, even without `repeat`. Skipped examples are
+            not decoded, and shards that contain only those are not opened.
         streams: number of runs of records to read in parallel; changes the order. Unshuffled,
             streams=1 gives the order on disk.
         host_index: which of the hosts this is, from 0; needed if there are several.

@@ -35,7 +35,7 @@ def fit(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     fit_options: dict[str, Any] | None = None,
     **load_options: Any,
-) -> dict[str, list[float]]:
+) -> keras.callbacks.History:
     """Trains a model on a split of a dataset; the same program resumes within an epoch.
 
     The optimizer counts the steps, so a backup of it says where to go on. A training that was
@@ -55,8 +55,8 @@ def fit(
             True unless given.
 
     Returns:
-        The history that `Model.fit` returns, for the epochs of this run: name -> value for each
-        epoch.
+        The History that `Model.fit` returns, of the epochs of this run: its `history` is name ->
+        value for each epoch.
 
     Raises:
         UsageError: an argument is wrong, or the model is not built and compiled.
@@ -75,13 +75,13 @@ def fit(
     ]
     _restore(model, folder)
     epoch, step = divmod(int(model.optimizer.iterations), steps)
-    history = dict[str, list[float]]()
+    history = _begin_history(model)
     if step and epoch < epochs:
         rest = load(path, epoch=epoch, start_step=step, **settings)
         trained = model.fit(
             rest, initial_epoch=epoch, epochs=epoch + 1, callbacks=all_callbacks, **fit_settings
         )
-        _extend(history, trained.history)
+        _extend(history, trained)
         epoch += 1
     if epoch < epochs:
         whole = load(path, epoch=epoch, repeat=True, **settings)
@@ -93,7 +93,7 @@ def fit(
             callbacks=all_callbacks,
             **fit_settings,
         )
-        _extend(history, trained.history)
+        _extend(history, trained)
     return history
 
 
@@ -154,6 +154,17 @@ def _load_backup(model: keras.Model, path: str) -> str:
     return ""
 
 
-def _extend(history: dict[str, list[float]], more: dict[str, list[float]]) -> None:
-    for name, values in more.items():
-        history.setdefault(name, []).extend(values)
+def _begin_history(model: keras.Model) -> keras.callbacks.History:
+    """Makes the history of a training of no epoch."""
+    history = keras.callbacks.History()
+    history.set_model(model)
+    history.on_train_begin()
+    return history
+
+
+def _extend(history: keras.callbacks.History, more: keras.callbacks.History) -> None:
+    """Adds the epochs of another training of the same model."""
+    history.set_params(more.params)
+    history.epoch.extend(more.epoch)
+    for name, values in more.history.items():
+        history.history.setdefault(name, []).extend(values)

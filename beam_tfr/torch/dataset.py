@@ -50,8 +50,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; all but some, "all-fold4"; or slices by
-            examples in the order on disk: "train[:80%]", "train[1000:]", as for
+        split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
+            slices by examples in the order on disk: "train[:80%]", "train[1000:]", as for
             `beam_tfr.reader.load`.
         batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each
             rank gets `batch_size / world_size`. None yields single examples; DataLoader may then
