@@ -353,11 +353,19 @@ def test_a_list_of_sha256sum_finds_what_is_there(place: Path, beam_tfr: Command)
     assert "never removed" not in done.out
 
 
-def test_keys_that_were_never_removed_are_told(place: Path, beam_tfr: Command) -> None:
+def test_keys_that_were_never_removed_prove_nothing(place: Path, beam_tfr: Command) -> None:
     listed = write_lines(place / "keys.txt", "dog/typo.jpg")
     done = beam_tfr("verify", place / "d", "--absent", listed)
+    assert done.code == 1
+    assert "such as 'dog/typo.jpg'" in done.err
+    assert "OK" not in done.out
+    assert (
+        json.loads(beam_tfr("verify", place / "d", "--absent", listed, "--json").out)["ok"] is False
+    )
+    sums = write_lines(place / "sums.txt", sha256(b"of no file"))  # proved by bytes
+    done = beam_tfr("verify", place / "d", "--absent", sums)
     assert done.code == 0
-    assert "1 of these were never removed here, such as 'dog/typo.jpg'" in done.out
+    assert "1 of these were never removed here" in done.out
 
 
 @pytest.mark.parametrize("command", ["remove", "update"])

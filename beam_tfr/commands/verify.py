@@ -17,8 +17,8 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from beam_tfr.commands.calls import (
     add_dataset,
@@ -35,6 +35,7 @@ from beam_tfr.schema.errors import NotInstalledError, UsageError
 from beam_tfr.schema.untrusted import quote
 
 if TYPE_CHECKING:
+    from beam_tfr.output.removed import NeverRemoved
     from beam_tfr.verification import Report
 
 HELP = "read a whole dataset and check it against its manifest"
@@ -47,8 +48,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--absent",
         metavar="FILE",
-        help="also check that nothing is left of the images in this file: per line a key, or the "
-        "SHA-256 of a source file in hex; or keys as JSON Lines; - for standard input",
+        help="also check that nothing is left of the images in this file: per line a key that was "
+        "removed, or the SHA-256 of a source file in hex; or keys as JSON Lines; - for standard "
+        "input",
     )
 
 
@@ -63,20 +65,54 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if not parsed.absent:
         print_report(report, as_json=parsed.json)
         return int(not report.ok)
-    traces, never_removed = _find_traces(parsed.folder, parsed.absent)
-    print_report(report, as_json=parsed.json, traces=traces, never_removed=never_removed)
-    for trace in traces[:_TRACES]:
+    absence = _check_absence(parsed.folder, parsed.absent)
+    is_clean = report.ok and absence.ok
+    print_report(report, as_json=parsed.json, ok=is_clean, **absence.as_json())
+    for trace in absence.traces[:_TRACES]:
         name = trace.replace("\n", "\\n")
         print_message(f"not removed: {name}")
+    keys = absence.never_removed.keys
+    if keys:
+        print_message(
+            f"{len(keys):,} of the keys in {parsed.absent} were never removed here, such as "
+            f"{quote(keys[0])}, so this proves nothing of them: keys are those of the contents, "
+            "such as class/name.jpg; correct them, give the SHA-256 of the files, or keep them out "
+            "with `beam-tfr remove --keys FILE --allow_missing`"
+        )
     if not parsed.json:
-        print(f"absent:  {counted(len(traces), 'trace')} of what {parsed.absent} lists")
-        if never_removed and not traces:
-            print(
-                f"note: {len(never_removed):,} of these were never removed here, such as "
-                f"{quote(never_removed[0])}: nothing keeps them out of updates"
-            )
-    is_clean = report.ok and not traces
+        print_lines(absence.lines(parsed.absent))
     return int(not is_clean)
+
+
+class _Absence(NamedTuple):
+    """What is found of images that should be absent.
+
+    Attributes:
+        traces: where the dataset still holds them.
+        never_removed: the keys and hashes among theirs that were never taken down.
+    """
+
+    traces: list[str]
+    never_removed: NeverRemoved
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is certain that nothing is left of the images."""
+        return not (self.traces or self.never_removed.keys)
+
+    def as_json(self) -> dict[str, list[str]]:
+        keys, others = self.never_removed
+        return {"traces": self.traces, "never_removed": [*keys, *others]}
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Yields the result of a check of the list at a path."""
+        yield f"absent:  {counted(len(self.traces), 'trace')} of what {path} lists"
+        others = self.never_removed.others
+        if others and not self.traces:
+            yield (
+                f"note: {len(others):,} of these were never removed here, such as "
+                f"{quote(others[0])}: nothing keeps them out of updates"
+            )
 
 
 def _verify_here(parsed: argparse.Namespace) -> Report:
@@ -104,7 +140,7 @@ def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Repor
         return launch.verify_on(parsed.folder, flags, progress=display, say=display.say)
 
 
-def _find_traces(folder: str, path: str) -> tuple[list[str], list[str]]:
+def _check_absence(folder: str, path: str) -> _Absence:
     """Finds traces of the keys and hashes in a file, and those that were never removed."""
     from beam_tfr.dataset.manifest import read_manifest
 
@@ -118,13 +154,17 @@ def _find_traces(folder: str, path: str) -> tuple[list[str], list[str]]:
     hashes = [*filter(None, map(find_hash, listed.keys))]
     selection = ImageSelection(listed.keys, hashes, keys_are_lines=listed.are_lines)
     dataset = read_manifest(folder)
-    return [*find_traces(dataset, selection)], list_never_removed(dataset, selection)
+    traces = [*find_traces(dataset, selection)]
+    return _Absence(traces, list_never_removed(dataset, listed.keys))
 
 
-def print_report(report: Report, *, as_json: bool, **more: object) -> None:
+def print_report(report: Report, *, as_json: bool, ok: bool = True, **more: object) -> None:
     """Prints problems to standard error, and everything else to standard output.
 
     Args:
+        report: the report.
+        as_json: whether to print it as JSON.
+        ok: whether all is well besides the report.
         more: fields to add to the JSON.
     """
     for problem in report.problems:
@@ -133,6 +173,6 @@ def print_report(report: Report, *, as_json: bool, **more: object) -> None:
     if unlisted:
         print_message(f"and at least {unlisted:,} more")
     if as_json:
-        print_json(report.as_json() | more)
+        print_json(report.as_json() | {"ok": report.ok and ok} | more)
     else:
-        print_lines(report.lines())
+        print_lines(report.lines(ok=ok))

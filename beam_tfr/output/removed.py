@@ -1,7 +1,7 @@
 """Finds the images of a dataset that are to be taken down, and their traces."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -13,6 +13,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.dataset.splits import ShardPart
 from beam_tfr.dataset.taken_down import Removed, read_removed
+from beam_tfr.inputs.key_lists import find_hash
 from beam_tfr.output.copy_details import list_kept
 from beam_tfr.output.known import read_sources, require_sources
 from beam_tfr.output.removed_copies import find_copies_that_stay, find_dropped_copies
@@ -28,7 +29,6 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.untrusted import quote
 
-_HASH_LENGTH = 64  # digits of a SHA-256 in hex
 _HASH = re.compile("[0-9a-fA-F]{64}")
 _LINE_BREAK = re.compile(r"\n|\r\Z")
 _SHA256 = "source_sha256"  # column of the contents
@@ -209,19 +209,41 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
         yield f"{WORK_FOLDER}/{FIRST_FOLDER}: from an unfinished run"
 
 
-def list_never_removed(dataset: Manifest, selection: ImageSelection) -> list[str]:
-    """Lists the keys of a selection that were never taken down, by key or by the file's hash.
+class NeverRemoved(NamedTuple):
+    """What was never taken down from a dataset, of keys and hashes that should be absent.
+
+    Attributes:
+        keys: keys. That nothing is found of them proves nothing, since they may be misspelled.
+        others: hashes, whose bytes are found under any key; and keys of rows, which no command
+            takes down.
+    """
+
+    keys: list[str]
+    others: list[str]
+
+
+def list_never_removed(dataset: Manifest, lines: Iterable[str]) -> NeverRemoved:
+    """Lists the keys and hashes that were never taken down, by key or by the file's hash.
+
+    Args:
+        dataset: the dataset.
+        lines: keys, and lines that begin with a hash.
 
     Raises:
         DataError: removed.txt is damaged.
     """
     removed = read_removed(dataset.folder)
     known_hashes = removed.keys | removed.sources
-    never_removed = list[str]()
-    for key in selection.keys:
-        own_hashes = {sha256_hex(to_bytes(key)), key[:_HASH_LENGTH].lower()}
-        if known_hashes.isdisjoint(own_hashes):
-            never_removed.append(key)
+    has_rows = dataset.options["encoding"] == "row"
+    never_removed = NeverRemoved([], [])
+    for line in lines:
+        own_hashes = {sha256_hex(to_bytes(line)), find_hash(line).lower()}
+        if not known_hashes.isdisjoint(own_hashes):
+            continue
+        if has_rows or find_hash(line):
+            never_removed.others.append(line)
+        else:
+            never_removed.keys.append(line)
     return never_removed
 
 

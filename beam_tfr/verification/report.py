@@ -233,8 +233,12 @@ class Report(Printable):
     def ok(self) -> bool:
         return not self.kinds
 
-    def lines(self) -> Iterator[str]:
-        """Yields the report as lines, without its problems."""
+    def lines(self, *, ok: bool = True) -> Iterator[str]:
+        """Yields the report as lines, without its problems.
+
+        Args:
+            ok: whether all is well besides the report.
+        """
         records = counted(self.counts["records_read"], "record")
         shards = counted(self.counts["shards"], "shard")
         rate = self.counts["records_read"] / max(self.seconds, 1e-3)
@@ -247,7 +251,8 @@ class Report(Printable):
         for note in self.notes:
             yield f"note: {note}"
         if self.ok:
-            yield "OK: the dataset matches its manifest"
+            matches = "the dataset matches its manifest"
+            yield f"OK: {matches}" if ok else matches
         else:
             yield counted(self.counts["problems"], "problem")
 
