@@ -396,6 +396,20 @@ def test_a_contact_sheet_without_contents_shows_the_first_records(tmp_path: Path
     assert inspect(converted_photos()).sheet_note == ""
 
 
+def test_rejects_of_a_run_that_failed_because_of_them(tmp_path: Path, beam_tfr: Command) -> None:
+    output = tmp_path / "d"
+    call = ("--input", spoiled_photos(), "--output", output, "--layout", "*")
+    assert beam_tfr("convert", *call).code == 1
+    shown = beam_tfr("inspect", output, "--rejects")
+    assert shown.code == 1
+    assert "not a complete dataset" in shown.out
+    number = len((output / ".beam_tfr" / "rejects.jsonl").read_text().splitlines())
+    assert shown.out.startswith(f"{output}: {number} rejected\n")
+    sheet = tmp_path / "rejects.png"
+    assert beam_tfr("inspect", output, "--rejects", "--contact_sheet", sheet).code == 1
+    assert sheet.exists()
+
+
 def test_rejects_on_a_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
     path = converted_spoiled_photos()
     rejected = json.loads((path / "manifest.json").read_text())["counts"]["rejected"]

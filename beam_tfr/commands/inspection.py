@@ -118,8 +118,11 @@ def _show_rejects(parsed: argparse.Namespace) -> int:
     if parsed.contact_sheet and shown.groups:
         save_sheet(shown.contact_sheet(), parsed.contact_sheet)
         saved = f"wrote {parsed.contact_sheet}: {counted(shown.number, 'reject')} in all"
-        advice = [] if parsed.sources else ["add --sources, the input, for pictures"]
-        print_lines([saved, *advice])
+        advice = []
+        if shown.is_complete and not parsed.sources:
+            advice = ["add --sources, the input, for pictures"]
+        notes = [f"note: {shown.note}"] if shown.note else []
+        print_lines([saved, *advice, *notes])
     else:
         print_lines(shown.lines())
-    return 0
+    return int(not shown.is_complete)

@@ -1,5 +1,6 @@
 """Lists the rejects on the page, with thumbnails if their sources are available and decode."""
 
+import collections
 import contextlib
 import itertools
 from collections.abc import Mapping
@@ -77,7 +78,7 @@ class RejectsOfReason(NamedTuple):
 
 
 def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[RejectsOfReason]:
-    """Lists the rejects by reason, the most frequent first.
+    """Lists the rejects of a dataset by reason, the most frequent first.
 
     Args:
         dataset: the dataset.
@@ -86,10 +87,21 @@ def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[Rejects
     Raises:
         DataError: rejects.jsonl is damaged.
     """
-    numbers: Mapping[str, int] = dataset.counts["rejected"]
+    path = storage.join(dataset.folder, REJECTS_FILE)
+    return _list_rejects(path, dataset.counts["rejected"], sources)
+
+
+def list_unfinished_rejects(path: str) -> list[RejectsOfReason]:
+    """Lists the rejects in a file that a failed run has left; see `list_rejects`."""
+    numbers = collections.Counter(reject.reason for reject in read_rejects(path))
+    return _list_rejects(path, numbers, None)
+
+
+def _list_rejects(
+    path: str, numbers: Mapping[str, int], sources: SourceFiles | None
+) -> list[RejectsOfReason]:
     if not numbers:
         return []
-    path = storage.join(dataset.folder, REJECTS_FILE)
     first_lines = itertools.islice(read_rejects(path), _MOST_READ)
     shown = {reason: min(number, _SHOWN) for reason, number in numbers.items()}
     examples = take_examples(first_lines, shown)

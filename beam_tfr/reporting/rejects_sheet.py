@@ -9,13 +9,15 @@ from PIL import Image as PillowImage
 from PIL import ImageDraw, ImageOps
 
 from beam_tfr import storage
-from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.manifest import find_manifest, read_manifest
 from beam_tfr.inspection import sheets
 from beam_tfr.inspection.fonts import find_font
 from beam_tfr.inspection.pictures import GROUND, INK
-from beam_tfr.reporting.refused import RejectsOfReason, list_rejects
+from beam_tfr.reporting.refused import RejectsOfReason, list_rejects, list_unfinished_rejects
 from beam_tfr.reporting.samples import SIDE, show_text
 from beam_tfr.reporting.source_files import SourceFiles
+from beam_tfr.schema.dataset import FIRST_FOLDER, REJECTS_FILE
+from beam_tfr.schema.errors import UsageError
 
 _COLUMNS = 6  # so wide that reasons and cures fit
 
@@ -26,10 +28,14 @@ class ShownRejects(NamedTuple):
     Attributes:
         folder: folder of the dataset.
         groups: the rejects by reason, the most frequent first.
+        is_complete: whether they are those of a complete dataset, not of a run that failed.
+        note: a sentence about a run that failed in the folder; empty without one.
     """
 
     folder: str
     groups: Sequence[RejectsOfReason]
+    is_complete: bool = True
+    note: str = ""
 
     @property
     def number(self) -> int:
@@ -45,6 +51,8 @@ class ShownRejects(NamedTuple):
                 yield f"  {show_text(reject.key)}: {show_text(reject.detail)}"
             if group.number > len(group.rejects):
                 yield f"  and {group.number - len(group.rejects):,} more"
+        if self.note:
+            yield f"note: {self.note}"
 
     def contact_sheet(self) -> PillowImage.Image:
         """Draws a row for each reason: pictures of sources that decode, with their keys below."""
@@ -55,14 +63,48 @@ class ShownRejects(NamedTuple):
 def read_rejects(folder: str, sources: Sequence[str]) -> ShownRejects:
     """Reads the rejects of a dataset, and pictures of their sources.
 
+    Without a complete dataset, reads those of the run that failed because of them.
+
     Raises:
-        NotFoundError, DataError: there is no dataset, or its list of rejects is damaged.
-        UsageError: the sources are not those of the dataset.
+        NotFoundError, DataError: there is neither, or the list of rejects is damaged.
+        UsageError: the sources are not those of the dataset, or the dataset is not complete.
     """
-    dataset = read_manifest(storage.check_path(folder, option="path"))
+    path = storage.check_path(folder, option="path")
+    left = _find_left_rejects(path)
+    if left and find_manifest(path) is None:
+        return _read_left_rejects(folder, left, sources)
+    dataset = read_manifest(path)
+    note = f"a later run failed with too many rejects: {left} lists them" if left else ""
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(SourceFiles(dataset, sources)) if sources else None
-        return ShownRejects(folder, list_rejects(dataset, files))
+        return ShownRejects(folder, list_rejects(dataset, files), note=note)
+
+
+def _read_left_rejects(folder: str, path: str, sources: Sequence[str]) -> ShownRejects:
+    """Reads the rejects that a failed run has left at a path.
+
+    Raises:
+        UsageError: sources are given, whose options only a complete dataset has.
+    """
+    if sources:
+        raise UsageError(
+            f"{folder} is not a complete dataset, and rejects of a run that failed are shown "
+            "without pictures: leave out `sources=`"
+        )
+    note = (
+        f"{folder} is not a complete dataset: the last run failed with these rejects. Fix them, or "
+        "raise `max_rejects=`, and run the same command again: it resumes"
+    )
+    return ShownRejects(folder, list_unfinished_rejects(path), is_complete=False, note=note)
+
+
+def _find_left_rejects(folder: str) -> str:
+    """Returns the path of rejects that a failed run has left; empty without any."""
+    for output in (folder, storage.work_path(folder, FIRST_FOLDER)):
+        path = storage.work_path(output, REJECTS_FILE)
+        if storage.find(path):
+            return path
+    return ""
 
 
 def _heading(group: RejectsOfReason) -> str:
