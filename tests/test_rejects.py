@@ -142,7 +142,7 @@ def test_a_run_with_any_reject_fails_and_is_resumed(
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=0")
     assert run.code == 1
     assert (
-        "12 of 60 files were rejected (empty-file 12), --max_rejects 0 allows 0: nothing is "
+        "12 of 60 files were rejected (empty-file 12), --max_rejects 0 allows 0. Nothing is "
         "published" in run.err
     )
     assert not (tmp_path / "o" / "manifest.json").exists()

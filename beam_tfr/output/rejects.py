@@ -32,7 +32,6 @@ _DROPPED_BOXES = {"boxes-dropped", "bad-boxes-dropped"}
 _USUAL_SHARE = Fraction(1, 100)
 _USUAL_NUMBER = Fraction(10)
 _LARGEST_SHARE = Fraction(1, 10)
-_USUAL_LIMIT = "1 %, or 10 if that is more, but never more than 10 %"
 _DROP_BOXES = (
     "give `bad_boxes=drop` to leave out only the boxes that have no area or are outside of their "
     "image"
@@ -177,15 +176,18 @@ def describe_excess(
     number = sum(rejected.values())
     limit = f"`max_rejects={max_rejects}` allows {allowed:,}"
     if max_rejects is None:
-        limit = f"and {allowed:,} are allowed without `max_rejects=` ({_USUAL_LIMIT})"
+        limit = (
+            f"and {allowed:,} of these {plan.matched:,} are allowed: 1 % of the {plan.noun}, at "
+            "least 10, but at most 10 % of them"
+        )
     cure = ""
     if _may_hold_bad_boxes(plan, rejected):
         cure = f"{_DROP_BOXES}, "
     if "not-found" in rejected and "layout" not in plan.options:
         cure += "give `image_root=` if paths start from another folder, "
     return (
-        f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}: "
-        f"nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "
+        f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}. "
+        f"Nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "
         "again with a larger `max_rejects=`: finished shards are kept"
     )
 
