@@ -114,7 +114,9 @@ def update(
     Raises:
         UsageError: the call is wrong; also a ValueError.
         NotFoundError: there is no such folder; also a FileNotFoundError.
-        DataError, RunError, InterruptedRunError: as for `convert`; the dataset is then unchanged.
+        DataError: as for `convert`, or more than half of the dataset's images are missing from the
+            input; `max_removed=` sets another limit. The dataset is unchanged.
+        RunError, InterruptedRunError: as for `convert`; the dataset is unchanged.
     """
     names = options_of(UpdateOptions).keys() & options.keys()
     update_options = from_values({name: options.pop(name) for name in names}, UpdateOptions)

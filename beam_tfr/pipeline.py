@@ -26,6 +26,7 @@ from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.output import claim, shard_totals
+from beam_tfr.output.drop_limit import DropLimit
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
@@ -62,6 +63,7 @@ class Convert(beam.PTransform):
             images. If the source is another dataset, shares choose the splits of images that only
             the source has.
         before: the dataset to update: images that get another split than there are counted.
+        drop_limit: how many images of that dataset may be dropped; None for all.
         groups: step from the beginning of the pipeline to images that share their split, as in
             `ChooseSplits`.
         copies: step from the beginning of the pipeline to copies that are rejected, as
@@ -90,6 +92,7 @@ class Convert(beam.PTransform):
         guarded: bool = False,
         splits_of: BaseDataset | None = None,
         before: BaseDataset | None = None,
+        drop_limit: DropLimit | None = None,
         groups: beam.PTransform | None = None,
         copies: beam.PTransform | None = None,
         on_bytes: Sequence[beam.PTransform] = (),
@@ -105,6 +108,7 @@ class Convert(beam.PTransform):
         self.removed = removed
         self.splits_of = splits_of
         self.before = before
+        self.drop_limit = drop_limit
         self.groups = groups
         self.copies = copies
         self.read = ReadImages(
@@ -169,11 +173,12 @@ class Convert(beam.PTransform):
         self,
         known_images: PCollection[bytes] | None = None,
         earlier_splits: PCollection[bytes] | None = None,
+        earlier_records: PCollection[bytes] | None = None,
     ) -> PlanShards:
         """Makes the step that plans the shards.
 
         Args:
-            known_images, earlier_splits: see `PlanShards`.
+            known_images, earlier_splits, earlier_records: see `PlanShards`.
         """
         return PlanShards(
             self._choose_target(),
@@ -182,6 +187,8 @@ class Convert(beam.PTransform):
             gives_splits=not self.options.stratify,
             known_images=known_images,
             earlier_splits=earlier_splits,
+            drop_limit=self.drop_limit,
+            earlier_records=earlier_records,
         )
 
     def _choose_target(self) -> Target | None:
@@ -232,10 +239,22 @@ class Convert(beam.PTransform):
         if self.base:
             splits_stay = self._splits_stay(self.base)
             known_images = dataset_reading.read_known(begin, self.base, splits_stay=splits_stay)
-        earlier_splits = None
-        if self.before and not (self._updates_in_place() and self._splits_stay(self.before)):
-            earlier_splits = dataset_reading.read_earlier_splits(begin, self.before)
-        return refs | self.plan_shards(known_images, earlier_splits)  # type: ignore[no-any-return]
+        moves_images = self._may_move_images()
+        earlier_records = None
+        if self.before and (moves_images or self.drop_limit):
+            earlier_records = dataset_reading.read_earlier_splits(begin, self.before)
+        planning = self.plan_shards(
+            known_images,
+            earlier_records if moves_images else None,
+            earlier_records,
+        )
+        return refs | planning  # type: ignore[no-any-return]
+
+    def _may_move_images(self) -> bool:
+        """Whether images of the updated dataset may get other splits."""
+        if self.before is None:
+            return False
+        return not (self._updates_in_place() and self._splits_stay(self.before))
 
     def _updates_in_place(self) -> bool:
         """Whether any copied records come from the dataset in the output."""

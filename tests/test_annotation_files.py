@@ -355,3 +355,17 @@ def test_label_files_without_a_data_yaml_are_told_with_the_lines_that_read_them(
     assert (row["file"], row["class"]) == (str(tmp_path / image), ["cat"])
     plan = beam_tfr.plan(input=str(tmp_path), layout="**", progress=False)
     assert any(f"belong to {setup}, which" in note for note in plan.warnings)
+    assert not any(f"{setup} is a" in note for note in plan.warnings)  # says it twice
+
+
+def test_labels_beside_images_are_named_where_no_file_fits_the_layout(tmp_path: Path) -> None:
+    for number in range(3):
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / f"{number}.jpg")
+        (tmp_path / f"{number}.txt").write_text("0 0.5 0.5 0.2 0.2\n")
+    (tmp_path / "classes.txt").write_text("cat\n")
+    with pytest.raises(UsageError) as caught:
+        beam_tfr.plan(input=str(tmp_path), progress=False)
+    assert "no file fits" in str(caught.value)
+    assert f'write {tmp_path}/data.yaml with the lines `train: .`, `names: ["cat"]`' in str(
+        caught.value
+    )

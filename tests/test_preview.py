@@ -134,6 +134,7 @@ def test_a_plan_foretells_an_update(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds a dataset with other input") as caught:
         beam_tfr.plan(input=SAMPLE / "test" / "hat", layout="*", output=output, progress=False)
     assert ": it would add 2 that are new or seem changed, drop 20, and copy 0" in str(caught.value)
+    assert "but it would fail: the update would remove 20 of the 20 images" in str(caught.value)
 
 
 def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path) -> None:
@@ -147,9 +148,9 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         assert f" {reason}: " in run.out, key
         assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
     assert run.out.endswith(
-        ", and 2 are allowed without --max_rejects (1 %, or 10 if that is more, but never more "
-        "than 10 %): nothing is published. Fix them, leave them out of --input, or call again with "
-        "a larger --max_rejects: finished shards are kept\n"
+        ", and 2 of these 25 are allowed: 1 % of the images, at least 10, but at most 10 % of "
+        "them. Nothing is published. Fix them, leave them out of --input, or call again with a "
+        "larger --max_rejects: finished shards are kept\n"
     )
     assert (
         "\nnext:      nothing was written; convert would fail: 7 of 25 images were rejected ("
@@ -171,7 +172,7 @@ def test_a_failure_is_foretold() -> None:
 
     def told(*rejects: float) -> str:
         found = {f"reason-{number}": one for number, one in enumerate(rejects)}
-        return describe_excess(found, 0.01, plan).partition(":")[0]
+        return describe_excess(found, 0.01, plan).partition(". Nothing")[0]
 
     assert told() == told(10) == told(60, 40) == ""
     led = "reason-1 59, reason-0 50"

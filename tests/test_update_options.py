@@ -23,6 +23,7 @@ from beam_tfr.schema.errors import DataError, RunError, UsageError
 from tests.conftest import Run, as_nobody, few_at_once
 from tests.converted import once
 from tests.living_photos import files_of
+from tests.update_rows import rows_of, write_table
 from tests.updates import convert, count_decoding, fresh, paint, spoil, update, write_photos
 
 FIXED: dict[str, Any] = {"image_size": 16, "allow_empty": ["cat", "dog", "owl", "zebra"]}
@@ -611,3 +612,44 @@ def test_an_update_without_an_input_says_that_it_looked_at_none(
     lines = list[str]()
     launch.update(str(output), {}, UpdateOptions(), say=lines.append)
     assert [line for line in lines if "`input=`" in line]
+
+
+@pytest.mark.parametrize("changes", [{}, {"image_size": 8}, {"duplicates": "drop"}], ids=str)
+def test_an_input_of_new_images_alone_removes_nothing(
+    place: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    new = tmp_path / "new"
+    for number in range(4):
+        paint(new / "cat" / f"new{number}.jpg", 90 + number)
+    shutil.copy(place / "photos" / "cat" / "0.jpg", new / "cat")
+    before = files_of(place / "d")
+    for max_removed in ({}, {"max_removed": 16}, {"max_removed": 0.9}):
+        with pytest.raises(DataError, match=r"would remove 17 of the 18 images.*the whole input"):
+            update(place / "d", input=f"{new}/**", **changes, **max_removed)
+        assert files_of(place / "d") == before
+    both = [f"{place}/photos/**", f"{place}/new/**"]
+    shutil.copytree(new, place / "new")
+    with pytest.raises(DataError, match=r"remove 18 of the 18 images.*No image has the same key"):
+        update(place / "d", input=both, max_rejects=1, **changes)  # keys begin with photos/
+    done = update(place / "d", input=f"{new}/**", max_removed=17, **changes)
+    assert done.counts["written"] == 5
+
+
+@pytest.mark.parametrize("limit", [9, 3])
+def test_a_limit_may_remove_images(place: Path, limit: int) -> None:
+    done = update(place / "d", input=f"{place}/photos/**", max_rejects=1, limit=limit)
+    assert done.counts["matched"] == limit
+
+
+def test_a_limit_of_removals_needs_an_input(place: Path) -> None:
+    with pytest.raises(UsageError, match=r"`max_removed=1\.0`.*no effect"):
+        update(place / "d", max_removed=1.0)
+
+
+def test_rows_that_a_table_lacks_count_as_removed(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", rows_of())
+    convert(tmp_path / "d", table=table, encoding="row", label_column="class")
+    fewer = write_table(tmp_path / "t.csv", rows_of()[:9])
+    with pytest.raises(DataError, match=r"would remove .* rows of .*`table=` lacks"):
+        update(tmp_path / "d", table=fewer)
+    assert update(tmp_path / "d", table=fewer, max_removed=1.0).counts["written"] == 9

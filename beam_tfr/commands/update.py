@@ -4,7 +4,8 @@ The time it takes depends on how much has changed.
 
 examples:
   beam-tfr update /data/photos --input photos
-      adds new photos, drops deleted ones, converts changed ones, and copies all other records
+      adds new photos, drops deleted ones, converts changed ones, and copies all other records; the
+      input is the whole input, old photos and new ones
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
       divides the dataset anew, without decoding an image
   beam-tfr update /data/photos --rename tabby=cat

@@ -34,6 +34,7 @@ _EXTENSIONS = (
 )
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
 _BEGIN_BYTES = 64 << 10
+_IS_TABLE = " is a `table=`"
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
 _OBJECT_KEYS = re.compile(rb'"(?:images|annotations|coordinates)"\s*:')
@@ -86,9 +87,14 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
     tables = list[str]()
     for extension in sorted(candidates):
         table = _describe_table(extension, candidates[extension])
-        if table:
+        if table and not _is_named(table, tables):
             tables.append(table)
     return tables
+
+
+def _is_named(table: str, tables: Sequence[str]) -> bool:
+    """Whether a table is one that files of another extension belong to."""
+    return any(f"belong to {table.removesuffix(_IS_TABLE)}," in other for other in tables)
 
 
 def _describe_table(extension: str, paths: Sequence[str]) -> str:
@@ -129,7 +135,7 @@ def _name_table(extension: str, path: str, begin: bytes) -> str:
             f"{folder}/*.json are of LabelMe: labelme2coco.py of its examples makes one file of "
             "COCO of them, which is a `table=`"
         )
-    return f"{path} is a `table=`"
+    return f"{path}{_IS_TABLE}"
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:

@@ -28,6 +28,7 @@ from beam_tfr.launch.starting import StepBuilder, run_step
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.convert import RENAMES
 from beam_tfr.options.run import NOT_FOR_UPDATES, UpdateOptions
+from beam_tfr.output.drop_limit import DropLimit
 from beam_tfr.output.removed import (
     FoundImages,
     ImageSelection,
@@ -60,14 +61,16 @@ def update(
         folder: folder of the dataset, local or gs://.
         changes: options of `convert`: the input, and those that are to differ from the dataset's.
             Without an input, the dataset keeps its images, and only options about files may differ.
-        update_options: how to compare images, and what to do with other codecs.
+        update_options: how to compare images, how many may be dropped, and what to do with other
+            codecs.
         command: how the history calls the update.
         beam_flags, progress, say: see `run_step`.
 
     Raises:
         UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
-        DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it
-            was.
+        DataError: as for a conversion, or the input lacks more images of the dataset than
+            `max_removed` allows. The dataset is then as it was, as after the errors below.
+        RunError, InterruptedRunError: as for a conversion.
     """
     changes = {name: value for name, value in changes.items() if value not in (None, "", (), [])}
     for name in NOT_FOR_UPDATES:
@@ -88,6 +91,7 @@ def update(
         command=command,
         say=say,
         settles="duplicates" in changes,
+        drop_limit=_limit_drops(options, dataset, update_options, changes),
     )
     if options.settles_copies and _names_input(changes):
         return convert_and_settle(
@@ -252,6 +256,12 @@ def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dic
             option="compare",
             value=update_options.compare,
         )
+    if update_options.is_given("max_removed"):
+        raise UsageError(
+            "has no effect without `input=` or `table=`, as no image is dropped",
+            option="max_removed",
+            value=update_options.max_removed,
+        )
     return {
         "input" if "layout" in dataset.options else "table": dataset.folder,
         # What was rejected was accepted when the dataset was made.
@@ -303,11 +313,13 @@ def _choose_update(
     command: str,
     say: Callable[[str], object],
     settles: bool,
+    drop_limit: DropLimit | None,
 ) -> StepBuilder:
     """Chooses what the update copies, and notes the codecs of copied records in the options.
 
     Args:
         settles: whether the update settles the copies in the dataset.
+        drop_limit: how many images the update may drop; None for all.
     """
     base, kept_codecs = choose_base(dataset, source, update_options, say)
     if base is None and isinstance(source.origin, BaseDataset):
@@ -328,7 +340,25 @@ def _choose_update(
         update=Update(command, counted=base is not None, resplit=update_options.resplit),
         splits_of=splits_of,
         before=BaseDataset.of(dataset),
+        drop_limit=drop_limit,
         **settling,
+    )
+
+
+def _limit_drops(
+    options: ConvertOptions,
+    dataset: Manifest,
+    update_options: UpdateOptions,
+    changes: Mapping[str, Any],
+) -> DropLimit | None:
+    """Returns how many images an update may drop; None without an input, which drops none."""
+    if not _names_input(changes):
+        return None
+    return DropLimit(
+        dataset.folder,
+        dataset.counts["written"],
+        update_options.max_removed,
+        options.limit,
     )
 
 

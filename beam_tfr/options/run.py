@@ -116,6 +116,15 @@ class UpdateOptions(Checked):
         "gs://), checksum or names (default: auto)",
         choices=("auto", "checksum", "names"),
     )
+    max_removed: int | float = _rejects(
+        0.5,
+        help="how many images of the dataset may be missing from the input, and so be removed, "
+        "before the update fails: a share, with a decimal point (1.0 allows all), or a count (25). "
+        "An input of new images alone would remove all others",
+        brief="how many images of the dataset may be missing from the input, and so be removed, "
+        "before the update fails: a share (0.5) or a count (25) (default: 0.5)",
+        kind=kinds.SHARE_OR_COUNT,
+    )
     resplit: bool = option(
         False,
         group=CLASSES,

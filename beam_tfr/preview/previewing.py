@@ -5,7 +5,7 @@ import contextlib
 import functools
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.display import Progress, duration
@@ -52,7 +52,9 @@ from beam_tfr.layouts.class_folders import (
 from beam_tfr.layouts.class_names import describe_class_names
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.run import UpdateOptions
 from beam_tfr.output import claim, lock
+from beam_tfr.output.drop_limit import DropLimit
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.rejects import describe_excess
 from beam_tfr.pipeline import Convert
@@ -62,6 +64,7 @@ from beam_tfr.preview.estimate import Estimate
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import (
     ConvertedSample,
+    KnownFiles,
     Listing,
     RemovedImages,
     convert_sample,
@@ -127,7 +130,7 @@ def preview(
     check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
     beam_options, _, source = prepare_run(options, beam_flags)
-    known_files = hash_known_files(options.output) if check_output else set()
+    known_files = hash_known_files(options.output) if check_output else KnownFiles()
     gives_splits = not options.stratify
     survey = Survey(options.seed, max(sample_size, SAMPLE_IMAGES), gives_splits)
     removed = read_removed(options.output) if check_output else Removed()
@@ -147,12 +150,12 @@ def preview(
         listing = list_input(survey, repeated)
     step = Convert(options, source, removed=removed)
     sample = convert_sample(survey.sample_refs()[:sample_size], step, progress=progress)
-    plan = _make_plan(survey, step, sample)
+    plan = _make_plan(survey, step, sample, listing)
     estimate = Estimate(plan, listing, sample)
     outcome = _Outcome()
     if check_output:
         job_state = functools.partial(jobs.read_job_state, beam_options)
-        outcome = _predict_outcome(options, estimate, len(known_files), job_state=job_state)
+        outcome = _predict_outcome(options, estimate, known_files, job_state=job_state)
     if not sample.written:
         raise _nothing_converted(source, listing, sample)
     failure = ""
@@ -190,7 +193,7 @@ def _list_input(
     survey: Survey,
     repeated: RepeatedKeys = _NO_KEYS,
     *,
-    known_files: Collection[int],
+    known_files: KnownFiles,
     removed: Removed,
     progress: Callable[[Progress], object],
 ) -> Listing:
@@ -200,7 +203,7 @@ def _list_input(
         options, source: those of the conversion.
         survey: the survey to add the references to.
         repeated: keys that several rows of tables have, which are merged.
-        known_files: the files of the dataset in the output.
+        known_files: what the dataset in the output was made from.
         removed: the images that are kept out.
         progress: called while images are listed.
     """
@@ -274,13 +277,14 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
     return order_key(seed, ref.key)
 
 
-def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample) -> Plan:
+def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: Listing) -> Plan:
     """Makes the plan that a conversion would make from its sample.
 
     Only images of that sample that the converted `sample` lacks are measured here.
 
     Raises:
-        UsageError: the plan cannot be made; also mentions missing images.
+        UsageError: the plan cannot be made; also mentions missing images, and if no file fits the
+            layout, labels beside the images.
     """
     try:
         record_bytes, _ = measure_sample(
@@ -292,10 +296,10 @@ def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample) -> Plan:
         )
         return make_plan(survey, record_bytes, step.source.plan)
     except UsageError as error:
-        missing = step.source.missing
-        if missing:
-            raise UsageError(f"{error}; {missing}") from None
-        raise
+        notes = [step.source.missing]
+        if not sample.tried:
+            notes += describe_labels(FirstLook(step.source), listing.annotations)
+        raise UsageError("; ".join([str(error), *filter(None, notes)])) from None
 
 
 def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample) -> DataError:
@@ -309,14 +313,14 @@ def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample)
 
 
 def _predict_outcome(
-    options: ConvertOptions, estimate: Estimate, num_known: int, *, job_state: JobState
+    options: ConvertOptions, estimate: Estimate, known_files: KnownFiles, *, job_state: JobState
 ) -> _Outcome:
     """Predicts what `convert` would do with the output.
 
     Args:
         options: options of the conversion.
         estimate: its estimated size and time.
-        num_known: number of files that the dataset in the output knows.
+        known_files: what the dataset in the output was made from.
         job_state: function that asks the service for the state of a job.
 
     Raises:
@@ -326,8 +330,9 @@ def _predict_outcome(
     try:
         return _inspect_output(options, estimate.plan, job_state=job_state)
     except UsageError as error:
-        if num_known:
-            raise UsageError(f"{error}: {_describe_update(estimate, num_known)}") from None
+        if known_files.refs:
+            update = _describe_update(options, estimate, known_files)
+            raise UsageError(f"{error}: {update}") from None
         raise
 
 
@@ -358,16 +363,21 @@ def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState)
     return _Outcome(text)
 
 
-def _describe_update(estimate: Estimate, num_known: int) -> str:
-    """Describes what an update of the dataset in the output would do.
-
-    The dataset knows `num_known` files.
-    """
+def _describe_update(options: ConvertOptions, estimate: Estimate, known_files: KnownFiles) -> str:
+    """Describes what an update of the dataset in the output would do, and whether it would fail."""
+    num_known = len(known_files.refs)
+    num_records = len(known_files.keys)
+    max_removed = UpdateOptions().max_removed
+    drop_limit = DropLimit(options.output, num_records, max_removed, options.limit)
+    dropped = num_records - estimate.listing.num_kept
+    excess = drop_limit.describe_excess(dropped, estimate.plan)
+    failure = f"; but it would fail: {excess}" if excess else ""
     copied = estimate.listing.num_known
     added = estimate.plan.matched - copied
     return (
         f"it would add {added:,} that are new or seem changed, drop {num_known - copied:,}, and "
         f"copy {copied:,}, in about {duration(estimate.update_cpu_seconds)} of CPU time"
+        f"{failure}"
     )
 
 

@@ -7,8 +7,8 @@ import itertools
 import operator
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from beam_tfr.console.display import Progress
 from beam_tfr.copies.images import SampledImage
@@ -66,6 +66,7 @@ class Listing:
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
         masks: files that are named like masks of files beside them.
         num_known: number of references that `hash_known_files` has.
+        num_kept: number of references whose keys are those of its records.
         largest_group: the largest group of images that `stratify` keeps together, if any.
         num_removed: number of images that earlier removals keep out, which are not listed.
         row_keys: the keys of rows of tables.
@@ -85,6 +86,7 @@ class Listing:
     used_exclusions: Set[int] = frozenset()
     masks: MaskNames = dataclasses.field(default_factory=MaskNames)
     num_known: int = 0
+    num_kept: int = 0
     largest_group: LargestGroup | None = None
     num_removed: int = 0
     row_keys: RowKeys = dataclasses.field(default_factory=RowKeys)
@@ -100,10 +102,25 @@ class Listing:
             self.details[ref.reason] = min(example, self.details.get(ref.reason, example))
 
 
+class KnownFiles(NamedTuple):
+    """What a dataset was made from.
+
+    Attributes:
+        refs: hashes of its references, as they were listed for it.
+        keys: hashes of the keys of its records.
+    """
+
+    refs: Set[int] = frozenset()
+    keys: Set[int] = frozenset()
+
+
+_NOTHING_KNOWN = KnownFiles()
+
+
 def survey_listing(
     refs: Iterable[ImageRef],
     survey: Survey,
-    known_files: Collection[int] = (),
+    known_files: KnownFiles = _NOTHING_KNOWN,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listing:
     """Surveys the references in one pass; memory does not grow with their number.
@@ -120,27 +137,33 @@ def survey_listing(
             progress(Progress("listing", number))
         survey.add([ref.encode()])
         listing.add(ref)
-        listing.num_known += _hash_of(ref) in known_files
+        listing.num_known += _hash_of(ref) in known_files.refs
+        listing.num_kept += hash(ref.key) in known_files.keys
     return listing
 
 
-def hash_known_files(folder: str) -> set[int]:
-    """Hashes the references of a dataset as they were listed for it.
+def hash_known_files(folder: str) -> KnownFiles:
+    """Hashes what a dataset was made from.
 
     Empty if there is no dataset, or if a sidecar is missing.
     """
-    hashes = set[int]()
     dataset = None
     with contextlib.suppress(DataError):
         dataset = find_manifest(folder)
     if dataset is None or dataset.options["encoding"] == "row":  # whose rows are read anyway
-        return hashes
+        return KnownFiles()
+    refs = set[int]()
+    keys = set[int]()
     for shard in planned_shards(dataset):
         sources = read_sources(dataset.folder, shard)
         if sources is None:
-            return set()
-        hashes.update(_hash_of(ImageRef.decode(source.ref)) for source in sources)
-    return hashes
+            return KnownFiles()
+        for source in sources:
+            ref = ImageRef.decode(source.ref)
+            refs.add(_hash_of(ref))
+            if source.reject is None:
+                keys.add(hash(ref.key))
+    return KnownFiles(refs, keys)
 
 
 def _hash_of(ref: ImageRef) -> int:

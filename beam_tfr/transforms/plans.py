@@ -17,6 +17,7 @@ from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.base import BaseDataset
 from beam_tfr.engine import beam_internals
 from beam_tfr.output import claim, known, sidecars
+from beam_tfr.output.drop_limit import DropLimit
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, Draft, find_cut_buckets
 from beam_tfr.planning.survey import Survey
@@ -24,6 +25,7 @@ from beam_tfr.schema.encoded_ref import key_of
 from beam_tfr.schema.items import KnownImage, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
+from beam_tfr.transforms.dropping import CountDropped
 from beam_tfr.transforms.totals import CountRefs
 
 
@@ -108,6 +110,8 @@ class PlanShards(beam.PTransform):
         gives_splits: see `Survey`.
         known_images: with an update: packed (split, known image) of the dataset.
         earlier_splits: with an update that may move images: packed (empty, key, earlier split).
+        drop_limit: with an update that has an input: how many images it may drop.
+        earlier_records: packed (empty, key, split) of the records among which these are counted.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -119,6 +123,8 @@ class PlanShards(beam.PTransform):
     gives_splits: bool = True
     known_images: PCollection[bytes] | None = None
     earlier_splits: PCollection[bytes] | None = None
+    drop_limit: DropLimit | None = None
+    earlier_records: PCollection[bytes] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = self._make_plan(refs)
@@ -150,6 +156,10 @@ class PlanShards(beam.PTransform):
         cuts = buckets | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         finishing = beam.Map(Draft.finish_plan, AsIter(cuts))
         plan = drafted | "Cut" >> finishing.with_output_types(Plan)
+        if self.drop_limit and self.earlier_records is not None:
+            dropped = refs | "CountDropped" >> CountDropped(self.earlier_records)
+            checking = beam.Map(self.drop_limit.check, AsIter(dropped))
+            plan = plan | "CheckDropped" >> checking.with_output_types(Plan)
         if self.target is None:
             return plan
         claiming = beam.ParDo(FunctionDoFn(self.target.claim))

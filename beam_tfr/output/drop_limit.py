@@ -1,0 +1,67 @@
+"""Limits how many images an update may drop, as one of an input without the old images would."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from beam_tfr.output.rejects import count_allowed
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.plan import Plan
+
+
+class DropLimit(NamedTuple):
+    """How many images an update may drop from a dataset.
+
+    Attributes:
+        folder: folder of the dataset.
+        images: number of its records.
+        max_removed: largest share (float) or number (int) of them that may be dropped.
+        limit: the option `limit`. If an input has more images, those beyond it are not wanted.
+    """
+
+    folder: str
+    images: int
+    max_removed: int | float
+    limit: int | None = None
+
+    def check(self, plan: Plan, numbers: Iterable[int]) -> Plan:
+        """Checks that an update drops no more images than it may.
+
+        Args:
+            plan: the plan of the update.
+            numbers: numbers of dropped images, to be added up.
+
+        Returns:
+            The plan.
+
+        Raises:
+            DataError: the update would drop more.
+        """
+        excess = self.describe_excess(sum(numbers), plan)
+        if excess:
+            raise DataError(f"nothing is published: {excess}")
+        return plan
+
+    def describe_excess(self, dropped: int, plan: Plan) -> str:
+        """Describes an update that would drop too many images; empty if it would not.
+
+        Args:
+            dropped: how many of the dataset's images the update would drop.
+            plan: the plan of the update, or of a conversion of its input.
+        """
+        allowed = count_allowed(self.max_removed, self.images)
+        is_limited = self.limit is not None and plan.matched >= self.limit
+        if dropped <= allowed or is_limited:
+            return ""
+        cause = "An update takes the whole input, old images and new ones"
+        if dropped == self.images:
+            cause = (
+                "No image has the same key. Keys are paths from the folder that all images share, "
+                "so they change with it; and an update takes the whole input, old images and new "
+                "ones"
+            )
+        return (
+            f"the update would remove {dropped:,} of the {self.images:,} {plan.noun} of "
+            f"{self.folder}, as {plan.input_option} lacks them; `max_removed={self.max_removed}` "
+            f"allows {allowed:,}. {cause}: give all of it in {plan.input_option}, or "
+            "`max_removed=1.0` if they are to go"
+        )
