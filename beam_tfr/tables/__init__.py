@@ -1,9 +1,9 @@
 """ReadTable: turns rows of tables and datasets into references.
 
-It imports neither Beam nor TensorFlow.
+The package imports neither Beam nor TensorFlow.
 
-`opening` finds the tables, reads their first rows and warns of what these look like, `content` says
-which columns are known by their names, and `rows` makes references. `formats` reads rows, with
-`annotations` and `samples`, and `joining` joins those that hold a box each; `datasets` and `tfds`
-read those of datasets.
+`opening` finds the tables, reads their first rows and warns of what these look like, `content`
+recognizes columns by their names, and `rows` makes references. `formats` reads rows, with
+`annotations` and `samples`; `joining` joins rows that hold a box or a class each; `datasets` and
+`tfds` read the rows of datasets.
 """

@@ -1,7 +1,4 @@
-"""What all formats of tables have in common.
-
-That is the class of a format, rows, checks and errors.
-"""
+"""Defines what all formats of tables share: the class of a format, rows, checks and errors."""
 
 import abc
 import collections
@@ -32,7 +29,7 @@ Row = tuple[int, Sequence[Any]]
 _T = TypeVar("_T")
 MOST_COLUMNS = 10  # in messages
 MAX_COLUMNS = 1_000_000
-# What reading a table that is made to harm may raise, besides errors that readers know.
+# Errors that a maliciously made table may raise, besides those that readers know.
 HARMFUL = (
     ArithmeticError,
     LookupError,
@@ -82,11 +79,11 @@ class DamagedTableError(DataError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OtherColumn(BadCell):
-    """A cell whose values are in another column, which then has to be taken for all rows.
+    """A cell whose values are in another column, which then replaces this one in all rows.
 
     Attributes:
         column: the other column.
-        notice: says so, if it is taken.
+        notice: the message if the other column is taken.
     """
 
     column: str
@@ -98,8 +95,8 @@ class FileClasses(NamedTuple):
 
     Attributes:
         path: the file.
-        names: all of them.
-        used: those that one of its objects has.
+        names: all classes.
+        used: the classes of the objects in the file.
     """
 
     path: str
@@ -107,22 +104,22 @@ class FileClasses(NamedTuple):
     used: frozenset[str]
 
 
-Note = str | FileClasses  # what a table leaves open, for a line about one or several tables
+Note = str | FileClasses  # an open question of a table, for a line about one or several tables
 
 
 class ColumnSelection(NamedTuple):
-    """What is read of a table.
+    """The parts of a table that are read.
 
     Attributes:
         columns: the columns to read.
         known_columns: all columns that the table may have; empty for any.
-        images: the column whose bytes are images, and, in TFRecords and tars, those of masks and
-            pairs beside it.
-        label: column whose numbers are classes, if the schema of a Parquet file names them.
-        say: called with what the table leaves open, and how it was read, one line each.
+        images: the column whose bytes are images, and, in TFRecords and tars, the columns of masks
+            and pairs beside it.
+        label: the column whose numbers are classes, if the schema of a Parquet file names them.
+        say: called with lines on what the table leaves open, and on how it was read.
         skipped: counts files in the table that belong to no row.
-        most_bytes: of a table that is no Parquet, uncompressed, after which no more rows are read;
-            0 for all.
+        most_bytes: the number of uncompressed bytes after which no more rows are read; 0 reads all
+            rows. Parquet ignores it.
     """
 
     columns: Sequence[str]
@@ -134,12 +131,12 @@ class ColumnSelection(NamedTuple):
     most_bytes: int = 0
 
     def ends_at(self, file: IO[bytes]) -> bool:
-        """Whether no more rows are read of a table that has been read up to here."""
+        """Whether reading ends here, given a table that has been read up to this point."""
         return 0 < self.most_bytes < file.tell()
 
 
 class TableFormat(abc.ABC):
-    """How tables of a format are read.
+    """A format of tables, and how they are read.
 
     Methods that read raise UsageError (a column is missing), DataError (the table is damaged; names
     the row) and OSError.
@@ -148,10 +145,10 @@ class TableFormat(abc.ABC):
         has_types: whether cells have types; else all are text.
         may_be_gzipped: whether a name may end in .gz.
         may_be_numbered: whether names may end in the number of a shard.
-        may_have_box_rows: whether rows may hold a box each.
-        has_lower_names: whether the columns that files are have names in lower case.
-        of_one_image: whether a table has the one row of the image whose name it has.
-        has_row_files: whether each row is read from a file of its own.
+        may_have_box_rows: whether each row may hold one box.
+        has_lower_names: whether columns that stand for files have names in lower case.
+        of_one_image: whether a table has a single row, for the image with the table's name.
+        has_row_files: whether each row is read from its own file.
     """
 
     has_types = True
@@ -164,25 +161,25 @@ class TableFormat(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, path: str, most_rows: int) -> list[str]:
-        """The names of the columns; where only rows have them, of the first rows."""
+        """Returns the names of the columns; where only rows have them, of the first rows."""
 
     @abc.abstractmethod
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
         """Yields the rows."""
 
     def list_fields(self, path: str, most_rows: int) -> list[str]:
-        """The fields of columns that hold objects, such as `objects.bbox`; see `read_columns`.
+        """Lists the fields of columns with objects, such as `objects.bbox`; see `read_columns`.
 
-        A row reads such a field as it does a column.
+        Rows can be read with such fields just as with columns.
         """
         return []
 
     def read_class_names(self, path: str, column: str) -> list[str]:
-        """The classes that the numbers in a column stand for; empty if nothing names them."""
+        """Returns the classes that the numbers in a column stand for; empty if unknown."""
         return []
 
     def describe_columns(self, path: str) -> str:
-        """What explains why no column has a known name, for the end of a message; may be empty."""
+        """Says why no column has a known name, for the end of a message; may be empty."""
         return ""
 
 
@@ -193,18 +190,18 @@ class ObjectFormat(TableFormat):
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any] | BadRow]:
-        """Yields column -> cell for each row, of all columns.
+        """Yields column -> cell for each row, with all columns.
 
         Args:
             path, file: the table, opened.
-            selection: what is read of it; no columns if only their names are.
+            selection: what to read of it; it has no columns if only their names are needed.
 
         Raises:
             ValueError, DataError: the next row cannot be read.
         """
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
-        columns = dict[str, None]()  # in the order in which they are met
+        columns = dict[str, None]()  # in the order in which they occur
         with open_table(path) as file:
             for row in itertools.islice(self._read_first(path, file), most_rows):
                 columns.update(dict.fromkeys(row))
@@ -243,7 +240,7 @@ class ObjectFormat(TableFormat):
 
 
 def _read_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
-    """The cells of columns, and of fields, of which each object of a list has a value."""
+    """Returns the cells of columns, and of fields that have a value in each object of a list."""
     room = MAX_VALUES
     cells = list[Any]()
     for name in columns:
@@ -258,14 +255,14 @@ def _read_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
 
 
 def count_values(cell: Any) -> int:
-    """How many values a cell has, in lists of any depth."""
+    """Counts the values of a cell, in lists of any depth."""
     return sum(map(count_values, cell)) + 1 if isinstance(cell, list) else 1
 
 
 def read_field(row: Mapping[str, Any], name: str) -> Any:
-    """The cell of a column, or a field of the object in it, such as `objects.bbox`.
+    """Returns the cell of a column, or a field of the object in it, such as `objects.bbox`.
 
-    If the cell is a list of objects, the list of their fields; None if there is nothing.
+    For a list of objects, this is the list of their fields; None if there is nothing.
     """
     if name in row:
         return row[name]
@@ -274,14 +271,14 @@ def read_field(row: Mapping[str, Any], name: str) -> Any:
 
 
 def read_member(cell: Any, field: str) -> Any:
-    """A field of the object in a cell; see `read_field`."""
+    """Returns a field of the object in a cell; see `read_field`."""
     if isinstance(cell, list):
         return [read_member(member, field) for member in cell]
     return read_field(cell, field) if isinstance(cell, Mapping) and field else None
 
 
 def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names in an object, and of the fields of objects in it."""
+    """Yields the names in an object, and the names of fields in nested objects."""
     for name, cell in row.items():
         yield name
         for member in cell if isinstance(cell, list) else [cell]:
@@ -293,7 +290,8 @@ def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
 def open_table(path: str) -> Iterator[IO[bytes]]:
     """Opens a table.
 
-    One that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding).
+    A table that begins like gzip is decompressed, whatever its name: gs:// may decompress a .gz
+    itself (Content-Encoding).
     """
     with storage.open_binary(path) as file:
         compressed = is_gzip(file.read(HEADER_BYTES))
@@ -302,9 +300,9 @@ def open_table(path: str) -> Iterator[IO[bytes]]:
 
 
 def peek_table(file: IO[bytes], num_bytes: int) -> bytes:
-    """The first bytes of a table that `open_table` opened, none if they are damaged.
+    """Returns the first bytes of a table from `open_table`; none if they are damaged.
 
-    The table is read from its beginning then.
+    Afterwards, the table is still read from its beginning.
     """
     if not isinstance(file, gzip.GzipFile):
         start = file.read(num_bytes)
@@ -318,10 +316,10 @@ def peek_table(file: IO[bytes], num_bytes: int) -> bytes:
 
 
 def find_table(path: str) -> storage.Entry:
-    """A table of which only parts are read, as listed.
+    """Returns the listed entry of a table, for formats that read only parts of it.
 
     Raises:
-        FileNotFoundError: it is not there any more.
+        FileNotFoundError: the table no longer exists.
     """
     file = storage.find(path)
     if file is None:
@@ -330,24 +328,24 @@ def find_table(path: str) -> storage.Entry:
 
 
 def table_error(path: str, problem: str) -> UsageError:
-    """The error for a table that does not fit the call."""
+    """Returns the error for a table that does not fit the call."""
     return UsageError(problem, option="table", value=path)
 
 
 def damaged_table(path: str, problem: str) -> DamagedTableError:
-    """The error for a table, or a row of it, that cannot be read."""
+    """Returns the error for a table, or a row of it, that cannot be read."""
     error = DamagedTableError(problem, option="table", value=path)
     error.problem = problem
     return error
 
 
 class RowAtLine(int):
-    """The number of a row that lies elsewhere in its file than the number lets expect.
+    """The number of a row whose line in the file does not follow from the number.
 
-    Blank lines, cells of several lines, or lines before the header come before it.
+    Blank lines, cells of several lines, or lines before the header precede the row.
 
     Attributes:
-        line: the line in which it begins, from 1.
+        line: the line in which the row begins, from 1.
     """
 
     line: int
@@ -385,7 +383,7 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
 
 
 def describe_harm(error: Exception) -> str:
-    """What is wrong with a table that raised one of the errors `HARMFUL`."""
+    """Says what is wrong with a table that raised one of the errors `HARMFUL`."""
     if isinstance(error, MemoryError):
         return "takes more memory to read than there is"
     if isinstance(error, RecursionError):
@@ -394,14 +392,14 @@ def describe_harm(error: Exception) -> str:
 
 
 def _describe_csv_error(problem: str) -> str:
-    """An error of the parser, with its likely cause."""
+    """Describes an error of the parser, with its likely cause."""
     if "new-line character" in problem:
         return "has carriage returns within a line; save the table with one kind of line ends"
     return f"{problem}; is a quote not closed, or not doubled, or has it a space beside it?"
 
 
 def name_row(path: str, number: int) -> str:
-    """What messages call a row, or the table where it is its header, number 0."""
+    """Names a row in messages; number 0, the header, stands for the table."""
     if isinstance(number, RowAtLine):
         return f"{path}, line {number.line}"
     if not number:
@@ -411,17 +409,17 @@ def name_row(path: str, number: int) -> str:
 
 
 def name_number(number: int) -> str:
-    """What messages call a row of a table that they name already."""
+    """Names a row in messages that already name its table."""
     return f"line {number.line}" if isinstance(number, RowAtLine) else f"row {number}"
 
 
 def list_columns(columns: Sequence[str]) -> str:
-    """Some columns of a table, for messages."""
+    """Lists some columns of a table, for messages."""
     return join_texts([_show_column(name) for name in columns], MOST_COLUMNS, ", ")
 
 
 def _find_partition(path: str, column: str) -> str:
-    """What to say of a column that the folders of a table name, as in label=cat/rows.csv."""
+    """Says that the folders of a table name a column, as in label=cat/rows.csv; else empty."""
     folders = path.split("/")[:-1]
     partition = next((folder for folder in folders if folder.startswith(f"{column}=")), "")
     if not partition:
@@ -435,7 +433,7 @@ def check_number_of_columns(path: str, number: int) -> None:
     """Checks that a table does not have too many columns.
 
     Raises:
-        UsageError: it has.
+        UsageError: it has too many.
     """
     if number > MAX_COLUMNS:
         raise table_error(path, f"has more than {MAX_COLUMNS:,} columns")
@@ -453,10 +451,10 @@ def check_columns(
 
     Args:
         path: the table.
-        present: the columns that it has.
-        required: those that it must have.
-        known_columns: those that it may have; empty for any.
-        is_single: whether there is no other table, which may have the columns.
+        present: the columns that the table has.
+        required: the columns that it must have.
+        known_columns: the columns that it may have; empty for any.
+        is_single: whether there is no other table that may have the columns.
 
     Raises:
         UsageError: a column is missing, repeated or unknown.
@@ -493,12 +491,12 @@ def check_columns(
 
 
 def _show_column(name: str) -> str:
-    """The name of a column, in quotes if spaces are around it."""
+    """Returns the name of a column, in quotes if it has spaces around it."""
     return f"{name:.60}" if name == name.strip() else f"{name!r:.60}"
 
 
 def _suggest_column(name: str, present: Sequence[str]) -> str:
-    """What to do about a column that is not there; empty if nothing is known."""
+    """Suggests what to do about a missing column; empty if there is no suggestion."""
     spellings = {other.strip().casefold(): other for other in present}
     near = difflib.get_close_matches(name.strip().casefold(), spellings, n=1, cutoff=0.7)
     if near:
@@ -514,5 +512,5 @@ def _suggest_column(name: str, present: Sequence[str]) -> str:
 
 
 def describe_values(values: int, boxes: int) -> str:
-    """What is wrong with so many values for the boxes of a row."""
+    """Says what is wrong with this many values for the boxes of a row."""
     return f"has {counted(values, 'value')} for {counted(boxes, 'box', 'boxes')}"

@@ -1,4 +1,4 @@
-"""Checks that boxes that are declared have the form that their numbers show."""
+"""Checks that declared boxes have the form that their numbers suggest."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +11,16 @@ from beam_tfr.tables.base import table_error
 from beam_tfr.tables.box_shares import are_centers, guess_form, read_quads
 from beam_tfr.tables.content import TableContent
 
-_LEAST_PIXELS = 2  # one number at least is as large
+_LEAST_PIXELS = 2  # boxes in pixels have at least one number as large as this
 
 
 def check_shares(
     content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Checks that boxes that are declared in pixels are not in shares of their images.
+    """Checks that boxes that are declared in pixels are not shares of their images.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         declarations: column -> declaration; empty where its cells have to show it.
         cells: column -> its cells in the first rows.
 
@@ -50,7 +50,7 @@ def check_shares(
 def warn_of_centers(
     content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
 ) -> Iterator[str]:
-    """Yields a warning about boxes in shares that lie inside of their images only as centers."""
+    """Yields a warning about boxes in shares that are inside of their images only as centers."""
     boxes = _find_free_boxes(content, declarations)
     if boxes is None or boxes.form != "rel_xywh" or not are_centers(read_quads(cells[boxes.name])):
         return
@@ -63,7 +63,7 @@ def warn_of_centers(
 
 
 def _find_free_boxes(content: TableContent, declarations: Mapping[str, str]) -> Boxes | None:
-    """The boxes of tables that may have them in any format; None if there are none."""
+    """Returns the boxes of tables that may have them in any format; None if there are none."""
     if content.read_rows or not content.table_format.may_have_box_rows:
         return None
     return find_boxes(parse_columns(declarations))

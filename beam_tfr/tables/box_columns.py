@@ -1,4 +1,4 @@
-"""What tables with boxes imply: which columns hold the sides of boxes, files, classes, splits."""
+"""Derives options from columns with boxes: the columns of sides, files, classes and splits."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,7 @@ from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.coordinates import names_boxes
 from beam_tfr.tables.formats import format_of, read_first_rows
 
-_FIRST_ROWS = 1_000  # which show whether sides are shares of the image, and splits
+_FIRST_ROWS = 1_000  # rows that show whether sides are shares of the image, and splits
 _SPLIT_NAMES = {
     *("train", "training", "val", "valid", "validate", "validation", "dev", "test", "testing"),
     *("eval", "unassigned"),
@@ -43,11 +43,11 @@ _SPLIT_NAMES = {
 
 
 class ImpliedOptions(NamedTuple):
-    """What columns with the sides of boxes imply.
+    """The options that follow from columns with the sides of boxes.
 
     Attributes:
-        options: those of the conversion, with those that are implied.
-        warnings: say so.
+        options: the options of the conversion, together with the implied ones.
+        warnings: lines about what is implied.
     """
 
     options: ConvertOptions
@@ -58,11 +58,11 @@ class _Found(NamedTuple):
     """The columns of a table with boxes, by their names; all but the boxes may be empty.
 
     Attributes:
-        boxes: those with the sides of boxes.
-        file: that with the paths of images.
-        label: that with classes.
-        split: that which may say the split.
-        objects: of which the boxes are fields; None if each row has a box.
+        boxes: the columns with the sides of boxes.
+        file: the column with the paths of images.
+        label: the column with classes.
+        split: the column that may say the split.
+        objects: the objects whose fields the boxes are; None if each row has a box.
     """
 
     boxes: BoxColumns
@@ -73,26 +73,26 @@ class _Found(NamedTuple):
 
     @property
     def noun(self) -> str:
-        """What the table has."""
+        """Names what the table has, for messages."""
         if self.objects:
             return f"a list of objects with boxes in each row, of column {self.objects.column!r}"
         return "a row for each box"
 
     @property
     def cure(self) -> str:
-        """What takes the columns as they are."""
+        """Says how to keep the columns as they are."""
         if self.objects:
             return f"`feature_columns={self.objects.column}:bytes` stores them as text"
         return f"`feature_columns={self.boxes.sides[0]}` takes each row for itself"
 
 
 def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> ImpliedOptions:
-    """The options that follow from columns, or fields of objects, with the sides of boxes.
+    """Returns the options that follow from columns, or fields of objects, with the sides of boxes.
 
     Args:
-        options: those that are given.
+        options: the given options.
         path: the first table.
-        columns: its columns.
+        columns: the columns of the first table.
 
     Raises:
         UsageError: there are columns with the corners of quadrangles instead.
@@ -123,7 +123,7 @@ def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -
     """Checks that a table of images has no columns with the corners of quadrangles.
 
     Raises:
-        UsageError: it has; says how to make boxes of them.
+        UsageError: it has such columns; says how to make boxes of them.
     """
     corners = find_corners(columns)
     file = options.uri_column or find_name(FILES, by_plain_name(columns))
@@ -140,14 +140,14 @@ def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -
 
 
 def _find_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> _Found | None:
-    """The columns of a table with boxes that no option declares; None if it has none."""
+    """Finds the columns of a table with boxes that no option declares; None without boxes."""
     if not _may_have_boxes(options, path):
         return None
     return _find_columns(columns) or _find_objects(path, columns)
 
 
 def _find_columns(columns: Sequence[str]) -> _Found | None:
-    """The columns of a table with a row for each box; None if it has none."""
+    """Finds the columns of a table with a row for each box; None without boxes."""
     boxes = find_box_columns(columns)
     if boxes is None:
         return None
@@ -158,7 +158,7 @@ def _find_columns(columns: Sequence[str]) -> _Found | None:
 
 
 def _find_objects(path: str, columns: Sequence[str]) -> _Found | None:
-    """The fields of a table with a list of objects in each row; None if it has none."""
+    """Finds the fields of a table with a list of objects in each row; None without boxes."""
     objects = find_box_objects(path, columns)
     if objects is None:
         return None
@@ -192,23 +192,23 @@ def _warn_of_possible_boxes(
 
 
 def _guess_form(path: str, boxes: BoxColumns) -> str:
-    """The likeliest format of columns with the sides of boxes, by the first rows."""
+    """Guesses the format of columns with the sides of boxes from the first rows."""
     try:
         first_rows = _read_first_rows(path, boxes.sides)
-    except BeamTfrError:  # which reading the rows raises
+    except BeamTfrError:  # reading the rows raises the same error
         return boxes.form
     return guess_form(boxes.form, _join_rows(first_rows, boxes.sides))
 
 
 def _join_rows(rows: Sequence[Mapping[str, Any]], sides: Sequence[str]) -> list[list[float]]:
-    """The boxes of rows; none if a cell is no number."""
+    """Returns the boxes of rows; none if a cell is no number."""
     return join_sides([row[side] for row in rows] for side in sides)
 
 
 def _imply_roles(
     options: ConvertOptions, found: _Found, first_rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The columns of files, classes and splits that no option gives, by their names."""
+    """Returns the columns of files, classes and splits, by name, for options that are not given."""
     implied: dict[str, Any] = {}
     if not options.uri_column:
         implied["uri_column"] = found.file
@@ -223,7 +223,7 @@ def _imply_roles(
 def _choose_form(
     boxes: BoxColumns, declared: Boxes | None, first_rows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """The form of boxes: that which is declared, or in shares if the first rows say so."""
+    """Returns the declared form of boxes, or else shares if the first rows say so."""
     if declared:
         return declared.form
     if not _are_shares(first_rows, boxes.sides):
@@ -233,7 +233,7 @@ def _choose_form(
 
 
 def _find_declared(options: ConvertOptions) -> Boxes | None:
-    """The boxes that are declared; None if there are none."""
+    """Returns the declared boxes; None if there are none."""
     declarations = {**(options.feature_columns or {})}
     declarations.pop(KNOWN, None)
     return find_boxes(parse_columns(declarations))
@@ -242,11 +242,11 @@ def _find_declared(options: ConvertOptions) -> Boxes | None:
 def _set_implied(
     options: ConvertOptions, path: str, implied: Mapping[str, Any], *, box: str, found: _Found
 ) -> ImpliedOptions:
-    """The options with those that are implied.
+    """Returns the options together with the implied ones.
 
     Args:
         options, path: see `imply_boxes`.
-        implied: those that are implied.
+        implied: the implied options.
         box: the feature of boxes.
         found: the columns of the table.
     """
@@ -282,9 +282,9 @@ def _may_have_boxes(options: ConvertOptions, path: str) -> bool:
 
 
 def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> bool:
-    """Whether nothing that is given says what the columns of sides are.
+    """Whether no given option says what the columns of sides are.
 
-    Boxes may be declared without the columns that they are made of.
+    Boxes may be declared without the columns that hold their sides.
     """
     declared = None if options.are_rows else _find_declared(options)
     if declared:
@@ -338,7 +338,7 @@ def _are_sizes(
 
 
 def _are_splits(rows: Iterable[Mapping[str, Any]], column: str) -> bool:
-    """Whether a column holds the names of splits, and nothing else."""
+    """Whether a column holds only names of splits."""
     if not column:
         return False
     cells = {str(row[column]).lower() for row in rows if not is_missing(row[column])}

@@ -1,4 +1,4 @@
-"""Columns with the sides of boxes, and with what else is said of images, by their names."""
+"""Finds columns with the sides of boxes, and other columns about images, by their names."""
 
 import itertools
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 
 BOX = "box"  # the name of the feature that such columns become
-# The names of columns, as `_plain_name` spells them.
+# Names of columns, as `_plain_name` spells them.
 _CORNERS = (
     ("xmin", "ymin", "xmax", "ymax"),
     ("x1", "y1", "x2", "y2"),
@@ -28,14 +28,14 @@ _CORNERS = (
 _CENTERS = (("xcenter", "ycenter"), ("centerx", "centery"), ("cx", "cy"), ("xc", "yc"))
 _STARTS = (("x", "y"), *((left, top) for left, top, _, _ in _CORNERS))
 _SIZES = (("w", "h"), ("width", "height"), ("dx", "dy"))
-# As CelebA's x_1, these may have a point, and the size of its image beside it.
+# Like CelebA's x_1, these may be a point beside the size of its image.
 _POINTS = (("x", "y"), ("x1", "y1"), ("x0", "y0"))
 
 _Sides = tuple[str, tuple[str, ...]]  # format and names of four columns
 
 
 def _list_sides() -> Iterator[_Sides]:
-    """Yields the sides that boxes alone have."""
+    """Yields names of sides that only boxes have."""
     for corners in _CORNERS:
         yield "xyxy", corners
     for start, size in itertools.product(_STARTS, _SIZES):
@@ -46,8 +46,8 @@ def _list_sides() -> Iterator[_Sides]:
         yield "center_xywh", (*center, *size)
 
 
-_SIDES = (*_list_sides(),)  # of a table, the first that are there are taken
-# Besides those, of columns with `bbox_` before their names, as of makesense.ai.
+_SIDES = (*_list_sides(),)  # the first that a table has are taken
+# More sides, for columns with `bbox_` before their names, as in exports of makesense.ai.
 _MARKED_SIDES = tuple(("xywh", (*point, "width", "height")) for point in _POINTS)
 FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),
@@ -58,7 +58,7 @@ CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),
     *("classid", "labelid", "categoryid", "findinglabel"),
 )
-SPLITS = ("set", "subset", "mluse")  # besides `split`, which any table may have
+SPLITS = ("set", "subset", "mluse")  # in addition to `split`, which any table may have
 _WIDTHS = ("width", "imagewidth", "imgwidth")
 _HEIGHTS = ("height", "imageheight", "imgheight")
 
@@ -68,7 +68,7 @@ class BoxColumns(NamedTuple):
 
     Attributes:
         form: one of `BOX_FORMATS`.
-        sides: the columns, in its order.
+        sides: the columns, in the order of that format.
     """
 
     form: str
@@ -76,16 +76,16 @@ class BoxColumns(NamedTuple):
 
     @property
     def declaration(self) -> str:
-        """The declaration of the feature that they become."""
+        """The declaration of the feature that the columns become."""
         return f"bbox[{self.form}]={'+'.join(self.sides)}"
 
 
 def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str, str]:
-    """The features of the size of an image -> the columns with it; none without both.
+    """Returns the features of an image's size -> the columns with it; none unless there are both.
 
     Args:
-        columns: those of the table.
-        sides: those of them with the sides of boxes.
+        columns: the columns of the table.
+        sides: the columns with the sides of boxes.
     """
     by_name = by_plain_name(name for name in columns if name not in sides)
     width = find_name(_WIDTHS, by_name)
@@ -96,9 +96,9 @@ def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str,
 
 
 def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
-    """The columns with the sides of boxes, by their names; None if there are none.
+    """Finds the columns with the sides of boxes, by their names; None if there are none.
 
-    Those with `bbox_` before their names come first: a column `width` beside is that of the image.
+    Columns with `bbox_` before their names come first: a column `width` beside them is the image's.
     """
     all_columns = [*columns]
     marked = [name for name in all_columns if _plain_name(name) != letters_of(name)]
@@ -106,22 +106,22 @@ def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def find_marked_sides(columns: Iterable[str]) -> BoxColumns | None:
-    """The sides of boxes among names that are those of boxes alone; None if there are none."""
+    """Finds the sides of boxes among names that only boxes have; None if there are none."""
     return _find_sides(columns, (*_SIDES, *_MARKED_SIDES))
 
 
 def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
-    """The columns that may be the sides of boxes.
+    """Finds the columns that may be the sides of boxes.
 
-    As `find_box_columns`, but a `width` beside `x` and `y` may be that of an image, and the names
-    may have more in common, such as GTSRB's `Roi.X1`.
+    Unlike in `find_box_columns`, a `width` beside `x` and `y` may be that of an image, and the
+    names may have other parts in common, such as GTSRB's `Roi.X1`.
     """
     boxes = find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
     return boxes or _find_longer_names(columns)
 
 
 def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
-    """The first sides of boxes whose names have the same before and behind them."""
+    """Finds the first sides of boxes whose names share a beginning and an end."""
     by_letters = {letters_of(column): column for column in columns}
     for form, sides in (*_SIDES, *_MARKED_SIDES):
         for letters in by_letters:
@@ -133,7 +133,7 @@ def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns | None:
-    """The first of some sides, by their format and names, that columns have; None if none is."""
+    """Finds the first of some sides, by format and names, in columns; None if none is there."""
     by_name = by_plain_name(columns)
     for form, names in sides:
         if by_name.keys() >= {*names} and not _are_of_corners(names, by_name):
@@ -142,12 +142,12 @@ def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns |
 
 
 def _are_of_corners(sides: Sequence[str], by_name: Mapping[str, str]) -> bool:
-    """Whether numbered columns go on to a third corner, as those of quadrangles: x1 … y4."""
+    """Whether numbered columns go on to a third corner, as in quadrangles: x1 … y4."""
     return sides[0] in ("x0", "x1") and sides[2] in ("x1", "x2") and {"x3", "y3"} <= {*by_name}
 
 
 def find_corners(columns: Iterable[str]) -> dict[str, list[str]]:
-    """The columns with the x and y of the corners of quadrangles; empty without."""
+    """Finds the columns with the x and y of the corners of quadrangles; empty without them."""
     by_name = by_plain_name(columns)
     for first in (0, 1):
         corners = {side: [f"{side}{first + place}" for place in range(4)] for side in "xy"}
@@ -157,7 +157,7 @@ def find_corners(columns: Iterable[str]) -> dict[str, list[str]]:
 
 
 def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
-    """The columns, by the names that `_plain_name` spells."""
+    """Maps the names that `_plain_name` spells to columns."""
     by_name = dict[str, str]()
     for column in columns:
         by_name.setdefault(_plain_name(column), column)
@@ -165,17 +165,17 @@ def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _plain_name(column: str) -> str:
-    """The name of a column in lower case, without `bbox_` before it, and marks in it."""
+    """Returns the name of a column in lower case, without a leading `bbox_` and without marks."""
     return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
 
 
 def letters_of(column: str) -> str:
-    """The letters and digits of the name of a column, in lower case."""
+    """Returns the letters and digits of the name of a column, in lower case."""
     return re.sub(r"[^a-z0-9]", "", column.lower())
 
 
 def find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
-    """The column with the first of some names; empty if there is none."""
+    """Returns the column with the first of some names; empty if there is none."""
     for name in names:
         if name in by_name:
             return by_name[name]

@@ -1,7 +1,7 @@
-"""Tables with a list of objects in each row, whose fields are the sides of boxes.
+"""Finds lists of objects in the rows of tables, with fields for the sides of boxes.
 
-Such as those of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width": 20,
-"height": 15, "class_id": 0}]`, of Vertex AI, Azure ML and BDD100K.
+Examples are tables of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width": 20,
+"height": 15, "class_id": 0}]`, Vertex AI, Azure ML and BDD100K.
 """
 
 import itertools
@@ -23,24 +23,24 @@ from beam_tfr.tables.box_names import (
 )
 from beam_tfr.tables.formats import list_fields, read_first_rows
 
-_FIRST_ROWS = 1_000  # in which fields are looked for
-_FEW_ROWS = 100  # whose cells are looked at
-_MOST_OBJECTS = 20  # columns or fields of objects with sides, for each of which these are read
+_FIRST_ROWS = 1_000  # rows in which fields are looked for
+_FEW_ROWS = 100  # rows whose cells are looked at
+_MOST_OBJECTS = 20  # objects with sides; their cells are read for each one
 CLASS_FIELDS = (*CLASSES, "displayname", "tag", "name")
-OF_PERCENT = "original_width"  # beside sides in percent, as of Label Studio
+OF_PERCENT = "original_width"  # beside sides in percent, as in Label Studio
 SHAPES_OF_PERCENT = re.compile(rf"\A\s*\[\s*{{.*['\"]{OF_PERCENT}['\"]", re.DOTALL)  # as text
 _CLASS_MAP = re.compile(r"(?s)(?P<field>.*\.class-map)\..+")
 
 
 class BoxObjects(NamedTuple):
-    """A column with lists of objects, and what else is said of their images.
+    """A column with lists of objects, and other columns about their images.
 
     Attributes:
-        boxes: the fields with the sides of their boxes.
+        boxes: the fields with the sides of the objects' boxes.
         file: the column with the paths of images; this and all others may be empty.
-        label: the field with their classes.
+        label: the field with the objects' classes.
         split: the column, or field, that may have the split.
-        names: the field with an object of names, by the numbers of classes.
+        names: the field with an object that maps numbers of classes to names.
     """
 
     boxes: BoxColumns
@@ -65,17 +65,17 @@ class BoxObjects(NamedTuple):
 
 
 def describe_class_map(path: str, label: str, names: str) -> str:
-    """The message about classes that are numbers, and the program that writes their names.
+    """Returns the message about classes that are numbers, and a program that writes their names.
 
     Args:
         path: the table.
-        label: the column with lists of numbers, or a field of the objects in one.
-        names: the field with an object of names, by these numbers.
+        label: the column with lists of numbers, or a field of the objects in a column.
+        names: the field with an object that maps these numbers to names.
     """
     parent, _, field = label.rpartition(".")
     members = f"{write_jq(parent)}[]{write_jq(field)}" if parent else f"{write_jq(label)}[]"
     folder, _, name = path.rpartition("/")
-    named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never the table itself
+    named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never overwrite the table itself
     return (
         f"classes of {label} are numbers, whose names are in {names}: jq -c "
         f"'{write_jq(names)} as $names | {members} |= $names[tostring]' {shlex.quote(path)} > "
@@ -88,7 +88,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
 
     Args:
         path: the table.
-        columns: its columns.
+        columns: the columns of the table.
     """
     fields = list_fields(path, _FIRST_ROWS)
     for parent, boxes in itertools.islice(_find_sides(fields), _MOST_OBJECTS):
@@ -108,7 +108,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
 
 
 def _find_sides(fields: Iterable[str]) -> Iterator[tuple[str, BoxColumns]]:
-    """Yields objects that have fields for the sides of a box, with these."""
+    """Yields objects that have fields for the sides of a box, with these fields."""
     for parent, names in _group_fields(fields).items():
         boxes = find_marked_sides(names)
         if boxes is not None and OF_PERCENT not in names:
@@ -116,7 +116,7 @@ def _find_sides(fields: Iterable[str]) -> Iterator[tuple[str, BoxColumns]]:
 
 
 def _group_fields(fields: Iterable[str]) -> dict[str, list[str]]:
-    """Object, such as `image.boxes` -> the names of its fields."""
+    """Maps each object, such as `image.boxes`, to the names of its fields."""
     names_of = defaultdict[str, list[str]](list)
     for field in fields:
         parent, _, name = field.rpartition(".")
@@ -125,14 +125,14 @@ def _group_fields(fields: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _hold_flat_lists(path: str, fields: Sequence[str]) -> bool:
-    """Whether fields have a list of values in the first rows, and no lists in lists."""
+    """Whether fields have a list of values in the first rows, and no nested lists."""
     cells = [*itertools.chain.from_iterable(_read_cells(path, fields))]
     has_lists = any(isinstance(cell, list) for cell in cells)
     return has_lists and not hold_nested_lists(cells)
 
 
 def hold_nested_lists(cells: Iterable[Any]) -> bool:
-    """Whether cells have lists in lists, as fields of lists of objects in such lists have."""
+    """Whether cells have nested lists, as fields of nested lists of objects have."""
     members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
     return any(isinstance(member, list) for member in members)
 
@@ -145,7 +145,7 @@ def _hold_numbers(path: str, field: str) -> bool:
 
 
 def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
-    """The field with the classes of objects, or of those around; empty if there is none.
+    """Finds the field with the classes of objects or of enclosing objects; empty without one.
 
     Args:
         path: the table.
@@ -163,7 +163,7 @@ def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
 
 
 def find_file(path: str, columns: Sequence[str]) -> str:
-    """The column with the paths of images, by its name or its cells; empty if there is none."""
+    """Finds the column with the paths of images, by its name or its cells; empty without one."""
     name = find_name(FILES, by_plain_name(columns))
     if name:
         return name
@@ -183,7 +183,7 @@ def _names_image(cell: Any) -> bool:
 
 
 def _find_class_map(fields: Iterable[str]) -> str:
-    """The field in which SageMaker has the names of classes; empty if there is none."""
+    """Finds the field in which SageMaker has the names of classes; empty if there is none."""
     for field in fields:
         match = _CLASS_MAP.fullmatch(field)
         if match:
@@ -192,7 +192,7 @@ def _find_class_map(fields: Iterable[str]) -> str:
 
 
 def by_end(fields: Iterable[str]) -> dict[str, str]:
-    """The fields, by the plain names of what they end in: that of `labels.aiplatform/ml_use`."""
+    """Maps plain names of last parts to fields, such as that of `labels.aiplatform/ml_use`."""
     ends = {re.split(r"[./]", field)[-1]: field for field in fields}
     return {name: ends[end] for name, end in by_plain_name(ends).items()}
 
@@ -204,5 +204,5 @@ def _read_cells(path: str, fields: Sequence[str]) -> Iterator[Sequence[Any]]:
 
 
 def write_jq(field: str) -> str:
-    """A field as jq writes it: `."bounding-box"."annotations"`."""
+    """Spells a field in the syntax of jq: `."bounding-box"."annotations"`."""
     return "".join(f'."{name}"' for name in field.split("."))

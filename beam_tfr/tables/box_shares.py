@@ -1,4 +1,4 @@
-"""Tells boxes in shares of their images from those in pixels, by their numbers."""
+"""Tells boxes in shares of their images from boxes in pixels, by their numbers."""
 
 import contextlib
 import itertools
@@ -9,12 +9,12 @@ from beam_tfr.features.box_formats import RELATIVE, to_corners
 from beam_tfr.features.cells import split_boxes, to_finite
 
 _FIRST_CELLS = 1_000
-_TOLERANCE = 0.01  # by which boxes in shares may reach out of their image
+_TOLERANCE = 0.01  # share by which boxes may extend beyond their image
 Quad = list[float]  # of a box
 
 
 def guess_form(form: str, boxes: Sequence[Quad]) -> str:
-    """The likeliest format of boxes, of which their names say one in pixels.
+    """Guesses the format of boxes whose names suggest one in pixels.
 
     Args:
         form: one of `BOX_FORMATS` in pixels.
@@ -28,7 +28,7 @@ def guess_form(form: str, boxes: Sequence[Quad]) -> str:
 
 
 def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
-    """The boxes of columns with one side each; none if a cell is no number."""
+    """Returns the boxes of columns with one side each; none if a cell is no number."""
     sides = [itertools.chain.from_iterable(map(_list_values, cells)) for cells in columns]
     try:
         return [[*map(to_finite, box)] for box in zip(*sides, strict=True)]
@@ -37,20 +37,20 @@ def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
 
 
 def are_centers(boxes: Sequence[Quad]) -> bool:
-    """Whether boxes with sides in shares lie inside as centers, and some do not as corners."""
+    """Whether boxes in shares are all inside as centers, but not as corners."""
     reach_out = any(_reaches_out(box, "rel_xywh") for box in boxes)
     return reach_out and not any(_reaches_out(box, "rel_center_xywh") for box in boxes)
 
 
 def _reaches_out(box: Quad, form: str) -> bool:
-    with contextlib.suppress(ValueError):  # of one that is bad in any format
+    with contextlib.suppress(ValueError):  # boxes that are bad in any format
         left, top, right, bottom = to_corners(box, form)
         return min(left, top) < -_TOLERANCE or max(right, bottom) > 1 + _TOLERANCE
     return False
 
 
 def read_quads(cells: Iterable[Any]) -> list[Quad]:
-    """The boxes in the first of some cells; bad ones are left out."""
+    """Returns the boxes in the first of some cells; bad ones are left out."""
     quads = list[Quad]()
     for cell in itertools.islice(cells, _FIRST_CELLS):
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Warns of tables whose numbers of classes are not those of the first."""
+"""Warns of tables that number their classes differently from the first table."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.foreign_paths import spread
 from beam_tfr.tables.formats import read_class_names
 
-_MOST_TABLES = 20  # whose classes are compared
+_MOST_TABLES = 20  # tables whose classes are compared
 _NUMBER = re.compile("[0-9]+")
 
 
@@ -32,23 +32,24 @@ def warn_of_class_orders(content: TableContent) -> Iterator[str]:
 
 
 def _choose_tables(files: Sequence[str]) -> Sequence[str]:
-    """Some of many tables: one of each name, but for its numbers, and others."""
+    """Selects some of many tables: one of each name, ignoring numbers in names, and others."""
     of_each_name = {_NUMBER.sub("", path): path for path in reversed(files)}
     chosen = [*reversed(of_each_name.values()), *spread(files, _MOST_TABLES)]
     return [*dict.fromkeys(chosen)][:_MOST_TABLES]
 
 
 def _read_names(path: str, column: str) -> Sequence[str]:
-    """The classes that a table declares, in the order of their numbers."""
-    with contextlib.suppress(BeamTfrError):  # which reading its rows raises
+    """Returns the classes that a table declares, in the order of their numbers."""
+    with contextlib.suppress(BeamTfrError):  # reading its rows raises the same error
         return read_class_names(path, column)
     return ()
 
 
 def _describe_difference(names: Sequence[str], others: Sequence[str]) -> str:
-    """The first class that has another number, or none, in a table than in the first one.
+    """Describes the first class of a table whose number is not the one in the first table.
 
-    Empty if there is none; of one table without names, that its labels are taken as they are.
+    The first table may also lack the class. Empty if there is no difference; if only one of the
+    tables names its classes, says that labels are taken as they are.
     """
     if not names and not others:
         return ""

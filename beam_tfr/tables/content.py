@@ -1,4 +1,4 @@
-"""What the content of tables says about them, before their rows are read."""
+"""Describes what tables contain, before their rows are read."""
 
 import dataclasses
 import re
@@ -25,7 +25,7 @@ SPLIT = "image/split"  # the column of a dataset with the split
 # Columns of TFRecords and tars with images, with their classes, and with those of their boxes; the
 # first that is there is taken.
 _IMAGES = (ENCODED, *EXTENSIONS)
-# The name of another that may hold images: image_raw.
+# The name of another column that may hold images, such as image_raw.
 _LIKELY = re.compile(
     r"(?i)(?:.*[/_.])?(?:images?|img|jpe?g|png|photo|picture)(?:[/_.]?(?:raw|data|bytes|buffer))?"
     "|.*encoded"
@@ -38,16 +38,16 @@ _EXPORTED = {"key", "split", "boxes"}  # of an export with boxes: see `exports`
 
 
 class TableContent(NamedTuple):
-    """What the content of tables says.
+    """The findings about the content of tables.
 
     Attributes:
-        options: those of the conversion, with those that the content implies.
+        options: the options of the conversion, together with those that the content implies.
         files: all tables, sorted.
-        columns: those of the first table.
+        columns: the columns of the first table.
         read_rows: yields the rows of a table with some columns; None for `formats.read_rows`.
-        class_names: those that a dataset, table or export declares, by their ids, if its labels are
-            used.
-        warnings: about what is implied.
+        class_names: the classes that a dataset, table or export declares, by their ids, if its
+            labels are used.
+        warnings: lines about what is implied.
         implies_features: whether no option chose features, and columns with the sides of boxes
             imply some, in tables with a row for each box and in TFRecords.
     """
@@ -62,7 +62,7 @@ class TableContent(NamedTuple):
 
     @property
     def table_format(self) -> TableFormat:
-        """The format of the tables; that of TFRecords for a dataset, whatever its shards are."""
+        """The format of the tables; for a dataset, that of TFRecords, whatever its shards are."""
         return FORMATS[".tfrecord"] if self.read_rows else format_of(self.files[0])
 
 
@@ -79,9 +79,9 @@ def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[
 
 
 def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
-    """The options of a table, whose name may say more than the pattern that matches it.
+    """Returns the options for a table whose name may say more than the pattern that it matches.
 
-    They are those that its name implies, if its name says that it holds no images.
+    If the name says that the table holds no images, these are the options that the name implies.
     """
     if options.uri_column != KNOWN or may_hold_images(path):
         return options
@@ -99,12 +99,12 @@ def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
 def imply_columns(
     options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]
 ) -> TableContent:
-    """The content of tables that are no dataset, given the columns of the first.
+    """Returns the content of tables that are no dataset, given the columns of the first table.
 
-    In TFRecords and tars, the names of columns tell images and classes.
+    In TFRecords and tars, images and classes are found by the names of columns.
 
     Raises:
-        UsageError: there is no column of images that is known, and none is named.
+        UsageError: no column of images is known, and none is named.
     """
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
@@ -130,9 +130,9 @@ def imply_columns(
 def _imply_images(
     options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]
 ) -> TableContent:
-    """The content of TFRecords or tars whose columns tell images and classes.
+    """Returns the content of TFRecords or tars, with images and classes found by column names.
 
-    Raises as `imply_columns`.
+    Raises the same errors as `imply_columns`.
     """
     image = _find_first(_IMAGES, columns)
     if not image:
@@ -161,7 +161,7 @@ def _imply_images(
 
 
 def _find_class_names(path: str, column: str) -> list[str]:
-    """The classes that a table declares, by their ids, or the dataset that it was exported from."""
+    """Returns the classes, by their ids, that a table or the dataset of its export declares."""
     declared = read_class_names(path, column)
     if declared or column != _CLASS:
         return declared
@@ -172,7 +172,7 @@ def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
     """Checks that rows that would become records are no export of another program.
 
     Raises:
-        UsageError: they are; says what to do.
+        UsageError: they are such an export; says what to do.
     """
     table_format = format_of(path)
     export = ""
@@ -188,7 +188,7 @@ def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
 
 
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:
-    """The columns of labels, and of boxes, in TFRecords and tars."""
+    """Returns the columns of labels, and of boxes, in TFRecords and tars."""
     object_label = _find_first(_OBJECT_LABELS, columns)
     label = _find_first(_LABELS, columns)
     boxes = ""
@@ -203,7 +203,7 @@ def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str
 
 
 def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOptions:
-    """The options, in which columns that are extensions of files have names in lower case."""
+    """Returns the options with columns that are extensions of files in lower case."""
 
     def spell(name: str) -> str:
         lower = name.lower()
@@ -221,7 +221,7 @@ def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOp
 
 
 def _find_first(names: Sequence[str], columns: Collection[str]) -> str:
-    """The first of some names that a column has; empty if none has."""
+    """Returns the first of some names that is among the columns; empty if none is."""
     for name in names:
         if name in columns:
             return name

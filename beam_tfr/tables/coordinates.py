@@ -1,4 +1,4 @@
-"""Columns with coordinates in images, by their names."""
+"""Finds columns with coordinates in images, by their names."""
 
 import re
 from collections.abc import Iterable
@@ -8,25 +8,25 @@ _PLACES = re.compile(
     r"(?i)(.*[_./ ])?(b?box(es)?|box_[xywh]|[xy]([0-2]|_?min|_?max))"
     r"|.*(key_?points|landmarks|polygons?)"
 )
-# Lists of boxes; an fbox is one of CrowdHuman, which has a whole person.
+# Lists of boxes; CrowdHuman's fbox is the box of a whole person.
 _BOXES = re.compile(r"(?i)(.*[_./])?(bounding_?|gt_?)?[bf]?box(es)?(_?string)?")
-# An x that is a word of a name: `left_eye_x`, `x_1`, `centerX`.
+# An x that is a word of a name, as in `left_eye_x`, `x_1` or `centerX`.
 _X = re.compile(r"(?<![A-Za-z])[xX](?![A-Za-z])|(?<=[a-z])X(?![a-z])")
 _Y = str.maketrans("xX", "yY")
 
 
 def names_places(column: str) -> bool:
-    """Whether the name of a column is one of boxes, of a side of them, or of points."""
+    """Whether a column is named like boxes, a side of boxes, or points."""
     return bool(_PLACES.fullmatch(column))
 
 
 def names_boxes(column: str) -> bool:
-    """Whether the name of a column is one of boxes, each with all of its sides."""
+    """Whether a column is named like boxes, each with all of its sides."""
     return bool(_BOXES.fullmatch(column))
 
 
 def find_point_columns(columns: Iterable[str]) -> list[str]:
-    """The columns that are the x and y of points, in pairs, such as left_eye_x and left_eye_y."""
+    """Finds the columns with x and y of points, in pairs, such as left_eye_x and left_eye_y."""
     names = dict.fromkeys(columns)
     pairs = list[str]()
     for name in names:
@@ -37,7 +37,7 @@ def find_point_columns(columns: Iterable[str]) -> list[str]:
 
 
 def find_coordinates(columns: Iterable[str]) -> list[str]:
-    """The columns that are named like coordinates, in their order."""
+    """Finds the columns that are named like coordinates, in their order."""
     names = [*columns]
     points = {*find_point_columns(names)}
     return [name for name in names if name in points or names_places(name)]
