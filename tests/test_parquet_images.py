@@ -311,7 +311,7 @@ def test_masks_of_the_same_row(beam_tfr: Convert, tmp_path: Path) -> None:
 
 def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0])
-    with pytest.raises(BeamTfrError, match="column 'image' holds images; .*`uri_column=image`"):
+    with pytest.raises(BeamTfrError, match=r"column 'image' holds images; .*`uri_column=image`"):
         package.plan(table=str(table), output=str(tmp_path / "d"))
 
 

@@ -177,8 +177,8 @@ def test_no_batches_of_images_of_different_sizes(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         load(folder, split="train", batch_size=2)
     assert str(error.value) == (
-        f"`batch_size=2`: the images of {folder} have different sizes (`resize=fit`), and a "
-        f"batch takes equal ones. "
+        f"`batch_size=2`: the images of {folder} have different sizes (`resize=fit`), but a "
+        f"batch takes images of equal size. "
         'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or '
         '"ragged"; read single '
         "images; or convert with `resize=crop`, pad or stretch"

@@ -200,8 +200,8 @@ def stack_images(images: list[Any]) -> Any:
     if len(shapes) > 1:
         first, second, *_ = sorted(shapes)
         raise UsageError(
-            f"returned images of the shapes {first} and {second}, and a batch takes equal ones; "
-            "resize them there",
+            f"returned images of the shapes {first} and {second}, but a batch takes images of "
+            "equal shape; resize them there",
             option="transform",
         )
     if isinstance(images[0], np.ndarray):

@@ -49,7 +49,8 @@ def _check_sizes(decoder: Decoder, batch_size: int) -> None:
     if decoder.sizes is None:
         raise UsageError(
             f"the images of {decoder.dataset.folder} have different sizes "
-            f"(`resize={decoder.image.options.resize}`), but a batch takes equal ones. Give load "
+            f"(`resize={decoder.image.options.resize}`), but a batch takes images of equal "
+            "size. Give load "
             '`image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; '
             "read single images; or convert with `resize=crop`, pad or stretch",
             option="batch_size",
