@@ -11,13 +11,12 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from beam_tfr import storage
 from beam_tfr.inputs.annotation_texts import FIRST_LINES, have_lines
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.schema.untrusted import parse_json
 
 _SHARE = rb"(?:0?\.[0-9]+|[01](?:\.0*)?|[0-9.]+[eE]-[0-9]+)"
 _LABEL_LINE = re.compile(rb"[0-9]+(?:[ \t]+%b){4}(?:[ \t]+[0-9.eE+-]+)*\s*" % _SHARE)
@@ -41,19 +40,6 @@ _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b")
 _MOST_BYTES = 1 << 20  # 1 MiB for a file of names
 _MOST_LISTED = 1_000  # files and folders
 _MOST_NAMES = 100  # in a message
-
-
-class _Category(msgspec.Struct):
-    """A class in notes.json."""
-
-    id: int
-    name: str
-
-
-class _Notes(msgspec.Struct):
-    """The part of Label Studio's notes.json that is read."""
-
-    categories: list[_Category]
 
 
 def has_label_lines(begin: bytes) -> bool:
@@ -252,16 +238,15 @@ def _read_names(path: str) -> list[str]:
 def _read_notes(path: str) -> list[str]:
     """Returns the names of classes in notes.json, if their ids count from 0; else none."""
     try:
-        categories = msgspec.json.decode(_read_file(path), type=_Notes).categories
-    except (msgspec.MsgspecError, RecursionError):
+        categories = parse_json(_read_file(path))["categories"]
+        name_of = {category["id"]: category["name"] for category in categories}
+    except (ValueError, TypeError, LookupError):
         return []
-    categories.sort(key=_id_of)
-    ids = [category.id for category in categories]
-    return [category.name for category in categories] if ids == [*range(len(ids))] else []
-
-
-def _id_of(category: _Category) -> int:
-    return category.id
+    numbers = [*range(len(categories))]
+    if name_of.keys() != {*numbers}:
+        return []
+    names = [name_of[number] for number in numbers]
+    return names if all(isinstance(name, str) for name in names) else []
 
 
 def _spell_names(names: Sequence[str]) -> str:
