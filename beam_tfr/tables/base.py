@@ -45,10 +45,10 @@ _HEADED = re.compile(r"(?i).*\.[ct]sv(?:\.gz)?", re.DOTALL)  # names of tables w
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read, in a table whose other rows can.
+    """A row that cannot be read, in a table whose other rows can be read.
 
     Attributes:
-        number: from 1.
+        number: the number of the row, from 1.
         problem: what is wrong.
     """
 

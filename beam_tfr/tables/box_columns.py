@@ -73,14 +73,14 @@ class _Found(NamedTuple):
 
     @property
     def noun(self) -> str:
-        """Names what the table has, for messages."""
+        """The content of the table, for messages."""
         if self.objects:
             return f"a list of objects with boxes in each row, of column {self.objects.column!r}"
         return "a row for each box"
 
     @property
     def cure(self) -> str:
-        """Says how to keep the columns as they are."""
+        """The advice on how to keep the columns as they are."""
         if self.objects:
             return f"`feature_columns={self.objects.column}:bytes` stores them as text"
         return f"`feature_columns={self.boxes.sides[0]}` takes each row for itself"

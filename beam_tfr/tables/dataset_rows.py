@@ -1,8 +1,8 @@
-"""The rows of a shard of a dataset, which is read as a table.
+"""Reads the rows of a shard of a dataset that serves as a table.
 
-They come from the contents, and from the records themselves where these do not hold the whole of a
-value. The place of an image begins with a slash and the name of the shard's file, and ends with the
-number of its record and the feature.
+Rows come from the contents, or from the records themselves where the contents do not hold the whole
+of a value. The place of an image begins with a slash and the name of the shard's file, and ends
+with the number of its record and the feature.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ class DatasetRows:
     """The rows of a shard.
 
     Args:
-        dataset: its dataset.
-        split: its split.
-        part: all of the shard.
+        dataset: the dataset of the shard.
+        split: the split of the shard.
+        part: the whole of the shard.
     """
 
     def __init__(self, dataset: Manifest, split: str, part: ShardPart) -> None:
@@ -65,12 +65,12 @@ class DatasetRows:
     def _make_cells(
         self, number: int, row: Mapping[str, Any], record: bytes | None
     ) -> dict[str, Any]:
-        """Column -> cell of a record.
+        """Returns column -> cell for a record.
 
         Args:
-            number: of the record in the shard.
-            row: its row of the contents.
-            record: the record, where the row does not have all of it.
+            number: the number of the record in the shard.
+            row: the record's row of the contents.
+            record: the record, if the row does not have all of it.
         """
         folder, _, file = self._part.file.rpartition("/")
         key = str(row["key"])
@@ -91,7 +91,7 @@ class DatasetRows:
         return cells
 
     def _values_in(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-        """Feature -> values, as a row of the contents has them."""
+        """Returns feature -> values, as a row of the contents has them."""
         values = dict[str, Sequence[Any]]()
         for feature, column in self._contents.items():
             cell = row[column.name]
@@ -99,7 +99,7 @@ class DatasetRows:
         return values
 
     def _value_cells(self, values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """Column -> cell, without the columns of images.
+        """Returns column -> cell, without the columns of images.
 
         Raises:
             LookupError, TypeError, ValueError: the record does not fit the manifest.
@@ -112,7 +112,7 @@ class DatasetRows:
 
 
 def _read_records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
-    """The records of these numbers; empty for one that is damaged."""
+    """Returns the records with these numbers; a damaged record is empty."""
     try:
         return lookup.read_records(numbers)
     except RecordError:
@@ -122,9 +122,9 @@ def _read_records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
 
 
 def _is_whole(cell: Any) -> bool:
-    """Whether a cell of the contents is all of a value.
+    """Whether a cell of the contents is the whole of a value.
 
-    Contents leave out what is long, and escape what is no text.
+    Contents leave out long values, and escape values that are not text.
     """
     parts = cell if isinstance(cell, list) else [cell]
     return not any(map(_is_partial, parts))

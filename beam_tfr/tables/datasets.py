@@ -1,8 +1,8 @@
-"""Reads a dataset of ours as a table: a record is a row, which holds its image.
+"""Reads one of our datasets as a table: each record is a row that holds its image.
 
-Rows come from the contents, and from the records themselves where these do not hold the whole of a
-value: see `tables.dataset_rows`. `read_embedded` reads an image later, by its place, with the other
-images of its shard.
+Rows come from the contents, or from the records themselves where the contents do not hold the whole
+of a value: see `tables.dataset_rows`. `read_embedded` reads an image later, by its place, together
+with the other images of its shard.
 """
 
 import dataclasses
@@ -31,15 +31,15 @@ from beam_tfr.tables.base import Row, table_error
 from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 from beam_tfr.tables.dataset_rows import DatasetRows
 
-_PNM_TYPES = {1: 5, 3: 6}  # number of channels -> that of the format
+_PNM_TYPES = {1: 5, 3: 6}  # number of channels -> number of the format
 
 
 def open_dataset(options: ConvertOptions, path: str) -> TableContent:
-    """The content of a dataset, given the path of its manifest.
+    """Returns the content of a dataset, given the path of its manifest.
 
     Raises:
-        DataError: it is not a complete dataset.
-        UsageError: it holds no images.
+        DataError: the dataset is incomplete.
+        UsageError: the dataset holds no images.
     """
     dataset = read_manifest(path.rpartition("/")[0])
     number = dataset.counts["written"]
@@ -70,11 +70,11 @@ def open_dataset(options: ConvertOptions, path: str) -> TableContent:
 def _declare_columns(
     columns: Mapping[str, ColumnKind], chosen: Mapping[str, str]
 ) -> dict[str, str]:
-    """The columns that become features -> declaration.
+    """Returns the columns that become features -> declaration.
 
     Args:
-        columns: those of the dataset.
-        chosen: those that are wanted, with declarations that may be empty; perhaps `KNOWN`.
+        columns: the columns of the dataset.
+        chosen: the chosen columns, with declarations that may be empty; perhaps `KNOWN`.
     """
     declarations = dict[str, str]()
     if KNOWN in chosen:
@@ -89,7 +89,7 @@ def _declare_columns(
 
 
 def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]:
-    """Yields warnings about what the records of a dataset lose when it is converted."""
+    """Yields warnings about what the records of a dataset lose in a conversion."""
     is_lossy = {dataset.options["encoding"], options.encoding} <= {"jpeg", "webp", "keep"}
     if is_lossy and (options.encoding, options.resize) != ("keep", "none"):
         yield (
@@ -102,7 +102,7 @@ def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]
 
 @functools.lru_cache(maxsize=2)
 def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
-    """The path of each shard with records -> its split, and the whole of it."""
+    """Returns the path of each shard with records -> its split, and the whole of the shard."""
     dataset = base.read_manifest()
     shards = dict[str, tuple[str, ShardPart]]()
     for name, split in dataset.splits.items():
@@ -119,7 +119,7 @@ def _read_rows(
 
     Raises:
         DataError, RunError: its contents are damaged, or another dataset has replaced this one.
-        UsageError: it cannot be read.
+        UsageError: the shard cannot be read.
     """
     dataset = base.read_manifest()
     (split, part) = _shards(base)[path]
@@ -131,14 +131,14 @@ def _read_rows(
 
 
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
-    """Reads an image of a dataset, or another with a place.
+    """Reads an image of a dataset, or another image with a place in a file.
 
     Raw pixels become a PNM. See `reading.read_embedded`.
 
     Raises:
-        RejectError: `unusable-file`: its record, or its bytes in the archive, are damaged.
-        DataError, RunError: another dataset has replaced the one in which it was listed.
-        OSError: as `storage.read_part`.
+        RejectError: `unusable-file`: the image's record, or its bytes in the archive, are damaged.
+        DataError, RunError: another dataset has replaced the one in which the image was listed.
+        OSError: see `storage.read_part`.
     """
     if not image.place.startswith("/"):
         return reading.read_embedded(image, max_bytes, copies)
@@ -154,9 +154,9 @@ def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> byt
         raise RejectError("unusable-file", f"its record in {file} is damaged") from None
 
 
-@functools.lru_cache(maxsize=256)  # it takes 16 bytes for each record
+@functools.lru_cache(maxsize=256)  # each record takes 16 bytes
 def _lookup(path: str, generation: int) -> RecordLookup:
-    """The records of a shard, if its file still has this generation."""
+    """Returns the records of a shard, if its file still has this generation."""
     dataset = read_manifest(path.rpartition("/")[0])
     base = BaseDataset.of(dataset)
     shards = _shards(base)
@@ -169,10 +169,10 @@ def _lookup(path: str, generation: int) -> RecordLookup:
 
 
 def _as_pnm(tensor: bytes) -> bytes:
-    """The file of a serialized tensor of pixels.
+    """Returns the PNM file of a serialized tensor of pixels.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the bytes are no such tensor.
     """
     dtype, (height, width, channels), content = parse_tensor(tensor) or ("", (0, 0, 0), b"")
     if not isinstance(content, bytes) or dtype != "uint8" or channels not in _PNM_TYPES:

@@ -1,7 +1,4 @@
-"""The columns of tables that become features.
-
-They are declared by an option, or their first rows show what they are.
-"""
+"""Finds the columns of tables that become features, by options or by the first rows."""
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,21 +33,21 @@ from beam_tfr.tables.several_classes import find_presence_column
 from beam_tfr.tables.suggested_roles import suggest_roles
 from beam_tfr.tables.unused.boxes import cure_box_field
 
-FIELD_ROWS = 10_000  # the first rows, in which fields of objects are looked for
+FIELD_ROWS = 10_000  # first rows in which fields of objects are looked for
 _CHOICE = "or name the columns that become features"
 
 
 def takes_all(options: ConvertOptions) -> bool:
-    """Whether all columns become features but those that have a role."""
+    """Whether all columns without a role become features."""
     if options.feature_columns is None:
         return not options.uri_column
     return KNOWN in options.feature_columns
 
 
 def declare_columns(content: TableContent) -> dict[str, str]:
-    """The columns that become features -> declaration.
+    """Returns the columns that become features -> declaration.
 
-    Empty where the rows have to show it.
+    A declaration is empty if the rows have to show it.
     """
     options = content.options
     declarations = dict(options.feature_columns or {})
@@ -68,10 +65,10 @@ def declare_columns(content: TableContent) -> dict[str, str]:
 
 
 def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin | None:
-    """How rows would be joined if those of one image are; None if there is nothing to join.
+    """Returns how rows of the same image would be joined; None if there is nothing to join.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         declarations: column -> declaration; empty where the rows have to show it.
     """
     options = content.options
@@ -100,7 +97,7 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
 
 
 def _plan_class_join(content: TableContent) -> ClassJoin | None:
-    """How rows with a class each would be joined; None unless images may have several classes."""
+    """Returns how rows with a class each would be joined; None if images have a single class."""
     options = content.options
     if not options.label_separator:
         return None
@@ -113,11 +110,11 @@ def _plan_class_join(content: TableContent) -> ClassJoin | None:
 
 
 def check_declarations(content: TableContent, declarations: Mapping[str, str]) -> None:
-    """Checks that the first table has the columns that are wanted, and not too many.
+    """Checks that the first table has the chosen columns, and not too many.
 
     Raises:
-        UsageError: it does not, or options are about boxes, and there are none.
-        DataError: it cannot be read.
+        UsageError: it does not, or options are about boxes, but there are none.
+        DataError: the table cannot be read.
     """
     if find_boxes(parse_columns(declarations)) is None:
         content.options.refuse_box_options()
@@ -130,7 +127,7 @@ def check_declarations(content: TableContent, declarations: Mapping[str, str]) -
         _check_present(content, columns)
     except UsageError:
         if isinstance(format_of(path), ObjectFormat):
-            next(read_rows(path, ()), None)  # which tells more if the file is of another kind
+            next(read_rows(path, ()), None)  # its error says more if the file is of another kind
         raise
     if len(declarations) + len(_reserved_names(content.options)) > MAX_FEATURES:
         raise table_error(
@@ -154,8 +151,8 @@ def _check_present(content: TableContent, columns: Sequence[str]) -> None:
     """Checks that the first table has some columns, or fields of objects in its columns.
 
     Raises:
-        UsageError: it has not.
-        DataError: it cannot be read.
+        UsageError: one is missing.
+        DataError: the table cannot be read.
     """
     path = content.files[0]
     present = content.columns
@@ -167,10 +164,10 @@ def _check_present(content: TableContent, columns: Sequence[str]) -> None:
 
 
 def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:
-    """Checks that records and readers have no feature with the name of a column.
+    """Checks that no column has the name of a feature that records or readers have anyway.
 
     Raises:
-        UsageError: they have.
+        UsageError: a column has such a name.
     """
     reserved = _reserved_names(options)
     for name in names:
@@ -186,13 +183,13 @@ def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:
 
 
 def _reserved_names(options: ConvertOptions) -> set[str]:
-    """Names that columns must not have, since records or readers have such features."""
+    """Returns names that columns must not have, since records or readers have such features."""
     features = FeaturesDict.from_options(
         {"encoding": options.encoding, "feature_columns": options.feature_columns}, labelled=True
     )
     reserved = {*READER_KEYS, *features.fixed}
     if features.boxes:
-        reserved -= {*SOURCE_SIDES}  # which a table may state
+        reserved -= {*SOURCE_SIDES}  # a table may have columns of these
     for kind in features.kinds:
         reserved |= kind.reserved
     return reserved
@@ -204,17 +201,17 @@ def open_columns(
     sample: Mapping[str, Sequence[Any]],
     per_box: Collection[str],
 ) -> tuple[ColumnKind, ...]:
-    """The features that columns become.
+    """Returns the features that columns become.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         declarations: column -> declaration; empty where its cells have to show it.
         sample: column -> its cells in the first rows.
         per_box: columns whose cells are lists, with a value for each box.
 
     Raises:
-        UsageError: no kind of feature fits the cells, none of them fits the declaration, or records
-            and readers have a feature of this name.
+        UsageError: no kind of feature fits the cells, no cell fits the declaration, or records
+            and readers have a feature with this name.
     """
     _check_names(content.options, declarations)
     return tuple(
@@ -231,17 +228,17 @@ def _open_column(
     *,
     per_box: bool = False,
 ) -> ColumnKind:
-    """The feature that a column becomes.
+    """Returns the feature that a column becomes.
 
     Args:
-        content: what the tables say.
-        name: of the column.
-        declaration: of the column; empty if its cells have to show it.
-        cells: those of the first rows.
-        per_box: whether they have a list with a value for each box.
+        content: the findings about the tables.
+        name: the name of the column.
+        declaration: the declaration of the column; empty if its cells have to show it.
+        cells: the cells in the first rows.
+        per_box: whether each cell is a list with a value for each box.
 
     Raises:
-        UsageError: no kind of feature fits the cells, or none of them fits the declaration.
+        UsageError: no kind of feature fits the cells, or no cell fits the declaration.
     """
     feature = _parse_or_infer(content, name, declaration, cells, per_box=per_box)
     may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
@@ -265,7 +262,9 @@ def _parse_or_infer(
     *,
     per_box: bool,
 ) -> ColumnKind:
-    """The feature that a column is declared as, or that its cells show; see `_open_column`.
+    """Returns the feature that a column is declared as, or that its cells show.
+
+    For the arguments see `_open_column`.
 
     Raises:
         UsageError: no kind of feature fits the cells.
@@ -289,12 +288,12 @@ def _parse_or_infer(
 
 
 def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) -> str:
-    """What to do about a column of whose first cells none fits; empty if no type helps.
+    """Suggests what to do if no first cell of a column fits; empty if no type helps.
 
     Args:
-        feature: what the column was to become.
-        cell: the first of its cells.
-        problem: why that does not fit.
+        feature: the feature that the column was to become.
+        cell: the first cell of the column.
+        problem: why that cell does not fit.
     """
     if "%" in str(problem):
         return (
@@ -310,7 +309,7 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
 
 
 def _suggest_images(content: TableContent) -> str:
-    """What to do if rows are about images and not records by themselves; else empty."""
+    """Says what to do if rows describe images and are not records by themselves; else empty."""
     if content.options.uri_column:
         return ""
     roles = suggest_roles(content) or "`uri_column=` with the name of the column of their paths"
@@ -324,7 +323,7 @@ def _is_bad(cell: Any) -> bool:
 
 
 def _find_problem(feature: ColumnKind, cell: Any) -> ValueError | None:
-    """Why a cell does not fit a feature; None if it does."""
+    """Says why a cell does not fit a feature; None if it does."""
     try:
         feature.parse(cell)
     except ValueError as error:

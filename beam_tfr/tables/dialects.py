@@ -1,7 +1,8 @@
-"""How a table of text is written: delimiter, line ends, what precedes its header.
+"""Finds out how a table of text is written: its delimiter, line ends, and lines above the header.
 
-The extension says which delimiter a table should have. Another one is taken where the header has
-none of that, and exactly one other divides the header and all of the first rows into as many parts.
+The extension says which delimiter a table should have. Another delimiter is taken if the header
+does not have the expected one, and exactly one other divides the header and all of the first rows
+into the same number of parts.
 """
 
 import codecs
@@ -15,15 +16,15 @@ from typing import NamedTuple, Self
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.schema.extensions import FORMAT_OF
 
-PEEKED_BYTES = 64 << 10  # 64 KiB, from which a dialect is told
+PEEKED_BYTES = 64 << 10  # 64 KiB, which show the dialect
 _PEEKED_ROWS = 50
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
-# The line with which Excel names the delimiter.
+# The line in which Excel names the delimiter.
 _SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']+'")
 _ZIP = b"PK\x03\x04"
 _COMMENT = "#"
-# The begin of what is stored in place of a table -> what it is.
+# The beginning of a file that is no table -> its kind.
 _NO_TABLES = {
     "<(?:!doctype|html|[?]xml)": "is a page of HTML or XML, not a table",
     "version https://git-lfs": "is a pointer of Git LFS, not the table; git lfs pull gets it",
@@ -36,17 +37,17 @@ _SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "u
 
 
 class Dialect(NamedTuple):
-    """How a table of text is written.
+    """The way in which a table of text is written.
 
     Attributes:
-        delimiter: between its cells.
-        skipped_lines: number of lines before the header.
-        line_end: that of its lines.
-        has_spaces: whether spaces around cells are no part of them.
+        delimiter: the delimiter between cells.
+        skipped_lines: the number of lines before the header.
+        line_end: the end of each line.
+        has_spaces: whether spaces around cells are not part of them.
         quote: the mark around cells that may hold delimiters.
         decimal_commas: the numbers, from 0, of columns in which a comma is a decimal point.
-        header: the names of the columns, if there is no line with them.
-        notes: what is unusual about it, for people.
+        header: the names of the columns, if no line has them.
+        notes: what is unusual about the table, for people.
     """
 
     delimiter: str
@@ -60,10 +61,10 @@ class Dialect(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """The begin of a table.
+    """The beginning of a table.
 
     Attributes:
-        line_end: that of its lines.
+        line_end: the end of each line.
         lines: the first lines, without their ends.
     """
 
@@ -72,18 +73,18 @@ class _Start(NamedTuple):
 
 
 def find_dialect(start: bytes, delimiter: str) -> Dialect:
-    """The dialect of a table, given its first bytes.
+    """Finds the dialect of a table, given its first bytes.
 
     Args:
         start: up to `PEEKED_BYTES`.
-        delimiter: that which its name promises.
+        delimiter: the delimiter that the table's name promises.
 
     Raises:
-        ValueError: it has another delimiter, but which is not certain; or it is no table.
+        ValueError: the table has another delimiter, but it is unclear which; or it is no table.
     """
     _check_text(start)
     if b"\0" in start:
-        return Dialect(delimiter)  # reading the row tells
+        return Dialect(delimiter)  # reading the row raises the error
     begin = _split_lines(start)
     skipped, named_delimiter = _skip_lines(begin.lines, delimiter)
     lines = begin.lines[skipped:]
@@ -124,15 +125,15 @@ def _describe_cells(dialect: Dialect, rows: Sequence[Sequence[str]]) -> Iterator
 
 
 def fits_header(cells: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether a row has a cell for each name of a column.
+    """Whether a row has a cell for each column that the header names.
 
-    Cells beyond the header must be empty, and those of columns without a name may be missing.
+    Cells beyond the header must be empty, and cells of columns without a name may be missing.
     """
     return not any(cells[len(header) :]) and not any(header[len(cells) :])
 
 
 def read_decimal_comma(cell: str) -> str:
-    """A cell whose number, if it holds one, has a decimal point instead of a comma."""
+    """Returns a cell with a decimal point instead of a comma, if the cell is such a number."""
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
@@ -140,8 +141,8 @@ def _check_text(start: bytes) -> None:
     """Checks that a table is text.
 
     Raises:
-        ValueError: it is something else, but for NUL characters behind the first line, and UTF-16
-            that is marked, of which reading the table tells.
+        ValueError: it is something else. NUL characters after the first line, and UTF-16 with a
+            byte order mark, are left to the reader of the table, which reports them.
     """
     if start.startswith(_ZIP):
         raise ValueError("is a zip, such as a workbook of Excel has; save the table as CSV")
@@ -162,14 +163,14 @@ def _split_lines(start: bytes) -> _Start:
     line_end = "\r" if "\r" in text and "\n" not in text else "\n"
     lines = text.split(line_end)
     if len(start) >= PEEKED_BYTES and len(lines) > 1:
-        lines.pop()  # which may be cut
+        lines.pop()  # the last line may be cut
     return _Start(line_end, [line.rstrip("\r") for line in lines])
 
 
 def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
-    """How many lines precede the header, and the delimiter that one of them names.
+    """Returns how many lines precede the header, and the delimiter that one of them names.
 
-    A line with # is a comment if it has another number of cells than the one below it.
+    A line that begins with # is a comment if its number of cells differs from the line below.
     """
     skipped = 0
     while skipped < len(lines) and not lines[skipped].strip():
@@ -186,9 +187,9 @@ def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
 
 
 def _differ(line: str, below: str, delimiter: str) -> bool:
-    """Whether a line has another number of cells than the one below it.
+    """Whether a line has another number of cells than the line below it.
 
-    By the delimiter that divides the latter into the most, or each of them.
+    The delimiter that divides the line below into the most cells counts, or else the given one.
     """
     cells_below = {mark: _count_cells(below, mark) for mark in {delimiter, *DELIMITERS}}
     most = max(cells_below.values())
@@ -199,17 +200,17 @@ def _differ(line: str, below: str, delimiter: str) -> bool:
 
 
 def _count_cells(line: str, delimiter: str) -> int:
-    """The cells of a line, in which quoted ones may hold the delimiter."""
+    """Counts the cells of a line; quoted cells may hold the delimiter."""
     return len(_parse_rows([line], delimiter)[0])
 
 
 class _Division(NamedTuple):
-    """How a delimiter divides a table.
+    """The result of dividing a table by a delimiter.
 
     Attributes:
         delimiter: the delimiter.
-        number: cells of the header.
-        is_even: whether all of the first rows have as many, but for one in ten.
+        number: the number of cells in the header.
+        is_even: whether the first rows have that many cells, except for one in ten.
     """
 
     delimiter: str
@@ -217,20 +218,20 @@ class _Division(NamedTuple):
     is_even: bool
 
     def is_better_than(self, other: Self) -> bool:
-        """Whether rows are divided evenly, and not by the other, or into fewer cells."""
+        """Whether this delimiter divides rows evenly, and the other not, or into fewer cells."""
         if not self.is_even:
             return False
         return not other.is_even or self.number > other.number
 
 
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
-    """The delimiter that a table has, given that which it should have.
+    """Returns the delimiter that a table has, given the one that it should have.
 
-    Another one is taken if it divides header and rows evenly, and the right one does not, or into
-    fewer cells.
+    Another delimiter is taken if it divides header and rows evenly, and the expected one does not,
+    or makes fewer cells.
 
     Raises:
-        ValueError: another one, but which is not certain.
+        ValueError: the table has another delimiter, but it is unclear which.
     """
     expected = _divide(lines, delimiter)
     others = [_divide(lines, mark) for mark in DELIMITERS if mark != delimiter]
@@ -254,21 +255,21 @@ def _divide(lines: Sequence[str], delimiter: str) -> _Division:
 
 
 def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[list[str]]:
-    """The first rows that are not empty, up to one that cannot be parsed; at least one."""
+    """Parses the first rows that are not empty, up to one that cannot be parsed; at least one."""
     rows = list[list[str]]()
     parsed: Iterator[list[str]] = csv.reader(
         [f"{line}\n" for line in lines], delimiter=delimiter, quotechar=quote, strict=True
     )
-    with contextlib.suppress(csv.Error):  # reading the table tells where
+    with contextlib.suppress(csv.Error):  # reading the table raises an error that says where
         for row in itertools.islice(filter(None, parsed), _PEEKED_ROWS):
             rows.append(row)
     return rows or [[]]
 
 
 def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows have as many cells as the first, but for empty ones at their ends.
+    """Whether rows have as many cells as the first, apart from empty cells at their ends.
 
-    Those after the second may have others, if they are at most one in ten.
+    Up to one row in ten may have another number, but not the second row.
     """
     number = len(rows[0])
     are_equal = [len(row) >= number and not any(row[number:]) for row in rows]
@@ -276,7 +277,7 @@ def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether spaces are around the names of columns, or before all cells but the first."""
+    """Whether there are spaces around the names of columns, or before all cells but the first."""
     header, *others = rows
     for name in header:
         if name.strip() and name != name.strip(" "):
@@ -286,7 +287,7 @@ def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _find_decimal_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
-    """Yields the numbers of columns of numbers, some of which have a decimal comma."""
+    """Yields the indexes of columns of numbers in which some have a decimal comma."""
     header, *others = rows
     for number in range(len(header)):
         cells = {row[number].strip() for row in others if len(row) > number}
@@ -297,7 +298,7 @@ def _find_decimal_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
 
 
 def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[str]:
-    """What is unusual about line ends, and the lines that precede the header."""
+    """Describes what is unusual about line ends, and the lines that precede the header."""
     notes = []
     if begin.line_end == "\r":
         notes.append("its lines end in carriage returns")
@@ -310,10 +311,10 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
 
 
 def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
-    """What a table lacks whose first line is a row like the next one, not names of columns.
+    """Says what is missing if the first line of a table is a row, not names of columns.
 
-    Both have the name of an image in the same place, or the first has one beside a number. Empty
-    if nothing is wrong.
+    That is so if the first two lines have the name of an image in the same place, or if the first
+    line has one beside a number. Empty if nothing is wrong.
     """
     pairs = zip(header, row, strict=False)
     is_like_next = any(_IMAGE.fullmatch(name) and _IMAGE.fullmatch(cell) for name, cell in pairs)
@@ -323,7 +324,7 @@ def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
     names = [*_guess_names(header)]
     corners = ""
     options = ""
-    if "xmin" in names:  # which imply the options
+    if "xmin" in names:  # these names imply the options
         corners = " (with x,y,w,h for a corner and the size of a box)"
     elif {"path", "class"} <= {*names}:
         options = ", and give `uri_column=path` `label_column=class`"
@@ -362,7 +363,7 @@ def _guess_names(row: Sequence[str]) -> Iterator[str]:
 
 
 def _name_numbers(row: Sequence[str]) -> Sequence[str]:
-    """Names for the numbers in a row: the fifth is a class, if no text may be one."""
+    """Returns names for the numbers in a row: the fifth is a class, if no text may be one."""
     numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
     texts = [cell for cell in row if cell and cell not in numbers and not _IMAGE.fullmatch(cell)]
     classes = [text for text in texts if text.lower() not in _SPLIT_WORDS]
@@ -374,7 +375,7 @@ def _name_numbers(row: Sequence[str]) -> Sequence[str]:
 
 
 def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str]:
-    """Yields what may be wrong with a header, which is then taken as it is."""
+    """Yields what may be wrong with a header that is used as it is."""
     header = rows[0]
     joined = delimiter.join(header)
     if joined.startswith(f"{_COMMENT} "):

@@ -1,4 +1,4 @@
-"""Warns of what the first rows of tables look like, where they are taken for something else."""
+"""Warns if the first rows of tables look like something other than what they are taken for."""
 
 import contextlib
 import os
@@ -23,19 +23,19 @@ from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.suggested_roles import suggest_roles
 
-LEAST_NUMBERS = 20  # different ones in as many rows, which hardly are classes
+LEAST_NUMBERS = 20  # so many different numbers in as many rows are hardly classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
 _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")  # 0.jpg_1
-# Lists and objects in brackets that are none as JSON, Python or NumPy write them.
+# Texts in brackets that are no lists or objects of JSON, Python or NumPy.
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,[^,]*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 _LIKE_OBJECTS = re.compile(r"\s*+\[?\s*+\{")
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_FIRST_CELLS = 20  # of a column, all of which name images
-_MOST_FOLDERS = 20  # beside a table, in which images are looked for
+_FIRST_CELLS = 20  # of a column; all of them name images
+_MOST_FOLDERS = 20  # folders beside a table in which images are looked for
 
 
 def warn_of_numbers_as_classes(
@@ -54,10 +54,10 @@ def warn_of_numbers_as_classes(
 
 
 def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[str]:
-    """Yields a warning about images in several folders, of which their table says nothing else.
+    """Yields a warning about images in several folders that their table does not mention otherwise.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         images: paths of the first images, below the folder of all images.
     """
     options = content.options
@@ -78,9 +78,9 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
 
 
 def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields a warning if rows become the records though a column names images.
+    """Yields a warning if rows become the records although a column names images.
 
-    Nothing is said if options choose this: the encoding, the keys or the features.
+    There is no warning if options choose this: the encoding, the keys or the features.
     """
     if not content.options.may_become_images:
         return
@@ -108,10 +108,10 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
 
 
 def _find_folder(names: Sequence[Any], folder: str) -> str:
-    """The folder of images that all of some cells name; empty if they name none.
+    """Returns the folder of images that all of some cells name; empty if they name none.
 
-    It is that of the table or, for names of which each is another one, a folder in it; and that of
-    the table if each is in one of the folders in it.
+    This is the folder of the table, or a folder in it if each name is different. If each image is
+    in one of several folders in the table's folder, the latter is returned.
     """
     finder = ImageFinder()
     if _name_images(names, folder, finder):
@@ -142,9 +142,9 @@ def _names_image(cell: str, folder: str, finder: ImageFinder) -> bool:
         return False
     if has_image_name(cell):
         return True
-    if storage.is_remote(folder):  # which would take long to list
+    if storage.is_remote(folder):  # listing it would take long
         return False
-    with contextlib.suppress(ValueError):  # of a text that is no path
+    with contextlib.suppress(ValueError):  # the text is no path
         path = finder.find(cell, folder)
         return has_image_name(path) and os.path.exists(path)
     return False
@@ -157,13 +157,13 @@ def warn_of_texts(
     *,
     typed: bool,
 ) -> Iterator[str]:
-    """Yields warnings about columns of texts, most of which are numbers, or look like lists.
+    """Yields warnings about columns of texts that are mostly numbers, or look like lists.
 
     Args:
-        features: those that the columns become.
+        features: the features that the columns become.
         declarations: column -> declaration; empty where its cells show it.
         sample: column -> its cells in the first rows.
-        typed: whether text is text, and lists are lists.
+        typed: whether the format has types for text and lists.
     """
     for feature in features:
         if declarations[feature.name] or not feature.text.startswith("bytes"):
@@ -184,7 +184,7 @@ def warn_of_texts(
 
 
 def _describe_numbers(column: str, texts: Set[str]) -> str:
-    """Why texts that should be numbers are none, and what to do; empty if they are other texts."""
+    """Says why texts that should be numbers are none, and what to do; empty for other texts."""
     others = sorted(text for text in texts if not NUMBER.fullmatch(text))
     marked = sorted(filter(_MARKED.fullmatch, texts))
     if marked and {*others} <= {*marked}:
@@ -209,9 +209,9 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
 
 
 def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
-    """Yields a warning about features with names like those of coordinates.
+    """Yields a warning about features that are named like coordinates.
 
-    Columns that are no boxes or points do not follow the pixels.
+    Columns that are not declared as boxes or points do not follow the pixels.
     """
     pixels_stay = options.resize == "none" and options.ignore_orientation
     if options.encoding not in IMAGE_ENCODINGS or pixels_stay:

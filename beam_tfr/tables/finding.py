@@ -1,4 +1,4 @@
-"""Finds tables, and what their content implies."""
+"""Finds tables, and the options that their content implies."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,11 +24,11 @@ from beam_tfr.tables.tfds import open_tfds
 
 
 def find_content(options: ConvertOptions) -> TableContent:
-    """Finds the tables, and what their content implies.
+    """Finds the tables, and the options that their content implies.
 
     Raises:
-        UsageError: there is no table, or one cannot be used.
-        DataError: the first one is damaged.
+        UsageError: there is no table, or a table cannot be used.
+        DataError: the first table is damaged.
     """
     dataset = next(filter(is_dataset, options.table), "")
     if dataset:
@@ -47,9 +47,9 @@ def find_content(options: ConvertOptions) -> TableContent:
 
 
 def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
-    """The content of a dataset, given the file that describes it.
+    """Returns the content of a dataset, given the file that describes it.
 
-    Raises as `find_content`.
+    Raises the same errors as `find_content`.
     """
     is_pattern = is_wild(path) and not storage.find(path)
     if len(options.table) > 1 or is_pattern:
@@ -59,7 +59,7 @@ def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
 
 
 def _check_kinds(files: Sequence[str]) -> None:
-    """Checks that all tables are annotations of one kind, or none is.
+    """Checks that all tables are annotations of the same kind, or that none is.
 
     Raises:
         UsageError: some are, such as COCO's JSON, and others are XML, YOLO's or tables.
@@ -79,7 +79,7 @@ def _check_kinds(files: Sequence[str]) -> None:
 
 
 def _refuse_shards(files: Sequence[str]) -> None:
-    """Refuses tables if the first shard among them belongs to a dataset of ours.
+    """Refuses tables if the first shard among them belongs to one of our datasets.
 
     Raises:
         UsageError: it does; says how to read the dataset.
@@ -99,8 +99,8 @@ class FoundTables(NamedTuple):
     """The tables that match patterns.
 
     Attributes:
-        files: their paths, sorted, each once.
-        warnings: about folders that match too.
+        files: the paths of the tables, sorted, each once.
+        warnings: lines about folders that also match.
     """
 
     files: tuple[str, ...]
@@ -111,7 +111,8 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     """Lists the tables that match the patterns.
 
     Raises:
-        UsageError: a pattern matches no file, or one that cannot be a table, or all are empty.
+        UsageError: a pattern matches no file, or a file that cannot be a table, or all files
+            are empty.
     """
     patterns = [*map(escape_if_file, patterns)]
     wild = [*filter(is_wild, patterns)]
@@ -132,13 +133,13 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
 
 
 class _Matched(NamedTuple):
-    """What patterns with wildcards match.
+    """The files and folders that patterns with wildcards match.
 
     Attributes:
         tables: files that may be tables.
-        markers: files that systems make beside these.
+        markers: files that systems make beside tables.
         empty: tables of 0 bytes.
-        folders: those that match, too.
+        folders: folders that match too.
     """
 
     tables: set[str]
@@ -148,7 +149,7 @@ class _Matched(NamedTuple):
 
 
 def _match_wild(patterns: Iterable[str]) -> _Matched:
-    """Lists what patterns with wildcards match; raises as `match_files` does."""
+    """Lists what patterns with wildcards match; raises the same errors as `match_files`."""
     matched = _Matched(set(), set(), set(), FoundFolders())
     for pattern in patterns:
         for entry in match_files([(pattern, ())], option="table", skipped=matched.folders):
@@ -183,7 +184,8 @@ def _is_empty_part(entry: storage.Entry) -> bool:
 def _is_marker(path: str, pattern: str) -> bool:
     """Whether a file that matches a pattern is one that systems make beside tables.
 
-    Such as `._train.parquet`, `.part-0.parquet.crc` and `_SUCCESS`, which says that a job ended.
+    Examples are `._train.parquet`, `.part-0.parquet.crc` and `_SUCCESS`, which says that a job
+    ended.
     """
     below = path[len(literal_start(pattern).rpartition("/")[0]) :]
     name = path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The first paths of images in tables: whether they have files, and whether case is ignored."""
+"""Surveys the first paths of images in tables: whether files exist, and whether case matters."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,16 +8,16 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.paths import read_path
 
-MOST_PATHS = 200  # that are looked at
-_MOST_REMOTE = 8  # each of which takes a request
+MOST_PATHS = 200  # first paths that are looked at
+_MOST_REMOTE = 8  # each path takes a request
 
 
 class WrittenPath(NamedTuple):
     """A path in a table.
 
     Attributes:
-        text: the path, or name of an image, as it is written.
-        base: the folder that it starts from, with a trailing slash.
+        text: the path, or name of an image, as written.
+        base: the folder that the path starts from, with a trailing slash.
     """
 
     text: str
@@ -25,13 +25,13 @@ class WrittenPath(NamedTuple):
 
 
 class PathSurvey(NamedTuple):
-    """What the first paths show.
+    """The findings about the first paths.
 
     Attributes:
-        ignores_case: whether some name a file that differs by case alone.
+        ignores_case: whether some paths name a file that differs in case only.
         example: the message about one of these.
-        missing: the message about paths of which none has a file; mostly empty.
-        strays: those without a file on a disk, if others have one.
+        missing: the message about paths if none of them has a file; mostly empty.
+        strays: the paths without a file on a disk, if others have one.
     """
 
     ignores_case: bool = False
@@ -69,7 +69,7 @@ def _survey_remote(paths: Sequence[WrittenPath]) -> PathSurvey:
 
 
 def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
-    """Whether a path has a file; taken for granted if that cannot be found out."""
+    """Whether a path has a file; true if that cannot be found out."""
     try:
         return storage.find(finder.find(path.text, path.base)) is not None
     except UsageError:
@@ -81,7 +81,7 @@ def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
 
 
 def _describe_missing(paths: Sequence[WrittenPath]) -> str:
-    """The message about paths of which none has a file; empty if there are none."""
+    """Returns the message about paths without any file; empty if there are no paths."""
     if not paths:
         return ""
     text, base = paths[0]

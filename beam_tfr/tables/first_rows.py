@@ -1,4 +1,4 @@
-"""The first rows of tables, which are read before a run, and what they must not hold."""
+"""Reads the first rows of tables before a run, and checks them."""
 
 import dataclasses
 import functools
@@ -37,8 +37,8 @@ from beam_tfr.tables.joining import (
 from beam_tfr.tables.missing_values import MissingValues, describe_unused
 from beam_tfr.tables.several_classes import find_presence_column
 
-SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
-SAMPLE_FILES = 2_000  # rows of which each is in a file, which is read again later
+SAMPLE_ROWS = 10_000  # first rows of the tables in the order of their names
+SAMPLE_FILES = 2_000  # rows with a file each, which is read again later
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
 _PLACE_BYTES = 8
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
@@ -46,10 +46,10 @@ MOST_NOTES = 5  # of a kind
 
 
 def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:
-    """The function that yields the rows of a table with some columns.
+    """Returns the function that yields the rows of a table with some columns.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         images: the columns of images.
         others: more arguments of `read_rows`.
     """
@@ -66,13 +66,13 @@ def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> R
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What the first rows of tables hold.
+    """The first rows of tables.
 
     Attributes:
         first: the rows as they are.
-        joined: those of the images, if rows that hold a box each are joined.
+        joined: the rows of images, if rows with a box each are joined.
         notes: how tables were read where they leave that open.
-        unused_na_values: those of `na_values` that none of the cells has.
+        unused_na_values: values of `na_values` that no cell has.
     """
 
     first: FirstRows
@@ -87,11 +87,11 @@ class Sample:
 
     @property
     def per_box(self) -> Collection[str]:
-        """Columns whose cells are lists, with a value for each box."""
+        """The columns whose cells are lists, with a value for each box."""
         return self.joined.join.per_box if self.joined else ()
 
     def reader(self, read_rows: RowReader) -> RowReader:
-        """The function that yields rows of this kind, given the one that yields those of tables."""
+        """Returns the function that yields rows of this kind, given the one for rows of tables."""
         if self.joined:
             return functools.partial(self.joined.join.read, read_rows=read_rows)
         return read_rows
@@ -105,7 +105,7 @@ class Sample:
             yield describe_unused(self.unused_na_values, len(self.first.rows))
 
     def find_classes(self) -> list[FileClasses]:
-        """The classes of the files of annotations that were read."""
+        """Returns the classes of the files of annotations that were read."""
         return [note for note in self.notes if isinstance(note, FileClasses)]
 
 
@@ -125,15 +125,15 @@ def take_sample(
     """Reads up to `SAMPLE_ROWS` rows, or `SAMPLE_FILES` if each is in a file.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         declarations: column that becomes a feature -> declaration; empty where the rows have to
             show it.
         images: the columns of images.
-        split_column: one that may say the splits; empty for none.
+        split_column: the column that may say the splits; empty for none.
 
     Raises:
         UsageError: there are no rows.
-        DataError: a table is damaged, and tables are more than a row each.
+        DataError: a table is damaged, and tables have more than one row each.
     """
     notes = list[Note]()
     read = row_reader(content, images, say=notes.append)
@@ -156,12 +156,12 @@ def take_sample(
 
 
 class _FirstRowsReader:
-    """Reads the first rows of tables, one table after another.
+    """A reader of the first rows of tables, one table after another.
 
     Attributes:
-        rows: what was read: number of the table, and its row.
-        one_row_each: whether there are several tables, none of which had more rows.
-        damage: of the first damaged table.
+        rows: the rows that were read, each with the number of its table.
+        one_row_each: whether there are several tables, none of which had more than one row.
+        damage: the error of the first damaged table.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class _FirstRowsReader:
         return len(self.rows) >= self._most_rows or self._room <= 0
 
     def read_table(self, number: int, path: str) -> None:
-        """Reads a table until it ends, or no more rows are needed."""
+        """Reads a table until it ends, or until no more rows are needed."""
         num_rows = 0
         try:
             for row in self._read(path, self._columns, UNCOUNTED):
@@ -200,14 +200,14 @@ class _FirstRowsReader:
 
 
 def _measure_cell(cell: Any) -> int:
-    """About how many bytes of memory a cell takes, with its place in a row."""
-    if type(cell) is str:  # of one letter, Python has each once
+    """Estimates the bytes of memory that a cell takes, with its place in a row."""
+    if type(cell) is str:  # Python keeps texts of one letter only once
         return _PLACE_BYTES + (sys.getsizeof(cell) if len(cell) > 1 else 0)
     return _PLACE_BYTES + measure_value(cell)
 
 
 def measure_value(value: Any) -> int:
-    """About how many bytes of memory a value takes, with what it holds."""
+    """Estimates the bytes of memory that a value takes, with its members."""
     num_bytes = 0
     waiting = [value]
     while waiting:
@@ -222,7 +222,7 @@ def measure_value(value: Any) -> int:
 
 
 def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) -> FirstRows:
-    """Reads the first rows; raises as `take_sample`."""
+    """Reads the first rows; raises the same errors as `take_sample`."""
     has_row_files = content.table_format.has_row_files
     most_rows = SAMPLE_FILES if has_row_files else SAMPLE_ROWS
     reader = _FirstRowsReader(read, columns, most_rows, one_row_each=len(content.files) > 1)
@@ -243,9 +243,9 @@ class StandIn(NamedTuple):
     """A column that replaces another.
 
     Attributes:
-        name: the other column.
-        column: the column.
-        notice: says so, and why.
+        name: the column that is replaced.
+        column: the column that replaces it.
+        notice: the message about it, with the reason.
     """
 
     name: str
@@ -268,7 +268,7 @@ def find_stand_ins(
 def replace_columns(
     declarations: Mapping[str, str], stand_ins: Iterable[StandIn]
 ) -> dict[str, str]:
-    """The declarations of columns, some of which others replace."""
+    """Returns the declarations with stand-ins in place of the columns that they replace."""
     replaced = {stand_in.name: stand_in.column for stand_in in stand_ins}
     return {replaced.get(name, name): text for name, text in declarations.items()}
 
@@ -279,10 +279,10 @@ def check_images(
     images: Sequence[str],
     declarations: Mapping[str, str],
 ) -> None:
-    """Checks that the column of images holds any, and columns of other kinds none.
+    """Checks that the column of images holds images, and that columns of other kinds hold none.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         sample: column -> its cells in the first rows.
         images: the columns of images.
         declarations: column that becomes a feature -> its declaration, which may be empty.
@@ -320,7 +320,7 @@ def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> 
     """Checks that paths, classes and splits are not in single quotes, which mean nothing in CSV.
 
     Raises:
-        UsageError: one of the first rows has some.
+        UsageError: one of the first rows has such quotes.
     """
     for name in content.options.roles:
         for cell in sample[name]:

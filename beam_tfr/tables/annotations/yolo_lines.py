@@ -38,7 +38,7 @@ class ClassNames(dict[int, str]):
         return frozenset(self.values())
 
     def in_order(self) -> list[str]:
-        """Each name once, in the order of the numbers."""
+        """Lists each name once, in the order of the numbers."""
         return [*dict.fromkeys(self[number] for number in sorted(self))]
 
 
@@ -74,7 +74,7 @@ class LineForm(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """Says how to store confidences, for messages; empty if lines have none."""
+        """The advice on how to store confidences, for messages; empty if lines have none."""
         if self.has_tracks or self.has_scores or self.fifth == _CONFIDENCE:
             columns = "box:bbox[rel_center_xywh],confidence:float[box]"
             return f"; `feature_columns={columns}` stores confidences"
