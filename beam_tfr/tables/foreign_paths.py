@@ -1,7 +1,7 @@
-r"""Paths of another machine, such as `/home/bob/img/1.jpg`, `s3://bucket/img/1.jpg`, or https:.
+r"""Maps paths of another machine, such as `/home/bob/img/1.jpg` or `s3://b/img/1.jpg`, to files.
 
-If no file is where the first paths say, but all are found once the same folders are left out at
-their beginning, all paths are read so.
+If no file is where the first paths say, but all are found once the same folders at the beginning
+are left out, all paths are read that way. Addresses of the web are handled too.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ WEB_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
 _OWN_ADDRESS = re.compile("(?i)file:")
 _WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
 _MOST_TRIED = 16  # of the first paths, evenly spread
-_MOST_REMOTE = 4  # each of which takes a request in each way
-_MOST_FOLDERS = 32  # at the beginning of paths, that may be left out
+_MOST_REMOTE = 4  # each path takes a request for each way to read it
+_MOST_FOLDERS = 32  # folders at the beginning of paths that may be left out
 
 
 class ForeignPaths(NamedTuple):
-    """How paths of another machine are read.
+    """The way in which paths of another machine are read.
 
     Attributes:
-        prefix: what is left out at their beginning, with a trailing slash.
+        prefix: the beginning that is left out, with a trailing slash.
         root: the folder that the rest starts from, with a trailing slash.
-        problem: why nobody can tell whether files are where the paths say; empty if none is.
+        problem: why it is unknown whether files are where the paths say; empty if it is known.
     """
 
     prefix: str
@@ -40,8 +40,8 @@ class ForeignPaths(NamedTuple):
 def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
     """Finds what to leave out of the paths of another machine.
 
-    None if a file is where its path says, if not most files are found here, or if they are found
-    in several ways.
+    None if a file is where its path says, if not most files are found here, or if they are found in
+    several ways.
 
     Args:
         uris: the first cells with paths of images.
@@ -61,7 +61,7 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
     except OSError as error:
         problem = error.strerror or str(error)
     paths = [*map(change_slashes, texts)]
-    readings = dict[str, ForeignPaths]()  # the first file that is found -> how
+    readings = dict[str, ForeignPaths]()  # the first file that is found -> how it was found
     prefixes = [*_list_prefixes(paths)]
     for root in roots:
         for prefix in prefixes:
@@ -73,7 +73,7 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
 
 
 def describe_foreign_paths(foreign: ForeignPaths) -> str:
-    """The message about paths of another machine."""
+    """Returns the message about paths of another machine."""
     if foreign.problem:
         return (
             "whether images are where the paths of the first rows say is unknown "
@@ -87,7 +87,7 @@ def describe_foreign_paths(foreign: ForeignPaths) -> str:
 
 
 def drop_shared_folders(paths: Sequence[str]) -> list[str]:
-    """Whole paths without the folders that all of them begin with; none if some are relative."""
+    """Drops the folders that all absolute paths begin with; returns none if some are relative."""
     texts = [*map(change_slashes, _select_paths(paths))]
     if len(texts) < len(paths) or not all(map(_WHOLE.match, texts)):
         return []
@@ -99,7 +99,7 @@ def drop_shared_folders(paths: Sequence[str]) -> list[str]:
 
 
 def spread(members: Sequence[Any], most: int) -> Sequence[Any]:
-    """Some members of a list, evenly spread over it."""
+    """Returns some members of a list, evenly spread over it."""
     step = -(-len(members) // most) or 1
     return members[::step]
 
@@ -113,7 +113,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
 
 
 def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
-    """Yields the folders at the beginning of all paths, the fewest first, with trailing slashes."""
+    """Yields beginnings of all paths with trailing slashes, those with the fewest folders first."""
     folders = [path.split("/")[:-1] for path in paths]
     shared = common_start(folders)
     for number in range(1, min(len(shared), _MOST_FOLDERS) + 1):

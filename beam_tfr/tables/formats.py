@@ -1,7 +1,7 @@
-"""Reads the rows of tables of any format.
+"""Reads the rows of tables in any format.
 
-These are CSV, TSV, JSON Lines (also gzipped), Parquet, annotations of objects, and tables that hold
-their images.
+The formats are CSV, TSV, JSON Lines (also gzipped), Parquet, annotations of objects, and tables
+that hold their images.
 
 Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of
 the file.
@@ -48,9 +48,9 @@ from beam_tfr.tables.tars import Tar
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
-_BEGIN_BYTES = 4 << 10  # of a table whose name says nothing, enough for its first lines
-_FIRST_BYTES = 256 << 20  # 256 MiB of a table, in which its first rows are looked at
-_MOST_JSON_BYTES = 16 << 20  # 16 MiB of one that is JSON, which then may tell its kind
+_BEGIN_BYTES = 4 << 10  # of a table whose name says nothing; enough for its first lines
+_FIRST_BYTES = 256 << 20  # 256 MiB of a table, in which first rows are read
+_MOST_JSON_BYTES = 16 << 20  # 16 MiB of a JSON file, which may show its kind
 _JSON_LINES = "; with an object in each line it is JSON Lines: name it .jsonl"
 _COLUMN = re.compile(rb'\s*"?[A-Za-z_][^"\\/]{0,60}"?\s*')
 _LIST_LINE = re.compile(rb"[0-9]+\t[0-9.]+\t[^\t]+")
@@ -108,10 +108,10 @@ _UNNAMED = Unnamed()
 def split_suffix(path: str) -> tuple[str, TableFormat]:
     """Splits "photos/labels.csv.gz" into "photos/labels" and its format.
 
-    A name that says nothing of its format stays whole.
+    A name that does not show the format stays whole.
 
     Raises:
-        UsageError: the file is compressed, which its format cannot be.
+        UsageError: the file is compressed, but its format does not allow that.
     """
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     suffix, dash, number = suffix.partition("-")  # train.tfrecord-00000-of-00010
@@ -124,7 +124,7 @@ def split_suffix(path: str) -> tuple[str, TableFormat]:
 
 
 def _compressed_error(path: str) -> UsageError:
-    """The error for a compressed table of a format that cannot be."""
+    """Returns the error for a compressed table whose format does not allow that."""
     advice = suggest_dataset(path.rpartition("/")[0])
     if not advice:
         advice = ": decompress it first; only CSV, TSV and JSON Lines are read from .gz"
@@ -132,7 +132,7 @@ def _compressed_error(path: str) -> UsageError:
 
 
 def _name_error(path: str, begin: bytes) -> UsageError:
-    """The error for a file that is not a table, by its name and what it begins with."""
+    """Returns the error for a file that is no table, by its name and its first bytes."""
     advice = next(filter(None, _list_advice(path, begin)))
     names = ", ".join(FORMATS)
     return table_error(
@@ -141,12 +141,12 @@ def _name_error(path: str, begin: bytes) -> UsageError:
 
 
 def _list_advice(path: str, begin: bytes) -> Iterator[str]:
-    """Yields what to do about a file that is not a table, the best advice first; some is empty."""
+    """Yields what to do about a file that is no table, the best advice first; some is empty."""
     name = path.lower()
     is_zip = name.endswith(".zip")
     yield suggest_dataset(path.rpartition("/")[0])
     yield _suggest_setup(path, begin)
-    if is_zip and has_table_name(path[: -len(".zip")]):  # as Kaggle zips them
+    if is_zip and has_table_name(path[: -len(".zip")]):  # Kaggle zips tables like this
         yield "; unzip it first, and name the table that was in it"
     if is_zip or has_image_name(path):
         yield f"; images, and those in a .zip, are an input: `input={path}`"
@@ -160,7 +160,7 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
 
 
 def _suggest_setup(path: str, begin: bytes) -> str:
-    """What to do with files around a `data.yaml` of YOLO; empty for others."""
+    """Says what to do with files around a `data.yaml` of YOLO; empty for others."""
     names = describe_names(path)
     advice = names and f"it {names}"
     if not advice and path.endswith(".data"):
@@ -171,7 +171,7 @@ def _suggest_setup(path: str, begin: bytes) -> str:
 
 
 def _suggest_name(begin: bytes) -> str:
-    """What to name a table by what it begins with; empty if this does not show it."""
+    """Suggests a name for a table by its first bytes; empty if these do not show its format."""
     first_line, _, rest = begin.strip().partition(b"\n")
     first_line = first_line.rstrip()
     has_object = first_line.startswith(b"{") and first_line.endswith(b"}")
@@ -192,7 +192,7 @@ def _suggest_name(begin: bytes) -> str:
 
 
 def _suggest_delimited(first_line: bytes, rest: bytes) -> str:
-    """What to name a table with a header and cells; empty if it does not look like one."""
+    """Suggests a name for a table with a header and cells; empty if it does not look like one."""
     if has_image_name(first_line.decode(errors="replace")):
         return ""
     for separator, name in ((b"\t", ".tsv"), (b",", ".csv"), (b";", ".csv")):
@@ -205,14 +205,14 @@ def _suggest_delimited(first_line: bytes, rest: bytes) -> str:
 
 
 def has_table_name(path: str) -> bool:
-    """Whether a name ends as those of tables do."""
+    """Whether a name ends like the name of a table."""
     with contextlib.suppress(UsageError):
         return split_suffix(path)[1] is not _UNNAMED
     return False
 
 
 def format_of(path: str) -> TableFormat:
-    """The format of a table, by its name; raises as `split_suffix` does."""
+    """Returns the format of a table, by its name; raises the same errors as `split_suffix`."""
     return split_suffix(path)[1]
 
 
@@ -243,16 +243,16 @@ def read_rows(
 def read_first_rows(path: str, columns: Sequence[str], most_rows: int) -> Iterator[Row]:
     """Yields the first rows of one table that can be read; fewer if they are long.
 
-    Raises as `read_rows`.
+    Raises the same errors as `read_rows`.
     """
     rows = read_rows(path, columns, most_bytes=_FIRST_BYTES)
     return itertools.islice(skip_bad_rows(rows), most_rows)
 
 
 def read_columns(path: str, rows: int) -> list[str]:
-    """The column names of one table.
+    """Returns the names of the columns of one table.
 
-    Where only rows have them, those of its first `rows` rows.
+    Where only rows have them, these are the names in its first `rows` rows.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -262,7 +262,7 @@ def read_columns(path: str, rows: int) -> list[str]:
 
 
 def list_fields(path: str, rows: int) -> list[str]:
-    """The fields of columns that hold objects; see `TableFormat.list_fields` and `read_columns`.
+    """Lists the fields of columns with objects; see `TableFormat.list_fields` and `read_columns`.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -272,9 +272,10 @@ def list_fields(path: str, rows: int) -> list[str]:
 
 
 def read_class_names(path: str, column: str) -> list[str]:
-    """The classes that the numbers in a column of a table stand for.
+    """Returns the classes that the numbers in a column of a table stand for.
 
-    Empty unless it is Parquet, whose metadata of Hugging Face name them, or a data.yaml of YOLO.
+    Empty unless the table is Parquet with Hugging Face metadata that names them, or a data.yaml of
+    YOLO.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -288,7 +289,7 @@ def read_class_names(path: str, column: str) -> list[str]:
 
 
 def describe_columns(path: str) -> str:
-    """What explains why no column of a table has a known name; may be empty.
+    """Says why no column of a table has a known name; may be empty.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -304,7 +305,7 @@ def _naming_errors(path: str) -> Iterator[None]:
         yield
     except BeamTfrError:
         raise
-    except FileNotFoundError as error:  # it is gone, or a link to nothing
+    except FileNotFoundError as error:  # the file is gone, or is a broken link
         raise damaged_table(path, f"cannot be read: {error.strerror or error}") from error
     except OSError as error:
         raise table_error(path, f"cannot be read: {error.strerror or error}") from error

@@ -1,10 +1,10 @@
-"""Where the images of tables are, if not where their paths say.
+"""Finds the images of tables that are not where their paths say.
 
-Either in folders that are named like their tables, as of COCO: paths in
+Images may be in folders that are named like their tables, as in COCO: paths in
 `annotations/instances_train2017.json` start from `train2017`, not from the folder around it. Or
-beside the folder of the tables, as of Pascal VOC: `Annotations`, `JPEGImages`; if tables are in
-several folders, beside each of these. Or in folders that mirror those of the tables, as of
-ImageNet: `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
+they are beside the folder of the tables, as in Pascal VOC: `Annotations`, `JPEGImages`; if tables
+are in several folders, beside each of these. Or they are in folders that mirror those of the
+tables, as in ImageNet: `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
 """
 
 import collections
@@ -20,9 +20,9 @@ from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.paths import folder_around, folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
-_FIRST_ROWS = 8  # whose files are looked for
+_FIRST_ROWS = 8  # rows whose files are looked for
 _MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
-_MOST_SECOND = 30  # folders in which files are looked for that are elsewhere
+_MOST_SECOND = 30  # folders in which second copies of files are looked for
 _EXTENSIONS = [f".{each}" for name in FORMAT_OF for each in (name, name.upper())]
 _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
 
@@ -30,8 +30,8 @@ _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of th
 class ImageFolder(NamedTuple):
     """A folder with the images of some tables, which is named like them or beside theirs.
 
-    Both have a trailing slash. One that begins at the folder of all tables holds their images in
-    folders that mirror theirs.
+    Both attributes have a trailing slash. If `base` is the folder of all tables, the images are in
+    folders that mirror those of the tables.
 
     Attributes:
         base: the folder that paths of the tables would start from.
@@ -49,12 +49,12 @@ def find_image_folders(
     base: str,
     read_uris: Callable[[str], Iterator[Any]],
 ) -> frozenset[ImageFolder]:
-    """Finds the folders in which the files of tables are, and not in the folder around them.
+    """Finds folders that hold the files of tables, if the folders around them do not.
 
     Args:
         tables: all tables.
         folder: the folder of all tables, with a trailing slash.
-        base: the folder that their paths start from; empty for that of each table.
+        base: the folder that their paths start from; empty for the folder of each table.
         read_uris: yields the cells of a table with the paths of images.
     """
     image_folders = set[ImageFolder]()
@@ -73,7 +73,7 @@ def find_image_folders(
 def _find_first_tables(
     tables: Sequence[str], *, folder: str, base: str
 ) -> dict[ImageFolder, list[str]]:
-    """The folders that are named like tables, each with the first of these.
+    """Returns the folders that are named like tables, each with the first of these tables.
 
     For the arguments see `find_image_folders`.
     """
@@ -89,10 +89,10 @@ def _find_first_tables(
 def describe_second_files(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> str:
-    """The message about files that are where their paths say, and in another usual folder too.
+    """Returns the message about files that are both where their paths say and in a usual folder.
 
-    Such as `0.jpg`, and `train/0.jpg` or `images/0.jpg`, for train.csv. Empty if there are none;
-    for the arguments see `find_image_folders`.
+    An example is `0.jpg` and also `train/0.jpg` or `images/0.jpg`, for train.csv. Empty if there
+    are no such files; for the arguments see `find_image_folders`.
     """
     first_tables = _find_first_tables(tables, folder=folder, base=base)
     start = base or folder_of(tables[0])
@@ -116,7 +116,7 @@ def describe_second_files(
 def _is_mirrored(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> bool:
-    """Whether the files of tables are in folders below the base that are called as those of these.
+    """Whether the files of tables are in folders below the base that mirror the tables' folders.
 
     For the arguments see `find_image_folders`.
     """
@@ -128,7 +128,7 @@ def _is_mirrored(
 
 
 def _mirror_folder(table: str, *, folder: str, base: str) -> str:
-    """The folder of a table, with the base in place of the folder of all tables."""
+    """Returns the folder of a table, with the base in place of the folder of all tables."""
     return base + folder_of(table)[len(folder) :] if base else base
 
 
@@ -137,8 +137,8 @@ def _find_siblings(
 ) -> Iterator[ImageFolder]:
     """Yields the folders with the images of tables in several folders, each beside one of these.
 
-    None for a folder of tables if several beside it could be meant. For the arguments see
-    `find_image_folders`.
+    Nothing is yielded for a folder of tables with several candidates beside it. For the arguments
+    see `find_image_folders`.
     """
     first_tables = collections.defaultdict[str, list[str]](list)
     for table in tables:
@@ -162,14 +162,14 @@ def guess_image_root(
     first_uris: Sequence[Any],
     read_uris: Callable[[str], Iterator[Any]],
 ) -> str:
-    """The only folder in or beside that of all tables in which their first files are.
+    """Guesses the folder, in or beside that of all tables, that holds their first files.
 
-    Empty if there is none, if several could be meant, if a file is where its path says, or if the
-    tables are in several folders.
+    Empty if there is no such folder, if there are several, if a file is where its path says, or if
+    the tables are in several folders.
 
     Args:
         tables, folder, read_uris: see `find_image_folders`.
-        first_uris: cells with the paths of images, of the first table.
+        first_uris: cells of the first table with the paths of images.
     """
     uris = [uri for uri in first_uris[:_FIRST_ROWS] if isinstance(uri, str)]
     if not uris or not _are_elsewhere(uris, folder, tables):
@@ -184,10 +184,10 @@ def guess_image_root(
 def _list_likely_roots(
     folder: str, uris: Sequence[str], has_folders: Callable[[str], bool]
 ) -> list[str]:
-    """The folders in and around that of tables that have all of some files, else at least half.
+    """Lists the folders in and around that of tables that have all of some files, or else half.
 
     Args:
-        folder: that of the tables.
+        folder: the folder of the tables.
         uris: relative paths of the files.
         has_folders: folder -> whether folders in it, by the places of tables, have all files.
     """
@@ -197,7 +197,7 @@ def _list_likely_roots(
 
 
 def _are_elsewhere(uris: Iterable[str], folder: str, tables: Iterable[str]) -> bool:
-    """Whether all tables are in one folder, in which none of some files is."""
+    """Whether all tables are in one folder that has none of some files."""
     if any(folder_of(table) != folder for table in tables):
         return False
     return not any(_is_file(uri, folder) for uri in uris)
@@ -209,31 +209,31 @@ def _holds_all(root: str, uris: Iterable[str]) -> bool:
 
 
 def _holds_half(root: str, uris: Sequence[str]) -> bool:
-    """Whether a folder has at least half of some files, of which others may be gone."""
+    """Whether a folder has at least half of some files; the others may be gone."""
     number = sum(_is_file(uri, root) for uri in uris)
     return 2 * number >= len(uris)
 
 
 def list_roots(folder: str) -> list[str]:
-    """The folders in and around that of tables that may hold their images."""
+    """Lists the folders in and around that of tables that may hold their images."""
     inner = [f"{folder}{name}" for name in _SIBLINGS]
     return [*inner, *_list_around(folder)]
 
 
 def _list_around(folder: str) -> list[str]:
-    """The folders around and beside that of tables that may hold their images."""
+    """Lists the folders around and beside that of tables that may hold their images."""
     outer = folder.rstrip("/").rpartition("/")[0]
     if not outer.removeprefix(storage.GCS.rstrip("/")):
-        return []  # a bucket, or the folder of all
+        return []  # a bucket, or the root folder
     around = [f"{outer}/{name}" for name in _SIBLINGS]
     outermost = outer.rpartition("/")[0]
-    if outermost.removeprefix(storage.GCS.rstrip("/")):  # as of annotations/xmls
+    if outermost.removeprefix(storage.GCS.rstrip("/")):  # such as annotations/xmls
         around += [f"{outermost}/{name}" for name in _SIBLINGS if name]
     return around
 
 
 def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """The folders that may hold the files of a table, by its place; see `find_image_folders`."""
+    """Lists the folders that may hold the files of a table; see `find_image_folders`."""
     named_alike = _list_named_alike(table, folder=folder, base=base)
     return [*named_alike, *_list_siblings(table, folder=folder, base=base)]
 
@@ -241,7 +241,7 @@ def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]
 def choose_base(
     table: str, *, folder: str, base: str, image_folders: frozenset[ImageFolder]
 ) -> str:
-    """The folder that relative paths in a table start from; see `find_image_folders`."""
+    """Returns the folder that relative paths in a table start from; see `find_image_folders`."""
     if image_folders:
         for image_folder in _list_candidates(table, folder=folder, base=base):
             if image_folder in image_folders:
@@ -252,7 +252,7 @@ def choose_base(
 
 
 def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """The folders that are named like a table, and may hold its files."""
+    """Lists the folders that are named like a table, and may hold its files."""
     start = base or folder_of(table)
     names = image_folder_names(table[len(folder) :])
     paths = [f"{start}{name}/" for name in names]
@@ -262,9 +262,9 @@ def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder
 
 
 def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """The folders in and beside that of a table that may hold its files.
+    """Lists the folders in and beside that of a table that may hold its files.
 
-    None if the table is in the folder of all tables, beside which keys would start elsewhere.
+    None if the table is in the folder of all tables, since keys would not start there.
     """
     table_folder = folder_of(table)
     outer = folder_around(table_folder)
@@ -276,7 +276,7 @@ def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
 
 
 def describe_image_root(image_root: str, folder: str) -> str:
-    """The message about a guessed folder of images; empty without one."""
+    """Returns the message about a guessed folder of images; empty without one."""
     if not image_root:
         return ""
     return (
@@ -286,7 +286,7 @@ def describe_image_root(image_root: str, folder: str) -> str:
 
 
 def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
-    """The message about folders in which the files of tables are; empty without any."""
+    """Returns the message about folders with the files of tables; empty without any."""
     paths = sorted(image_folder.path for image_folder in image_folders)
     if not paths:
         return ""
@@ -298,7 +298,7 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
 
 
 def clear_caches() -> None:
-    """Forgets which folders have files, which may change until the next run of this process."""
+    """Forgets which folders have files, since that may change until this process runs again."""
     _has_files.cache_clear()
 
 
@@ -311,7 +311,7 @@ def _has_files(folder: str) -> bool:
 
 
 def _holds_images(image_folder: ImageFolder, uris: Iterator[Any]) -> bool:
-    """Whether the folder holds one of the first files, and the folder around it none."""
+    """Whether the folder holds one of the first files, and the folder around it holds none."""
     first_uris = [*itertools.islice(uris, _FIRST_ROWS)]
     if any(_is_file(uri, image_folder.base) for uri in first_uris):
         return False
@@ -330,7 +330,7 @@ def _is_file(uri: Any, base: str) -> bool:
 
 
 def _is_stem(path: str) -> bool:
-    """Whether a path without an extension is that of an image on a disk, but for this."""
+    """Whether a path would be that of an image on a disk, if it had an extension."""
     if "." in path.rpartition("/")[2] or storage.is_remote(path):
         return False
     return any(storage.find(f"{path}{extension}") for extension in _EXTENSIONS)

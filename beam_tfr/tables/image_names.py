@@ -1,8 +1,8 @@
-"""Finds files whose paths in tables are not quite those that are written.
+"""Finds files whose paths in tables differ slightly from their real ones.
 
-Backslashes, percent escapes and blanks may be meant otherwise. In annotations, programs write names
-without an extension, with that of another format, in other case, with a folder before them, or with
-their whole path on another machine.
+Backslashes, percent escapes and blanks may have another meaning. In annotations, programs write
+names without an extension or with that of another format, in other case, with a folder before them,
+or with their whole path on another machine.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from beam_tfr.tables.part_folders import PartFolders
 from beam_tfr.tables.paths import list_other_paths, resolve_path
 
 _MOST_NAMES = 500_000  # held at a time, about 300 bytes each
-_NAMES_OF_FOLDER = 10  # which a folder counts as, besides its own
-_MOST_FOLDERS = 32  # of a path on another machine, that are tried here
+_NAMES_OF_FOLDER = 10  # a folder counts as so many, in addition to its own
+_MOST_FOLDERS = 32  # folders of a path on another machine that are tried here
 _NO_FOLDERS = ("", ".", "..")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -33,12 +33,13 @@ class ImageName(str):
     """The name of an image in a cell, whose file may have a slightly different one.
 
     Attributes:
-        folder: a folder that it may be in, as the table says; empty for none.
-        own: the name without extension of the file that names it, if the file is about one image.
-            The image of this name is meant if there is none with the name that the file says, or
-            if that is another file's.
-        is_of_another: whether another file has its name, and says it too: then files were renamed
-            or copied together with their images, and what is in this one stayed.
+        folder: a folder that the image may be in, as the table says; empty for none.
+        own: the stem of the file with this name, if that file describes one image. The image with
+            this stem is meant if no image has the written name, or if that image is another
+            file's.
+        is_of_another: whether another file has the image's stem and also names the image. If so,
+            files were renamed or copied together with their images, and this file kept the old
+            name.
     """
 
     folder: str
@@ -56,7 +57,7 @@ class ImageName(str):
 
 
 def drop_prefix(cell: Any, prefix: str) -> Any:
-    """A cell with a path, without the folders of another machine at its beginning.
+    """Returns a cell with a path, without the folders of another machine at its beginning.
 
     Args:
         cell: the cell.
@@ -69,14 +70,14 @@ def drop_prefix(cell: Any, prefix: str) -> Any:
 
 
 class ImageFinder:
-    """Finds the files of image names; lists each folder once, or again after many others.
+    """A finder of the files of image names; lists a folder once, or again after many others.
 
-    On a disk, no folder is listed while files have the names that are written.
+    On a disk, no folder is listed as long as files have the names that are written.
 
     Args:
-        prefix: what is left out at the beginning of paths; see `foreign_paths`.
-        ignores_case: whether a path on a disk may mean the one that differs by case alone, for
-            which each is looked at.
+        prefix: the beginning of paths that is left out; see `foreign_paths`.
+        ignores_case: whether a path on a disk may mean a file whose name differs in case only;
+            then each path is looked up.
         parts: folders in which names are looked for.
     """
 
@@ -95,22 +96,22 @@ class ImageFinder:
         self._names = dict[str, Mapping[str, list[str]]]()
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[()]]:
-        # What was listed stays where it was.
+        # Files that were listed stay in their places.
         make = functools.partial(
             type(self), prefix=self._prefix, ignores_case=self._ignores_case, parts=self._parts
         )
         return make, ()
 
     def find(self, cell: Any, base: str, table: str = "") -> str:
-        """The path of the file that a cell means, as it is written if there is none.
+        """Returns the path of the file that a cell means, or the written path if there is none.
 
         Args:
             cell: a path, or the name of an image in annotations.
-            base: the folder that it is relative to, with a trailing slash.
-            table: the table, from whose folder a path with .. may start.
+            base: the folder that the path is relative to, with a trailing slash.
+            table: the table; a path with .. may start from its folder.
 
         Raises:
-            ValueError: it is no path, or several images could be meant.
+            ValueError: the cell is no path, or several images could be meant.
             UsageError: a folder cannot be listed.
         """
         if self._prefix:
@@ -132,10 +133,10 @@ class ImageFinder:
         return self._complete(path)
 
     def _find_part(self, parts: PartFolders, name: str) -> str:
-        """The path of a name in one of several folders; empty if it is in none.
+        """Returns the path of a name in one of several folders; empty if none has it.
 
         Raises:
-            ValueError: it is in several.
+            ValueError: several folders have the name.
             UsageError: a folder cannot be listed.
         """
         try:
@@ -144,7 +145,7 @@ class ImageFinder:
             raise UsageError(f"{error.filename} cannot be listed: {error.strerror}") from error
 
     def _complete(self, path: str) -> str:
-        """A path, or the one that it means by an extension that it lacks, or by case.
+        """Returns a path, or the path that it means with another case or a missing extension.
 
         Raises:
             ValueError: there are several.
@@ -155,7 +156,7 @@ class ImageFinder:
         return self._ignore_case(path)
 
     def _ignore_case(self, path: str) -> str:
-        """The path that differs from one on a disk by the case of its names alone; or itself.
+        """Returns the path on a disk that differs in case only; or the path itself.
 
         Raises:
             ValueError: there are several.
@@ -175,7 +176,7 @@ class ImageFinder:
         return folder
 
     def _list_names(self, folder: str) -> Mapping[str, list[str]]:
-        """The files and folders in a folder on a disk, by their names without case."""
+        """Returns the files and folders in a folder on a disk, by their names without case."""
         if folder not in self._names:
             by_name = defaultdict[str, list[str]](list)
             with contextlib.suppress(OSError):
@@ -187,23 +188,24 @@ class ImageFinder:
         return self._names[folder]
 
     def _add_extension(self, path: str) -> str:
-        """A path; if its name has no extension and no file, that of the one image with this stem.
+        """Returns a path, with an extension if only that is missing to name a single image.
 
-        Only on a disk: names of objects often have none, and it would take long to list them.
+        Only on a disk: names of objects often have no extension, and it would take long to list
+        them.
 
         Raises:
-            ValueError: there are several.
+            ValueError: there are several such images.
         """
         folder, _, name = path.rpartition("/")
         if "." in name or storage.is_remote(path) or self._exists(path):
             return path
-        with contextlib.suppress(UsageError):  # of a folder that cannot be listed
+        with contextlib.suppress(UsageError):  # the folder cannot be listed
             similar = self._find_similar(path, name)
             return f"{folder}/{similar}" if similar else path
         return path
 
     def _find_similar(self, path: str, shown: str) -> str:
-        """The name in the folder of a path that is similar to its own; empty if there is none.
+        """Returns the name in a path's folder that is similar to its own; empty without one.
 
         Raises:
             ValueError: there are several.
@@ -216,16 +218,16 @@ class ImageFinder:
         return "".join(similar)
 
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
-        """The path of the image that a name means; as written if there is none."""
+        """Returns the path of the image that a name means; the written path if there is none."""
         found = self._find_written(name, base, written)
         if name.is_of_another or not self._exists(found):
             return self._find_own(found, name.own) or found
         return found
 
     def _find_own(self, path: str, own: str) -> str:
-        """The path of the image beside another one that is named like the file that names this.
+        """Returns the path of another image with the stem of the file that names this one.
 
-        Empty if there is none but the other, or several, or the folder cannot be listed.
+        Empty if there is no other image, or several, or if the folder cannot be listed.
         """
         folder, _, name = path.rpartition("/")
         if not own or stem_of_image(fold_name(name)) == fold_name(own):
@@ -237,7 +239,7 @@ class ImageFinder:
         return ""
 
     def _find_written(self, name: ImageName, base: str, written: str) -> str:
-        """The path of the image with a name, or a similar one; as written if there is none."""
+        """Returns the path of the image with a name or a similar one, or else the written path."""
         places = [written, *list_other_paths(name, base), *_list_places(name, base)]
         for path in places:
             if self._exists(path):
@@ -249,7 +251,7 @@ class ImageFinder:
         return written
 
     def _choose(self, paths: Sequence[str]) -> str:
-        """The first path with a file; the first of all if none has, or a folder is closed."""
+        """Returns the first path with a file, or else, or if a folder is closed, the first of all."""
         with contextlib.suppress(UsageError):
             return next(filter(self._exists, paths), paths[0])
         return paths[0]
@@ -266,7 +268,7 @@ class ImageFinder:
             try:
                 names = storage.list_folder(folder)
             except PermissionError:
-                pass  # reading a file in it says so
+                pass  # reading a file in the folder says so
             except OSError as error:
                 raise UsageError(f"{folder} cannot be listed: {error.strerror}") from error
             if self._num_names > _MOST_NAMES:
@@ -278,7 +280,7 @@ class ImageFinder:
 
 
 def _list_places(name: ImageName, base: str) -> Iterator[str]:
-    """Yields where an image may be below a folder, besides where its name says."""
+    """Yields where an image may be below a folder, other than where its name says."""
     parts = [part for part in re.split(r"[/\\]", name) if part not in _NO_FOLDERS]
     if parts and _DRIVE.fullmatch(parts[0]):
         del parts[0]
@@ -300,7 +302,7 @@ class _Folder:
         return name in self._by_stem.get(stem_of_image(fold_name(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
-        """The names that are this one in other case; or else images of the same stem."""
+        """Lists the names that differ from this one in case only; or else images with its stem."""
         folded = fold_name(name)
         stem = stem_of_image(folded)
         relatives = self._by_stem.get(stem, [])
@@ -308,5 +310,5 @@ class _Folder:
         if same:
             return same
         if stem != folded:
-            relatives = relatives + self._by_stem.get(folded, [])  # of 1.jpg.png for 1.jpg
+            relatives = relatives + self._by_stem.get(folded, [])  # finds 1.jpg.png for 1.jpg
         return [*filter(has_image_name, relatives)]

@@ -1,4 +1,4 @@
-"""The folders from which the paths of images in tables start."""
+"""Finds the folders from which the paths of images in tables start."""
 
 import contextlib
 import functools
@@ -49,15 +49,15 @@ class ImageRoots(NamedTuple):
     """The folders from which the paths of images start.
 
     Attributes:
-        folder: that of all tables.
-        base: from which relative paths start; empty for the folder of their table.
-        root: from which keys start.
+        folder: the folder of all tables.
+        base: the folder that relative paths start from; empty for the folder of their table.
+        root: the folder that keys start from.
         image_folders: folders that are named like their tables, from which paths in these start.
-        prefix: what is left out at the beginning of paths, which are those of another machine.
-        ignores_case: whether paths may mean files whose names differ by case.
-        parts: folders in which names are looked for; None if each has a path.
-        missing: the message about the first images if none is there; else empty.
-        warnings: about what no option says.
+        prefix: the beginning of paths that is left out, if they are paths of another machine.
+        ignores_case: whether paths may mean files whose names differ in case.
+        parts: folders in which names are looked for; None if each image has a path.
+        missing: the message about the first images if none exists; else empty.
+        warnings: lines about what no option says.
 
     All folders have a trailing slash.
     """
@@ -79,7 +79,7 @@ def find_image_roots(
     """Finds the folders from which paths start.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         numbered_uris: the first cells with images, each with the number of its table; none if rows
             become the records.
         read: yields the rows of a table.
@@ -130,14 +130,14 @@ def find_image_roots(
 
 
 def _check_image_root(image_root: str, missing: str) -> None:
-    """Checks that the folder of images exists, if none of the first images is there.
+    """Checks that the folder of images exists, if none of the first images does.
 
     Args:
         image_root: the option; may be empty.
         missing: the message about these images.
 
     Raises:
-        UsageError: it does not, or is an archive or another file.
+        UsageError: the folder does not exist, or is an archive or another file.
     """
     if not image_root or _holds_anything(image_root):
         return
@@ -150,7 +150,7 @@ def _check_image_root(image_root: str, missing: str) -> None:
 
 
 def _holds_anything(folder: str) -> bool:
-    """Whether there is a folder, on gs:// with files; true if it cannot be listed."""
+    """Whether a folder exists, and, on gs://, has files; true if it cannot be listed."""
     if not storage.is_gcs(folder):
         return storage.is_folder(folder)
     with contextlib.suppress(OSError):
@@ -159,7 +159,7 @@ def _holds_anything(folder: str) -> bool:
 
 
 def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
-    """The function that gives the folder that the paths of a table start from."""
+    """Returns the function that gives the folder that the paths of a table start from."""
     return functools.partial(
         choose_base, folder=folder, base=places.base, image_folders=places.image_folders
     )
@@ -168,12 +168,12 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """The places of images, with the folders each of which holds some of them, if there are any.
+    """Returns the places of images, together with folders that hold a part of them, if any.
 
     Args:
-        places: where none of the first images is.
-        content: what the tables say.
-        folder: that of all tables.
+        places: the places, which have none of the first images.
+        content: the findings about the tables.
+        folder: the folder of all tables.
         paths: the first cells with images.
     """
     in_one_folder = all(folder_of(table) == folder for table in content.files)
@@ -186,7 +186,7 @@ def _add_parts(
         if not start.removeprefix(storage.GCS).rstrip("/"):
             continue
         parts = None
-        with contextlib.suppress(OSError):  # of a folder that cannot be listed
+        with contextlib.suppress(OSError):  # the folder cannot be listed
             parts = find_part_folders(names, start, own=own)
         if parts:
             base = "" if start == folder else start
@@ -196,7 +196,7 @@ def _add_parts(
 
 
 class _Places(NamedTuple):
-    """Where images are; see `ImageRoots`, which has these attributes too."""
+    """The places of images; see `ImageRoots`, which has these attributes too."""
 
     base: str
     image_folders: frozenset[ImageFolder]
@@ -210,7 +210,7 @@ def _find_places(
 ) -> _Places:
     """Finds where images are, given the folder of the tables and the first cells with images.
 
-    The places that tables have for images come before those of another machine.
+    Places beside or around the tables come before mapped paths of another machine.
     """
     clear_caches()
     clear_files()
@@ -235,12 +235,12 @@ def _find_places(
 
 
 def _is_whole_path(uri: Any) -> bool:
-    """Whether a cell is a path that starts from no folder of its table."""
+    """Whether a cell is a path that does not start from a folder of its table."""
     return isinstance(uri, str) and is_absolute(uri)
 
 
 def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
-    """The paths of images below the folder of all of them; others are left out.
+    """Returns the paths of images below the folder of all of them; others are left out.
 
     Args:
         uris: cells with images.
@@ -250,7 +250,7 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
     base = roots.base or roots.folder
     finder = ImageFinder(parts=roots.parts)
     for uri in uris:
-        with contextlib.suppress(ValueError):  # which rejects its row
+        with contextlib.suppress(ValueError):  # its row becomes a reject
             if isinstance(uri, storage.Entry):
                 path = uri.path
             elif roots.parts:
@@ -265,7 +265,7 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
 def _guess_image_root(
     content: TableContent, folder: str, uris: Sequence[Any], read: RowReader
 ) -> str:
-    """The folder of images beside that of the tables; see `guess_image_root`."""
+    """Guesses the folder of images beside that of the tables; see `guess_image_root`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return ""
@@ -280,7 +280,7 @@ def _guess_image_root(
 def _find_image_folders(
     content: TableContent, folder: str, base: str, read: RowReader
 ) -> frozenset[ImageFolder]:
-    """The folders of images that are named like their tables; see `find_image_folders`."""
+    """Finds the folders of images that are named like their tables; see `find_image_folders`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return frozenset()
@@ -289,7 +289,7 @@ def _find_image_folders(
 
 
 def _describe_second_files(content: TableContent, folder: str, base: str, read: RowReader) -> str:
-    """The message about files in two places; see `describe_second_files`."""
+    """Returns the message about files in two places; see `describe_second_files`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return ""
@@ -300,9 +300,9 @@ def _describe_second_files(content: TableContent, folder: str, base: str, read: 
 def _reuse_first_rows(
     content: TableContent, numbered_uris: Sequence[NumberedUri], read: RowReader
 ) -> RowReader:
-    """The function that yields the paths in tables, without reading those again that are known.
+    """Returns a function that yields the paths in tables, without reading known ones again.
 
-    These are the paths of tables of one row; for the arguments see `find_image_roots`.
+    Known are the paths of tables with one row; for the arguments see `find_image_roots`.
     """
     if not content.table_format.of_one_image:
         return read
@@ -320,10 +320,10 @@ def _reuse_first_rows(
 
 
 def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[Any]]:
-    """The function that yields the paths of images in a table."""
+    """Returns the function that yields the paths of images in a table."""
 
     def read_uris(path: str) -> Iterator[Any]:
-        with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
+        with contextlib.suppress(DamagedTableError):  # reading the rows raises the same error
             for _, cells in skip_bad_rows(read(path, [uri_column], UNCOUNTED)):
                 yield cells[0]
 
@@ -331,12 +331,12 @@ def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[An
 
 
 def _common_root(folder: str, uris: Sequence[Any]) -> str:
-    """The folder that the paths of the first rows share.
+    """Returns the folder that the paths of the first rows share.
 
-    If a path is relative, the folder of the tables.
+    If a path is relative, this is the folder of the tables.
 
-    A later row outside this folder is a reject, so the number of rows read here never changes the
-    keys.
+    A later row outside this folder is a reject, so the number of rows that are read here never
+    changes the keys.
     """
     paths = []
     for uri in uris:
@@ -353,7 +353,7 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
         return folder
     remote = [path for path in paths if storage.is_gcs(path)]
     local = [path for path in paths if not storage.is_gcs(path)]
-    if len(remote) != len(local):  # else nothing says which of them are astray
+    if len(remote) != len(local):  # else nothing shows which of them are astray
         paths = max(remote, local, key=len)
     return _common_folder(paths, "the files that its rows name")
 
@@ -367,7 +367,7 @@ class _FoundImage(NamedTuple):
 
     Attributes:
         cell: the path, or name of an image.
-        path: the file.
+        path: the path of the file.
     """
 
     cell: str
@@ -379,7 +379,7 @@ def _find_images(cells: Iterable[Any], base: str) -> Iterator[_FoundImage]:
     finder = ImageFinder()
     for cell in cells:
         if isinstance(cell, str) and not _is_certain(cell):
-            with contextlib.suppress(ValueError):  # which rejects the image
+            with contextlib.suppress(ValueError):  # the image becomes a reject
                 yield _FoundImage(cell, finder.find(cell, base))
 
 
@@ -396,7 +396,7 @@ def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
 
 
 def _is_certain(cell: str) -> bool:
-    """Whether a path means the file that is written, if any."""
+    """Whether a path can only mean the file that is written."""
     has_extension = "." in cell.rpartition("/")[2]
     return has_extension and is_plain(cell) and not isinstance(cell, ImageName)
 

@@ -1,9 +1,10 @@
-"""Splits of Pascal VOC: lists of images, such as `ImageSets/Main/train.txt`.
+"""Reads the splits of Pascal VOC: lists of images, such as `ImageSets/Main/train.txt`.
 
-They are beside the folder of the XML files (`Annotations`). See section 3 of the devkit's
-documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Other sets
-have them in the folder around that of the XML files, or with these: PaddleDetection's `train.txt`
-has the image and its XML file in each line, Oxford's pets have numbers of classes behind names.
+The lists are beside the folder of the XML files (`Annotations`). See section 3 of the devkit's
+documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Other data
+sets have them in the folder around that of the XML files, or with these: PaddleDetection's
+`train.txt` has an image and its XML file in each line, and the Oxford pets have numbers of classes
+after the names.
 """
 
 import contextlib
@@ -20,22 +21,22 @@ from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.our_exports import read_export_splits
 from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_lists
 
-# From paths of text files, with their names, the lists among them: path -> split.
+# Chooses the lists among text files, given path -> name: path -> split.
 _Choose = Callable[[Mapping[str, str]], dict[str, str]]
 UNLISTED = "unlisted"  # the split of images that no list names
 # Folders of lists beside that of annotations, or beside the one around it: for all images, and for
 # those of a task.
 _FOLDERS = ("ImageSets/Main", "ImageSets")
 _TASK_FOLDERS = ("ImageSets/Segmentation", "ImageSets/Layout", "ImageSets/Action")
-_FIRST_LIST = "train"  # without which there are no others among annotations
+_FIRST_LIST = "train"  # without it, there are no other lists among annotations
 _OTHER_LISTS = ("val", "valid", "validation", "test", "trainval")
 _BOTH = "trainval"  # the list of train and val together
 _OTHER_OF = {"train": "val", "val": "train"}
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _MOST_LINES = 2_000_000
-# A path in a line, and what is behind it: another one, or a class.
+# A path in a line, and what follows it: another path, or a class.
 _FILE = re.compile(rf"(?i)(.+?\.(?:{'|'.join(FORMAT_OF)}|xml))(?:[\s,;].*)?")
-# Numbers behind names, such as whether an image shows a class; of a line that is read backwards.
+# Numbers after names, such as whether an image shows a class, in a line that is read backwards.
 _NUMBERS = re.compile(r"(?:[0-9]++-?+\s++)++")
 
 
@@ -43,12 +44,12 @@ class ImageSets(NamedTuple):
     """The lists of images beside a folder of annotations.
 
     Attributes:
-        lists: paths of the lists that were read.
+        lists: the paths of the lists that were read.
         splits: name of an image, without its extension -> its split.
-        rest: split of the images of `trainval.txt` that the list of train, or of val, does not
-            name; empty if both are there, or none.
+        rest: the split of the images of `trainval.txt` that the list of train, or of val, does not
+            name; empty if both lists are there, or neither.
         problems: name of an image that two lists name -> what is wrong with it.
-        notes: what is said of lists that share images.
+        notes: lines about lists that share images.
     """
 
     lists: tuple[str, ...] = ()
@@ -58,12 +59,12 @@ class ImageSets(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def split_of(self, image: str) -> str:
-        """The split of an image, given its name without the extension."""
+        """Returns the split of an image, given its name without the extension."""
         return self.splits.get(image, UNLISTED)
 
 
 def name_of_image(annotation: str) -> str:
-    """The name by which lists call the image of an XML file."""
+    """Returns the name that lists use for the image of an XML file."""
     return _name_of(annotation)
 
 
@@ -75,7 +76,7 @@ def read_image_sets(annotations: str) -> ImageSets:
         annotations: the folder, with a trailing slash.
 
     Raises:
-        UsageError: all images of a list are in another one, which has more; or a list is too long.
+        UsageError: all images of a list are in another, longer one; or a list is too long.
         OSError: a list cannot be read.
     """
     split_of_list = _find_lists(annotations)
@@ -100,7 +101,7 @@ def read_image_sets(annotations: str) -> ImageSets:
 
 
 def _read_lists(split_of_list: Mapping[str, str]) -> dict[str, SplitList]:
-    """Split -> its list, given the split of each path; several of a split are one."""
+    """Returns split -> its list, given the split of each path; lists of one split are joined."""
     lists = dict[str, SplitList]()
     for path, split in split_of_list.items():
         earlier = lists.get(split, SplitList(path, {}))
@@ -110,10 +111,10 @@ def _read_lists(split_of_list: Mapping[str, str]) -> dict[str, SplitList]:
 
 
 def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
-    """Lists of which each image is in one.
+    """Separates lists so that each image is in one list only.
 
     Raises:
-        UsageError: all images of a list are in another one, which has more.
+        UsageError: all images of a list are in another, longer one.
     """
     try:
         return separate_lists(lists)
@@ -123,16 +124,16 @@ def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
 
 
 def clear_caches() -> None:
-    """Forgets all lists, which may have changed since the last run of this process."""
+    """Forgets all lists, since they may change until the next run of this process."""
     read_image_sets.cache_clear()
     _list_texts.cache_clear()
 
 
 def _find_lists(annotations: str) -> dict[str, str]:
-    """The lists of a folder of annotations that are named like splits: path -> split.
+    """Finds the lists of a folder of annotations that are named like splits: path -> split.
 
-    If there are no others, those of classes, such as `cat_train.txt`, are joined. The first folder
-    that has any is taken.
+    If there are no others, the lists of classes, such as `cat_train.txt`, are joined. The first
+    folder with any list is taken.
     """
     export_splits = read_export_splits(annotations)
     if export_splits:
@@ -151,7 +152,7 @@ def _find_lists(annotations: str) -> dict[str, str]:
 def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, str]]]:
     """Yields how lists are chosen in a folder, and its text files, the likeliest folder first.
 
-    Text files are path -> name without its extension.
+    Text files are given as path -> name without its extension.
     """
     for names in _list_image_sets(annotations, _FOLDERS):
         yield _choose_lists, names
@@ -166,7 +167,7 @@ def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, s
 
 
 def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in folders beside that of annotations, and beside the one around it."""
+    """Yields the text files in folders beside the annotations, and beside the folder around."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     outer = beside.rpartition("/")[0]
     for folder in folders:
@@ -177,22 +178,22 @@ def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mappi
 
 
 def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in the folder around that of annotations, and lists among these."""
+    """Yields the text files in the folder around that of annotations, then lists among these."""
     beside = annotations.rstrip("/").rpartition("/")[0]
-    with contextlib.suppress(PermissionError):  # of a folder that need not be listed otherwise
+    with contextlib.suppress(PermissionError):  # the folder need not be listed otherwise
         yield _list_texts(beside)
     yield _find_among(annotations)
 
 
 @functools.lru_cache(maxsize=256)
 def _list_texts(folder: str) -> Mapping[str, str]:
-    """The text files in a folder: path -> name without its extension."""
+    """Returns the text files in a folder: path -> name without its extension."""
     paths = [file.path for file in storage.list_files(folder)]
     return {path: _stem_of(path) for path in paths if path.endswith(".txt")}
 
 
 def _find_among(annotations: str) -> dict[str, str]:
-    """The lists in a folder of annotations itself, which is not listed, as it may be large."""
+    """Finds the lists in a folder of annotations without listing it, as it may be large."""
     names = dict[str, str]()
     for name in (_FIRST_LIST, *_OTHER_LISTS):
         path = storage.join(annotations, f"{name}.txt")
@@ -204,7 +205,7 @@ def _find_among(annotations: str) -> dict[str, str]:
 
 
 def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
-    """The lists in whose names one word is a split, such as `cat_train.txt`: path -> split."""
+    """Returns the lists with a split as one word of their names, like `cat_train.txt`, by path."""
     lists = dict[str, str]()
     for path, name in names.items():
         splits = splits_of_file(name)
@@ -214,10 +215,10 @@ def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
-    """The lists whose names are words for splits: path -> split.
+    """Returns the lists whose names are words for splits: path -> split.
 
-    That of train and val together is one if there is neither; if one of them is there, the rest of
-    it is the other. It is the last one.
+    The list of train and val together counts as one split if neither has a list; if one has, the
+    rest of the common list is the other split. It comes last.
     """
     lower_names = {path: name.lower() for path, name in names.items()}
     lists = {path: name for path, name in lower_names.items() if is_split_word(name)}
@@ -228,9 +229,9 @@ def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _split_of_both(splits: Collection[str]) -> str:
-    """The split of the list of train and val together, given those of the other lists.
+    """Returns the split of the list of train and val together, given those of other lists.
 
-    Empty if these have both.
+    Empty if the other lists have both.
     """
     has_train = any(split.startswith("train") for split in splits)
     has_val = any(split.startswith(("val", "dev")) for split in splits)
@@ -252,7 +253,7 @@ def _read_names(path: str) -> Iterator[str]:
     """Yields the names of the images in a list.
 
     Raises:
-        UsageError: it is too long.
+        UsageError: the list is too long.
     """
     data = storage.read_bytes(path, max_bytes=_MAX_LIST_BYTES)
     if len(data) > _MAX_LIST_BYTES or data.count(b"\n") > _MOST_LINES:
@@ -271,15 +272,16 @@ def _read_names(path: str) -> Iterator[str]:
 
 
 def _drop_second(line: str) -> str:
-    """The path of an image in a line, without what is behind it, such as its XML file."""
+    """Returns the path of an image in a line, without what follows it, such as its XML file."""
     match = _FILE.fullmatch(line)
     return match[1] if match else line
 
 
 def _drop_numbers(lines: Sequence[str]) -> Sequence[str]:
-    """The lines of a list without the numbers behind their names, if all have some.
+    """Drops the numbers after the names in the lines of a list, if all lines have some.
 
-    Such as the flag of a class: "2008_000002 -1". Not if these tell images apart: "photo 1".
+    An example is the flag of a class: "2008_000002 -1". Numbers stay if they tell images apart:
+    "photo 1".
     """
     names = [*map(_without_numbers, lines)]
     all_have_some = all(name and name != line for name, line in zip(names, lines, strict=True))
@@ -289,12 +291,12 @@ def _drop_numbers(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _stem_of(path: str) -> str:
-    """The name of a list, without its extension."""
+    """Returns the name of a list, without its extension."""
     return os.path.splitext(path.rpartition("/")[2])[0]
 
 
 def _name_of(line: str) -> str:
-    """The name of the image in a line of a list: without folder and extensions."""
+    """Returns the name of the image in a line of a list, without folder and extensions."""
     name = line.strip().replace("\\", "/").rpartition("/")[2]
     if name.lower().endswith(".xml"):
         name = name[: -len(".xml")]
@@ -303,6 +305,6 @@ def _name_of(line: str) -> str:
 
 
 def _without_numbers(line: str) -> str:
-    """A line without the numbers behind its names."""
+    """Returns a line without the numbers after its names."""
     match = _NUMBERS.match(line[::-1])
     return line[: len(line) - match.end()] if match else line

@@ -1,4 +1,4 @@
-"""Joins the rows of a table that hold a box or a class each to a row for each image.
+"""Joins the rows of a table that hold a box or a class each, so that each image has one row.
 
 The rows of an image may be anywhere in its table. They are sorted on disk, so memory does not grow
 with the table.
@@ -31,17 +31,17 @@ from beam_tfr.tables.base import (
 from beam_tfr.tables.roles import MOST_BOX_VALUES, TOO_MANY_BOX_VALUES, split_labels
 
 _NUM_SIDES = 4
-_MOST_JOINED_BYTES = 16 << 20  # 16 MiB, of the rows of an image
+_MOST_JOINED_BYTES = 16 << 20  # 16 MiB for the rows of an image
 
 
 class NumberedRow(NamedTuple):
     """A row of a table.
 
     Attributes:
-        number: from 1.
+        number: the number of the row, from 1.
         cells: column -> cell.
-        object_number: from 1, if it is one of the objects in a row; else 0.
-        num_objects: how many there are in the row.
+        object_number: the number, from 1, of the object in the row that this is; 0 for a whole row.
+        num_objects: the number of objects in the row.
     """
 
     number: int
@@ -50,7 +50,7 @@ class NumberedRow(NamedTuple):
     num_objects: int = 0
 
     def value_of(self, name: str) -> Any:
-        """The cell of a column; of an object its member of a list there."""
+        """Returns the cell of a column; for an object, its member of the list in the cell."""
         cell = self.cells[name]
         if not self.object_number or not isinstance(cell, list):
             return cell
@@ -61,16 +61,16 @@ class NumberedRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contradiction(BadCell):
-    """Different values in rows of one image, of a column with a value for each image."""
+    """Different values, in rows of one image, of a column with one value for each image."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowJoin(abc.ABC):
-    """How the rows of an image become one.
+    """A way to make one row from the rows of an image.
 
     Attributes:
         key: the column that names the image.
-        per_box: columns with a value for each box, of which joined rows have lists.
+        per_box: columns with a value for each box, which become lists in joined rows.
     """
 
     key: str
@@ -78,25 +78,25 @@ class RowJoin(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, columns: Sequence[str]) -> list[str]:
-        """The columns of the table that some columns of joined rows need."""
+        """Returns the columns of the table that some columns of joined rows need."""
 
     @abc.abstractmethod
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
-        """The cells of some columns, given the rows of an image.
+        """Returns the cells of some columns, given the rows of an image.
 
-        A column with different values, of which one is asked for, has a `Contradiction`.
+        A column that needs one value, but has different ones, becomes a `Contradiction`.
         """
 
     @abc.abstractmethod
     def applies(self, first: "FirstRows") -> bool:
-        """Whether rows are joined, as the first of them show."""
+        """Whether rows are joined, judging by the first ones."""
 
     @abc.abstractmethod
     def describe(self, first: "FirstRows") -> Iterator[str]:
         """Yields what is noteworthy about joining these rows."""
 
     def take_lists(self, columns: Collection[str]) -> Self:
-        """The same, with columns that get lists if their values contradict each other."""
+        """Returns the join with columns that become lists if their values contradict each other."""
         return self
 
     def read(
@@ -109,8 +109,8 @@ class RowJoin(abc.ABC):
             read_rows: yields the rows of the table.
 
         Raises:
-            UsageError: there is no room to sort them; and those of `read_rows`.
-            DataError: a row cannot be read, whose image would lack what it says.
+            UsageError: there is no room to sort the rows; also the errors of `read_rows`.
+            DataError: a row cannot be read, so that its image would be incomplete.
         """
         names = self.read_columns(columns)
         rows = _refuse_bad_rows(path, read_rows(path, names, skipped))
@@ -125,13 +125,13 @@ class RowJoin(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxJoin(RowJoin):
-    """How rows that hold a box each become a row for each image; those without one add none.
+    """A join of rows with a box each to a row for each image; rows without a box add none.
 
     Attributes:
         box: the column of boxes in joined rows.
-        sides: the columns with the sides of a box, of which `box` is made; empty if it is a column
-            of the table.
-        label: the column with classes, of which each box needs one; empty if there is none.
+        sides: the columns with the sides of a box, from which `box` is made; empty if `box` is a
+            column of the table.
+        label: the column with classes, one for each box; empty if there is none.
         sources: columns of joined rows that have another name in the table -> this name.
     """
 
@@ -171,7 +171,7 @@ class BoxJoin(RowJoin):
         return cells
 
     def applies(self, first: "FirstRows") -> bool:
-        """Rows with four sides always are, those with one box if images have several rows."""
+        """Whether rows are joined: always with four sides, else if images have several rows."""
         if self.sides:
             return True
         if not all(map(holds_one_box, first.cells[self.box])):
@@ -217,9 +217,9 @@ class BoxJoin(RowJoin):
         return not _is_empty(row.cells[self.box])
 
     def _require_value(self, row: NumberedRow, name: str) -> Any:
-        """The cell of a row; a `BadCell` that names the row if it is empty.
+        """Returns the cell of a row; if it is empty, a `BadCell` that names the row.
 
-        If its box seems to be missing, it says how to leave that out.
+        If the row's box seems to be missing, the `BadCell` says how to leave it out.
         """
         cell = row.value_of(name)
         if not _is_empty(cell):
@@ -243,13 +243,13 @@ class BoxJoin(RowJoin):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassJoin(RowJoin):
-    """How rows that have a class each become a row for each image, with all of its classes.
+    """A join of rows with a class each to a row for each image, with all of its classes.
 
     Attributes:
         label: the column with the classes.
-        separator: of the classes in a cell.
-        presence: a column with 0 where an image has not the class, such as `Confidence` of Open
-            Images; empty if there is none.
+        separator: the separator of classes in a cell.
+        presence: a column with 0 where an image does not have the class, such as `Confidence` of
+            Open Images; empty if there is none.
     """
 
     label: str
@@ -271,7 +271,7 @@ class ClassJoin(RowJoin):
         return cells
 
     def applies(self, first: "FirstRows") -> bool:
-        """They are if images have several rows, or rows say which class an image has not."""
+        """Whether rows are joined: if images have several rows, or rows name absent classes."""
         if self.presence and any(is_zero(cell) for _, cell in first.column(self.presence)):
             return True
         return any(len(group) > 1 for group in first.group(self.key))
@@ -281,7 +281,7 @@ class ClassJoin(RowJoin):
         yield f"rows of one image are joined: each has a class, of column {self.label!r}{condition}"
 
     def _join_classes(self, rows: Sequence[NumberedRow]) -> list[Any]:
-        """The classes of an image, each once."""
+        """Returns the classes of an image, each once."""
         classes = dict[Any, None]()
         for row in rows:
             if not self.presence or not is_zero(row.cells[self.presence]):
@@ -289,7 +289,7 @@ class ClassJoin(RowJoin):
         return [*classes]
 
     def _split(self, cell: Any) -> list[Any]:
-        """The classes in a cell."""
+        """Returns the classes in a cell."""
         if _is_empty(cell):
             return []
         if isinstance(cell, dict | list):
@@ -304,10 +304,10 @@ class FirstRows(NamedTuple):
     """The first rows of tables.
 
     Attributes:
-        columns: their columns.
-        rows: for each the number of its table, and the row.
-        one_row_each: whether there are several tables, and none of those read has more rows than
-            one.
+        columns: the columns of the rows.
+        rows: the rows, each with the number of its table.
+        one_row_each: whether there are several tables, and none that was read has more than one
+            row.
     """
 
     columns: Sequence[str]
@@ -321,7 +321,7 @@ class FirstRows(NamedTuple):
         return dict(zip(self.columns, zip(*cells, strict=True), strict=True))
 
     def column(self, name: str) -> list[tuple[int, Any]]:
-        """The number of its table, and the cell of a column, for each row."""
+        """Returns the cells of a column, each with the number of its table."""
         position = self.columns.index(name)
         return [(table, cells[position]) for table, (_, cells) in self.rows]
 
@@ -331,7 +331,7 @@ class FirstRows(NamedTuple):
             yield NumberedRow(number, dict(zip(self.columns, cells, strict=True)))
 
     def group(self, key: str) -> list[list[NumberedRow]]:
-        """The rows of each image, given the column that names it."""
+        """Returns the rows of each image, given the column that names it."""
         position = self.columns.index(key)
         groups = dict[tuple[int, str], list[NumberedRow]]()
         for table, row in self.rows:
@@ -345,7 +345,7 @@ class JoinedRows(NamedTuple):
     """The first rows of tables, joined.
 
     Attributes:
-        join: how.
+        join: the join.
         cells: column -> its cells in joined rows.
     """
 
@@ -359,10 +359,10 @@ def join_first_rows(
     """Joins the first rows of tables.
 
     Args:
-        join: how, but for columns whose type is not declared.
+        join: the join, without columns whose type is not declared.
         first: the rows.
-        columns: those of joined rows.
-        undeclared: those of them that get a value for each box if they differ in rows of an image.
+        columns: the columns of joined rows.
+        undeclared: columns that get a value for each box if they differ in rows of an image.
     """
     groups = first.group(join.key)
     joined = [join.join_cells(group, columns) for group in groups]
@@ -380,7 +380,7 @@ def _refuse_bad_rows(path: str, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
     """Yields the rows of a table.
 
     Raises:
-        DataError: one cannot be read.
+        DataError: a row cannot be read.
     """
     for row in rows:
         if isinstance(row, BadRow):
@@ -403,16 +403,16 @@ def holds_one_box(cell: Any) -> bool:
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:
-    """The box of a row with this number."""
+    """Returns the box of a row with this number."""
     if isinstance(number, RowAtLine):
         return LineBox(numbers, number.line)
     return RowBox(numbers, number)
 
 
 def _agree(rows: Sequence[NumberedRow], name: str, cure: str) -> Any:
-    """The value of a column in which the rows of an image agree, but for those without one.
+    """Returns the value that the rows of an image share in a column, ignoring rows without one.
 
-    If they do not, what it is about, with a cure.
+    If the values differ, returns a `Contradiction` with a cure.
     """
     first = rows[0]
     for row in rows:
@@ -446,12 +446,12 @@ def _is_empty(cell: Any) -> bool:
 def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[Row]]:
     """Yields the rows of each key together, sorted by their numbers.
 
-    All rows are on disk meanwhile, in a file of SQLite that nobody else sees.
+    Meanwhile, all rows are on disk, in a file of SQLite that nobody else sees.
 
     Args:
         path: the table, for messages.
-        rows: its rows.
-        position: of the key among the cells of a row. Rows without a key are alone.
+        rows: the rows of the table.
+        position: the position of the key among the cells of a row. Rows without a key are alone.
 
     Raises:
         UsageError: there is no room on the disk.
@@ -471,7 +471,7 @@ def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[R
 
 
 def _key_of(row: Row, position: int) -> str:
-    """The key of a row, and whether it has one; its number if it has none."""
+    """Returns the key of a row, marked as such; if there is none, the number of the row."""
     number, cells = row
     key = cells[position]
     if isinstance(key, str) and key:
@@ -482,10 +482,10 @@ def _key_of(row: Row, position: int) -> str:
 
 
 def _decode_rows(path: str, rows: Iterable[tuple[str, int, bytes]]) -> list[Row]:
-    """The rows of an image, which this process has pickled.
+    """Decodes the rows of an image, which this process has pickled.
 
     Raises:
-        DataError: they are too long.
+        DataError: the rows are too long.
     """
     decoded = list[Row]()
     room = _MOST_JOINED_BYTES
