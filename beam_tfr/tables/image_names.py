@@ -251,7 +251,7 @@ class ImageFinder:
         return written
 
     def _choose(self, paths: Sequence[str]) -> str:
-        """Returns the first path with a file, or else, or if a folder is closed, the first of all."""
+        """Returns the first path with a file; without any, or if a folder is closed, the first."""
         with contextlib.suppress(UsageError):
             return next(filter(self._exists, paths), paths[0])
         return paths[0]

@@ -1,4 +1,4 @@
-"""Warns of classes that get other ids than the numbers that a table has for them."""
+"""Warns of classes whose ids differ from the numbers that a table has for them."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,16 +17,16 @@ def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iter
     """Yields a warning if ids are not the numbers that the first table has beside the classes.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         class_texts: the classes of the first rows.
     """
     numbers = _NUMBERS_OF.get(content.options.label_column, "")
     if content.options.classes or content.read_rows or numbers not in content.columns:
         return
     number_of = _read_numbers(content, numbers)
-    texts = (text for text in class_texts if text is not None)  # which images of background lack
+    texts = (text for text in class_texts if text is not None)  # images of background have none
     names = {str(text).strip() for text in texts} | {*number_of}
-    if all(map(str.isdecimal, names)):  # which are sorted as numbers
+    if all(map(str.isdecimal, names)):  # numbers are sorted as such
         return
     for label_id, name in enumerate(sorted(names)):
         number = number_of.get(name, label_id)
@@ -41,15 +41,15 @@ def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iter
 
 
 def _read_numbers(content: TableContent, numbers: str) -> Mapping[str, int]:
-    """Class -> the number beside it in the first rows.
+    """Returns class -> the number beside it in the first rows.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         numbers: the column of numbers.
     """
     number_of = dict[str, int]()
     columns = [content.options.label_column, numbers]
-    with contextlib.suppress(BeamTfrError):  # which reading the rows raises
+    with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error
         for _, cells in read_first_rows(content.files[0], columns, _FIRST_ROWS):
             texts, row_numbers = map(_list_values, cells)
             for text, number in zip(texts, row_numbers, strict=False):

@@ -1,4 +1,4 @@
-"""Finds images that are not where the paths in tables say, to name the cure that helps."""
+"""Finds images that are not where the paths in tables say, so that messages name the cure."""
 
 import collections
 import contextlib
@@ -12,26 +12,26 @@ from beam_tfr.inputs.spellings import change_slashes
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk, stem_of_image
 
-_MOST_PATHS = 1_000  # that are looked for
-_MOST_FILES = 200_000  # among which they are looked for
-_MOST_REMOTE = 10_000  # with 1,000 in each request
-_MOST_SHOWN = 3  # folders
+_MOST_PATHS = 1_000  # paths that are looked for
+_MOST_FILES = 200_000  # files that are searched
+_MOST_REMOTE = 10_000  # files on gs://, 1,000 with each request
+_MOST_SHOWN = 3  # folders in messages
 
-# Path -> the folders, with a trailing slash, below which a file is at it -> this file.
+# Path -> folder, with a trailing slash, below which the path exists -> the file there.
 FilesOf = dict[str, dict[str, str]]
 
 
 def describe_lost(
     paths: Iterable[str], folder: str, *, of_one_table: bool = True, is_around: bool = False
 ) -> str:
-    """What to do about images that are elsewhere; empty if they are not found.
+    """Says what to do about images that are elsewhere; empty if they are not found.
 
     Args:
-        paths: those in the tables, of which none has a file.
-        folder: where they are looked for, with a trailing slash.
-        of_one_table: whether they may be taken from one of several folders that have their names.
-        is_around: whether the folder is the one around that of the table, so that others in it may
-            be those of other data sets.
+        paths: paths in the tables, none of which has a file.
+        folder: the folder that is searched, with a trailing slash.
+        of_one_table: whether one of several folders with files of these names may be meant.
+        is_around: whether the folder is the one around that of the table, so that other folders
+            in it may belong to other data sets.
     """
     written = _normalize(paths)
     files_of = find_files(written, folder)
@@ -50,11 +50,11 @@ def describe_lost(
 
 
 def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
-    """What to do if files of these names are in several folders beside that of the table.
+    """Says what to do if files with these names are in several folders beside the table's.
 
     Args:
         roots: these folders.
-        folder: the one around them.
+        folder: the folder around them.
         example: a file in them.
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
@@ -67,11 +67,11 @@ def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
 
 
 def _describe_several(roots: Sequence[str], complete: Sequence[str], example: str) -> str:
-    """What to do if files of these names are in several folders.
+    """Says what to do if files with these names are in several folders.
 
     Args:
         roots: these folders.
-        complete: those of them of which one may be meant.
+        complete: the folders among them of which one may be meant.
         example: a file in them.
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
@@ -85,12 +85,12 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
 
 
 def _name_root(root: str) -> str:
-    """The option that makes paths start from a folder."""
+    """Spells the option that makes paths start from a folder."""
     return f"`image_root={root.rstrip('/') or '/'}`"
 
 
 def find_only_root(paths: Iterable[str], folder: str) -> str:
-    """The only folder below which all of some images are; empty if there is none.
+    """Returns the only folder below which all of some images are; empty if there is none.
 
     For the arguments see `describe_lost`.
     """
@@ -99,26 +99,26 @@ def find_only_root(paths: Iterable[str], folder: str) -> str:
 
 
 def _normalize(paths: Iterable[str]) -> list[str]:
-    """The first of some paths as they are looked for."""
+    """Returns the first of some paths in the form in which they are looked for."""
     first = itertools.islice(paths, _MOST_PATHS)
     return [os.path.normpath(change_slashes(path)).lstrip("/") for path in first]
 
 
 def list_roots_of(files_of: FilesOf) -> list[str]:
-    """The folders below which files were found, sorted."""
+    """Lists the folders below which files were found, sorted."""
     return sorted(set[str]().union(*files_of.values()))
 
 
 def list_complete_roots(files_of: FilesOf) -> list[str]:
-    """The folders below which there is a file for each path that has any, sorted."""
+    """Lists the folders below which there is a file for each path that has any, sorted."""
     roots = list_roots_of(files_of)
     return [root for root in roots if all(root in files for files in files_of.values())]
 
 
 def find_files(paths: Sequence[str], folder: str) -> FilesOf:
-    """The files at paths below any folder in one, of which the first files are looked at.
+    """Finds the files at paths below any folder in a folder, among the first files in it.
 
-    Paths with the same names of files are looked for once, until `clear_files`.
+    Paths with the same file names are looked for once, until `clear_files` is called.
 
     Args:
         paths: the paths, without `..` in them.
@@ -137,10 +137,10 @@ def find_files(paths: Sequence[str], folder: str) -> FilesOf:
 
 @functools.lru_cache(maxsize=4)
 def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
-    """Name -> the files in a folder, and in those in it, that have it, maybe with an extension.
+    """Returns name -> the files that have it, perhaps with an extension, in or below a folder.
 
     Args:
-        names: of files.
+        names: the names of files.
         folder: the folder, with a trailing slash.
     """
     most = _MOST_REMOTE if storage.is_remote(folder) else _MOST_FILES
@@ -154,5 +154,5 @@ def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
 
 
 def clear_files() -> None:
-    """Forgets where files are, which may change until the next run of this process."""
+    """Forgets where files are, since that may change until the next run of this process."""
     _find_named.cache_clear()

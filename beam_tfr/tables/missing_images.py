@@ -1,4 +1,4 @@
-"""Messages about tables of which none of the first images is there, with the cures."""
+"""Describes tables whose first images are all missing, with the cures."""
 
 import collections
 import contextlib
@@ -26,10 +26,10 @@ from beam_tfr.tables.lost_images import (
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
 
-_MOST_TABLES = 20  # whose images are looked for one by one
-_MOST_FILES = 10_000  # among which those of numbers are looked for
+_MOST_TABLES = 20  # tables whose images are looked for one by one
+_MOST_FILES = 10_000  # files that are searched for names that are numbers
 _NUMBER = re.compile("[0-9]{1,12}")
-_FIRST_PATHS = 8  # of each of these
+_FIRST_PATHS = 8  # of each of these tables
 # The number of a table, and the cell of an image in it.
 NumberedUri = tuple[int, Any]
 
@@ -37,14 +37,14 @@ NumberedUri = tuple[int, Any]
 def describe_missing(
     content: TableContent, missing: str, paths: Sequence[NumberedUri], *, folder: str, base: str
 ) -> str:
-    """The message about first images of which none is there, with the cure, if one is found.
+    """Returns the message if all first images are missing, with the cure, if one is found.
 
     Args:
-        content: what the tables say.
-        missing: the message so far; empty if one is there.
+        content: the findings about the tables.
+        missing: the message so far; empty if an image exists.
         paths: the first cells with images.
-        folder: that of all tables.
-        base: the folder in which they are looked for.
+        folder: the folder of all tables.
+        base: the folder in which the images are looked for.
     """
     if not missing:
         return ""
@@ -60,11 +60,11 @@ def warn_of_lost_tables(
     paths: Sequence[NumberedUri],
     choose: Callable[[str], str],
 ) -> Iterator[str]:
-    """Yields a line about the first table whose first images are all missing, if others are there.
+    """Yields a line about the first table without any of its first images, if others have them.
 
     Args:
-        content: what the tables say.
-        survey: of all paths.
+        content: the findings about the tables.
+        survey: the survey of all paths.
         paths: the first cells with images.
         choose: gives the folder that the paths of a table start from.
     """
@@ -86,7 +86,7 @@ def warn_of_lost_tables(
 
 
 def describe_strays(survey: PathSurvey) -> str:
-    """The message about first images that lie in another folder than others; mostly empty."""
+    """Returns the message about first images that are in another folder; mostly empty."""
     if not survey.strays:
         return ""
     base = survey.strays[0].base
@@ -104,7 +104,7 @@ def describe_strays(survey: PathSurvey) -> str:
 
 
 def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[NumberedUri]) -> str:
-    """The folder below which images lie as their tables below theirs; empty if there is none.
+    """Returns the folder in which images lie as their tables do in theirs; empty without one.
 
     Args:
         tables, folder: all tables, and their folder.
@@ -126,7 +126,7 @@ def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[Number
 
 
 def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
-    """The message about first images of which none is there, with where they are.
+    """Returns the message about missing first images, with the place where they are.
 
     Args:
         missing: the message so far.
@@ -151,11 +151,11 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
 
 
 def _describe_downloads(texts: Sequence[str], base: str) -> str:
-    """What to do about addresses of the web whose files are here by name; mostly empty.
+    """Says what to do about web addresses whose files are here by name; mostly empty.
 
     Args:
         texts: the first paths in a table.
-        base: the folder in which they are looked for.
+        base: the folder in which the files are looked for.
     """
     addresses = [text for text in texts if WEB_ADDRESS.match(text)]
     names = [posixpath.basename(urllib.parse.urlsplit(text).path) for text in addresses]
@@ -175,11 +175,11 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
 
 
 def _describe_zeros(texts: Sequence[str], base: str) -> str:
-    """What to do about numbers whose files have zeros before them: 1 of 0001.jpg; mostly empty.
+    """Says what to do about numbers whose files have leading zeros: 1 for 0001.jpg; mostly empty.
 
     Args:
         texts: the first paths in a table.
-        base: the folder in which they are looked for, on a disk; others are not listed.
+        base: the folder in which the files are looked for, on a disk; others are not listed.
     """
     stems = {os.path.splitext(text)[0] for text in texts}
     if storage.is_remote(base) or not all(map(_NUMBER.fullmatch, stems)):

@@ -1,4 +1,4 @@
-"""Takes the values that stand for a missing one (`na_values`) out of the rows of tables."""
+"""Removes the values that stand for a missing one (`na_values`) from the rows of tables."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from beam_tfr.tables.base import BadRow, Row, RowReader
 
 @dataclasses.dataclass(frozen=True)
 class MissingValues:
-    """Yields the rows of a table, without these values: a `RowReader` around another.
+    """A `RowReader` around another one, which yields rows without these values.
 
     Attributes:
-        read: the other.
+        read: the other reader.
         na_values: the texts and numbers that stand for a missing value.
-        unused: those that no cell has had so far.
+        unused: values that no cell has had so far.
     """
 
     read: RowReader
@@ -36,7 +36,7 @@ class MissingValues:
             yield number, [*map(self._take_out, cells)]
 
     def _take_out(self, cell: Any) -> Any:
-        """The cell, or None if it stands for a missing value."""
+        """Returns the cell, or None if it stands for a missing value."""
         text = _text_of(cell)
         if text not in self.na_values:
             return cell
@@ -45,14 +45,14 @@ class MissingValues:
 
 
 def _text_of(cell: Any) -> str:
-    """The text of a cell, as CSV has it; empty unless it is a text or a number."""
+    """Returns the text of a cell, as in CSV; empty unless it is a text or a number."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell) if isinstance(cell, (str, int, float)) else ""
 
 
 def describe_unused(unused: Sequence[str], number_of_rows: int) -> str:
-    """The message about values that no cell of the first rows has."""
+    """Returns the message about values that no cell of the first rows has."""
     return (
         f"`na_values={' '.join(unused)}` is no cell of the first {number_of_rows:,} rows: give "
         "whole cells of columns that are used, spelled as in the table, and whole numbers without "

@@ -1,10 +1,10 @@
-"""Names in the cells of tables: classes, splits, groups and keys.
+"""Reads names in the cells of tables: classes, splits, groups and keys.
 
 The same rows have the same names in any format. A number has the name that CSV has for it, a truth
-value `True` or `False`, as pandas writes them. A whole number with a point, which pandas makes of
-columns with missing values, has the name of that number: 2.0 is 2. A float32 has as few digits as
-tell it from others: 0.1, not 0.10000000149011612. Spaces around a name are no part of it, but of a
-key.
+value `True` or `False`, as pandas writes them. A whole number with a point, which pandas makes in
+columns with missing values, is named like that number: 2.0 is 2. A float32 has as few digits as
+tell it from others: 0.1, not 0.10000000149011612. Spaces around a name are not part of it, except
+in keys.
 """
 
 import dataclasses
@@ -20,23 +20,23 @@ from beam_tfr.features.cells import AS_TEXT, is_missing
 from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, is_class_name
 from beam_tfr.tables.paths import read_text
 
-# Not 00 or 007, which are texts.
+# 00 and 007 are not matched: they are texts.
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?")
 _POINT = re.compile("[.eE]")
 _BOOLEANS = {"true", "false"}
-_MOST_DIGITS = 9  # that a float32 needs
-# What other programs write for a missing value.
+_MOST_DIGITS = 9  # digits that a float32 needs
+# Texts that other programs write for a missing value.
 _NO_VALUES = {
     *("nan", "null", "none", "na", "n/a", "<na>", "nat"),
-    *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # of Excel
+    *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # errors of Excel
 }
 
 
 def read_name(cell: Any) -> str:
-    """The text in a cell; numbers, dates and truth values as pandas writes them in CSV.
+    """Returns the text in a cell; numbers, dates and truth values as pandas writes them in CSV.
 
     Raises:
-        ValueError: it holds anything else, or nothing.
+        ValueError: the cell is empty, or holds anything else.
     """
     if isinstance(cell, float):
         if not math.isfinite(cell):
@@ -48,7 +48,7 @@ def read_name(cell: Any) -> str:
 
 
 def _spell_float(number: float) -> str:
-    """The text of a number, of a float32 too, which Parquet and TFRecords may have."""
+    """Returns the text of a number, even a float32 from Parquet or TFRecords."""
     text = repr(number)
     if len(text) <= _MOST_DIGITS or number.is_integer():
         return text
@@ -58,16 +58,16 @@ def _spell_float(number: float) -> str:
 
 
 def read_single_name(cell: Any) -> str:
-    """The name in a cell, whatever others of its column are; raises as `read_name`.
+    """Returns the name in a cell, whatever other cells hold; raises the same errors as `read_name`.
 
-    Only what has a point is taken for a number, since 1e5 may be a hash.
+    Only a text with a point is taken for a number, since 1e5 may be a hash.
     """
     name = _strip(read_name(cell))
     return _shorten_number(name) if "." in name else _spell_boolean(name)
 
 
 def _strip(name: str) -> str:
-    """A name without the spaces around it.
+    """Returns a name without the spaces around it.
 
     Raises:
         ValueError: there is nothing else.
@@ -79,7 +79,7 @@ def _strip(name: str) -> str:
 
 
 def list_class_names(names: Iterable[str]) -> list[str]:
-    """The names of classes that a file declares in their order, each once, as cells have them.
+    """Lists the names of classes that a file declares, in order, each once, as cells have them.
 
     Raises:
         ValueError: one cannot be the name of a class.
@@ -96,7 +96,7 @@ def list_class_names(names: Iterable[str]) -> list[str]:
 
 
 def describe_spaces(column: str, cells: Iterable[Any]) -> str:
-    """The message about names in cells with spaces around them; empty if there are none."""
+    """Returns the message about names in cells with spaces around them; empty if there are none."""
     texts = [cell for cell in list_distinct(cells) if isinstance(cell, str)]
     spaced = [text for text in texts if text.strip() not in ("", text)]
     if not spaced:
@@ -105,7 +105,7 @@ def describe_spaces(column: str, cells: Iterable[Any]) -> str:
 
 
 def _shorten_number(name: str) -> str:
-    """A name, without its point if it is a whole number."""
+    """Returns a name, without its point if it is a whole number."""
     if not _POINT.search(name) or not _NUMBER.fullmatch(name):
         return name
     number = float(name)
@@ -113,12 +113,12 @@ def _shorten_number(name: str) -> str:
 
 
 def _spell_boolean(name: str) -> str:
-    """A name, as pandas writes it if it is a truth value."""
+    """Returns a name; a truth value is spelled as pandas writes it."""
     return name.capitalize() if name.lower() in _BOOLEANS else name
 
 
 class _Kind(enum.Enum):
-    """What the first names of a column are."""
+    """The kind of the first names in a column."""
 
     TEXTS = enum.auto()
     BOOLEANS = enum.auto()
@@ -130,11 +130,11 @@ class _Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class NameColumn:
-    """How the names in a column are read, as its first rows show.
+    """A reader of the names in a column, chosen by its first rows.
 
     Attributes:
-        kind: what they are.
-        strips: whether spaces around them are left out.
+        kind: the kind of the names.
+        strips: whether spaces around names are left out.
     """
 
     kind: _Kind = _Kind.TEXTS
@@ -142,7 +142,7 @@ class NameColumn:
 
     @classmethod
     def infer(cls, cells: Iterable[Any], *, known: Collection[str] = ()) -> "NameColumn":
-        """Infers it from the first cells.
+        """Infers the reader from the first cells.
 
         Args:
             cells: a name in each, or nothing.
@@ -153,7 +153,7 @@ class NameColumn:
 
     @classmethod
     def infer_keys(cls, cells: Iterable[Any]) -> "NameColumn":
-        """Infers it from the first cells of a column with keys, of which spaces are a part."""
+        """Infers the reader from the first cells of a column with keys, whose spaces are kept."""
         return cls(_find_kind(set(_read_names(cells))), strips=False)
 
     def is_missing(self, cell: Any) -> bool:
@@ -165,9 +165,9 @@ class NameColumn:
         return self.kind is _Kind.POINTED and means_nothing(cell)
 
     def warn(self, column: str, cells: Iterable[Any]) -> Iterator[str]:
-        """Yields what is not certain about the classes in cells.
+        """Yields what is uncertain about the classes in cells.
 
-        They may stand for missing values, or be no numbers though they look so.
+        They may stand for missing values, or look like numbers without being any.
         """
         texts = {cell for cell in cells if isinstance(cell, str)}
         if self.strips:
@@ -184,10 +184,10 @@ class NameColumn:
             )
 
     def read(self, cell: Any) -> str:
-        """The name in a cell.
+        """Returns the name in a cell.
 
         Raises:
-            ValueError: there is none, or it is no whole number as the first ones are.
+            ValueError: there is none, or it is no whole number although the first names are.
         """
         name = read_name(cell)
         if self.strips:
@@ -217,7 +217,7 @@ def _describe_pointed(column: str, texts: Iterable[str]) -> Iterator[str]:
 
 
 def list_distinct(cells: Iterable[Any]) -> Collection[Any]:
-    """The cells that are different; all of them if some are lists or objects."""
+    """Returns the distinct cells; all of them if some are lists or objects."""
     all_cells = [*cells]
     try:
         return set(all_cells)
@@ -226,7 +226,7 @@ def list_distinct(cells: Iterable[Any]) -> Collection[Any]:
 
 
 def _read_names(cells: Iterable[Any]) -> Iterator[str]:
-    """Yields the names in some cells; nothing of cells that have none."""
+    """Yields the names in some cells, skipping cells without a name."""
     for cell in list_distinct(cells):
         if is_missing(cell) or means_nothing(cell):
             continue
@@ -242,7 +242,7 @@ def means_nothing(cell: Any) -> bool:
 
 
 def _find_kind(names: Set[str]) -> _Kind:
-    """What the names of a column are."""
+    """Returns the kind of the names in a column."""
     if not names:
         return _Kind.TEXTS
     if all(name.lower() in _BOOLEANS for name in names):

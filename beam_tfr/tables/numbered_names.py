@@ -1,4 +1,4 @@
-"""Names of classes in a file, where labels, or folders, are their numbers."""
+"""Maps labels or folders that are numbers to the names of classes in a file."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -18,7 +18,7 @@ class NumberedNames(NamedTuple):
 
     Attributes:
         name_of: number, as labels have it -> name; empty if labels are no numbers of the names.
-        warning: says so, or that it is not certain; mostly empty.
+        warning: the message about this, or that it is uncertain; mostly empty.
     """
 
     name_of: Mapping[str, str] = {}
@@ -28,16 +28,16 @@ class NumberedNames(NamedTuple):
 def find_numbered_names(
     subject: str, labels: Set[str], names: Sequence[str], *, first_number: int | None = None
 ) -> NumberedNames:
-    """The names of labels that are numbers of the lines of a file with names.
+    """Returns the names of labels that are the numbers of lines in a file with names.
 
-    If the file does not say where they begin, they count from 0 if one is 0, and from 1 if the last
-    line has one. Numbers with leading zeros have as many digits as the shortest.
+    If the file does not say where they begin, numbers count from 0 if one is 0, and from 1 if the
+    last line has one. Numbers with leading zeros have as many digits as the shortest.
 
     Args:
         subject: what has the labels, for people.
         labels: some or all labels.
         names: the lines of the file.
-        first_number: that of the first name; None if the file does not say it.
+        first_number: the number of the first name; None if the file does not say it.
     """
     numbers = [int(label) for label in labels if label.isdecimal() and label.isascii()]
     are_numbers = bool(labels) and len(numbers) == len(labels)
@@ -57,19 +57,19 @@ def find_numbered_names(
 
 
 def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
-    """The labels in cells, but for those without one."""
+    """Returns the labels in cells, skipping cells without one."""
     labels = set[str]()
     for cell in cells:
         if not reader.is_missing(cell):
-            with contextlib.suppress(ValueError):  # of which reading the row tells
+            with contextlib.suppress(ValueError):  # reading the row raises the error
                 labels.add(reader.read(cell))
     return labels
 
 
 def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None) -> int | None:
-    """The number of the first name; None if it may be 0 or 1.
+    """Returns the number of the first name; None if it may be 0 or 1.
 
-    That of the file counts if all numbers have a name by it.
+    The file's own number counts if all numbers have a name that way.
     """
     if min(numbers) == 0:
         return 0
@@ -79,13 +79,13 @@ def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None
 
 
 def _count_digits(numbers: Set[str]) -> int:
-    """How many digits some numbers have at least: 2 if 01 is one of them, 1 if none has zeros."""
+    """Returns the least number of digits: 2 if 01 is one of the numbers, 1 if no zeros lead."""
     has_zeros = any(number.startswith("0") and len(number) > 1 for number in numbers)
     return min(map(len, numbers)) if has_zeros else 1
 
 
 def _describe_doubt(subject: str, names: Sequence[str], number: int) -> str:
-    """The message about numbers that may count from 0 or from 1."""
+    """Returns the message about numbers that may count from 0 or from 1."""
     return (
         f"{subject}: labels are numbers and `classes=` lists names, and whether {number} is "
         f"{names[number - 1]} or {names[number]} is not certain: give the names with their "

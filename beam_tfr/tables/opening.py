@@ -72,8 +72,8 @@ from beam_tfr.tables.unused.pixels import warn_of_pixels
 from beam_tfr.tables.unused.suggestions import read_first_cells
 from beam_tfr.tables.unused.turned_boxes import warn_of_turned_boxes
 
-_MOST_CLASS_TEXTS = 1_000_000  # of the first rows, which show whether classes are numbers
-_MOST_IMAGES = 1_000  # whose folders are looked at
+_MOST_CLASS_TEXTS = 1_000_000  # in the first rows, to see whether classes are numbers
+_MOST_IMAGES = 1_000  # images whose folders are looked at
 
 
 def open_tables(
@@ -83,18 +83,18 @@ def open_tables(
     may_number: bool = True,
     first_number: int | None = None,
 ) -> Tables:
-    """Opens tables, of which it reads up to `first_rows.SAMPLE_ROWS` rows.
+    """Opens tables, and reads up to `first_rows.SAMPLE_ROWS` of their rows.
 
     Args:
-        content: result of `find_content`.
+        content: the result of `find_content`.
         classes: the allowed classes, in order, or None for any.
         may_number: whether labels that are numbers may stand for the classes in this order.
-        first_number: that of the first class; None if it is not known.
+        first_number: the number of the first class; None if unknown.
 
     Raises:
-        UsageError: a column is missing, has no type or one that none of the first rows fits, or has
-            a reserved name.
-        DataError: a table is damaged, and tables are more than a row each.
+        UsageError: a column is missing, has no type, has one that none of the first rows fits, or
+            has a reserved name.
+        DataError: a table is damaged, and tables have more than one row each.
     """
     declarations = declare_columns(content)
     check_declarations(content, declarations)
@@ -192,11 +192,11 @@ def open_tables(
 def _take_first_rows(
     content: TableContent, declarations: Mapping[str, str], images: Sequence[str]
 ) -> tuple[TableContent, Sample]:
-    """The first rows, and the content with the column that says their splits, if one does.
+    """Returns the first rows, and the content with the column that says their splits, if any.
 
     Args:
-        content: what the tables say.
-        declarations: of the columns that become features.
+        content: the findings about the tables.
+        declarations: the declarations of the columns that become features.
         images: the columns of images.
     """
     split_column = _find_split_column(content)
@@ -214,14 +214,14 @@ def _number_names(
     classes: Sequence[str],
     first_number: int | None,
 ) -> NumberedNames:
-    """The names of labels that are numbers of classes; none with other names for classes.
+    """Returns the names of labels that are numbers of classes; none if labels are names.
 
     Args:
-        options: of the conversion.
+        options: the options of the conversion.
         class_texts: the classes in the first rows, as cells have them.
-        label_names: reads these.
+        label_names: reads these classes.
         classes: the allowed classes, in order.
-        first_number: that of the first class; None if it is not known.
+        first_number: the number of the first class; None if unknown.
     """
     if options.rename:
         return NumberedNames()
@@ -231,14 +231,14 @@ def _number_names(
 
 
 def _find_split_column(content: TableContent) -> str:
-    """The column that may say the split of each row, if no option does; empty if none may."""
+    """Finds the column that may say the split of each row, if no option does; or empty."""
     if content.read_rows or takes_all(content.options):
         return ""
     return find_split_column(content)
 
 
 def _suggest_boxes(content: TableContent) -> str:
-    """How boxes are declared that rows may hold; empty if nothing looks like them."""
+    """Says how to declare boxes that rows may hold; empty if nothing looks like boxes."""
     if not content.table_format.may_have_box_rows:
         return ""
     found = find_possible_boxes(content.columns)
@@ -260,7 +260,7 @@ def _suggest_boxes(content: TableContent) -> str:
 def _warn_of_unused_classes(
     content: TableContent, sample: Sample, *, are_given: bool
 ) -> Iterator[str]:
-    """Yields a line about classes that no annotation has, unless an option names all."""
+    """Yields a line about classes that no annotation has, unless an option names all classes."""
     if not (are_given or content.class_names):
         yield from describe_unused_classes(sample.find_classes(), len(content.files))
 
@@ -282,13 +282,13 @@ def _find_split_source(
     images: Sequence[str],
     split_columns: Collection[str],
 ) -> SplitSource:
-    """Where splits come from if no option says it.
+    """Finds where splits come from if no option says it.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         roots: the folders of tables and images.
         images: paths of the first images, below the folder of all images.
-        split_columns: those that may say the split of each row, which nothing takes.
+        split_columns: unused columns that may say the split of each row.
     """
     if content.options.split_column:
         return SplitSource()
@@ -302,13 +302,13 @@ def _find_split_source(
 
 
 def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> SplitSource:
-    """The default source, as an option divides the rows; with a line about folders of splits.
+    """Returns the default source for rows that an option divides, and warns of folders of splits.
 
-    Nothing is said if all go to one split, nor of a dataset, which is divided anew.
+    There is no warning if all rows go to one split, or for a dataset, which is divided anew.
 
     Args:
-        content: what the tables say.
-        folder: that of the tables.
+        content: the findings about the tables.
+        folder: the folder of the tables.
         images: paths of the first images, below the folder of all images.
 
     Raises:
@@ -325,7 +325,7 @@ def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> 
 
 
 def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> list[str]:
-    """The columns of images: that of the images, and those of files beside them."""
+    """Returns the columns of images: the main one, and those of files beside them."""
     if not options.uri_column:
         return []
     columns = parse_columns(declarations)
@@ -335,7 +335,7 @@ def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> 
 def _split_all(cells: Iterable[Any], separator: str, *, in_text: bool) -> Iterator[Any]:
     """Yields the classes in cells; see `split_labels`."""
     for cell in cells:
-        with contextlib.suppress(ValueError):  # of which reading the row tells
+        with contextlib.suppress(ValueError):  # reading the row raises the error
             yield from split_labels(cell, separator, in_text=in_text)
 
 
@@ -344,7 +344,7 @@ def _hold_lists(cells: Iterable[Any]) -> bool:
 
 
 def _warn_of_split_feature(content: TableContent) -> Iterator[str]:
-    """Yields a line about a column named like splits that becomes a feature."""
+    """Yields a line about a column that is named like splits and becomes a feature."""
     if content.read_rows is None and takes_all(content.options):
         column = find_split_column(content)
         yield from filter(None, [describe_split_feature(column)])
@@ -359,6 +359,6 @@ def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]])
 def _warn_of_stand_ins(
     content: TableContent, cells: Mapping[str, Sequence[Any]], stand_ins: Sequence[StandIn]
 ) -> Iterator[str]:
-    """Yields lines about columns that replace others, or about what would decide it."""
+    """Yields lines about columns that replace others, or about options that would decide it."""
     yield from (stand_in.notice for stand_in in stand_ins)
     yield from describe_doubts(content.files, cells)

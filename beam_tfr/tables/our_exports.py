@@ -1,4 +1,4 @@
-"""Splits and classes of tables that are an export of ours, as `export.json` says.
+"""Reads the splits and classes of tables that we exported from `export.json`.
 
 Splits may have any names, and classes keep their ids, whatever the order of their names is.
 """
@@ -11,13 +11,13 @@ from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.schema.dataset import EXPORT_FILE, is_class_name
 from beam_tfr.schema.untrusted import parse_json
 
-_DEPTH = 3  # folders from that of the tables up to that of the export: NAME/1.0.0
+_DEPTH = 3  # levels from the tables' folder up to the export's: NAME/1.0.0
 _MAX_MARK_BYTES = 32 << 20  # 32 MiB; a longer file was not written by an export
 _NUMBER = "-[0-9]+-of-[0-9]+"
 
 
 def read_export_splits(folder: str) -> frozenset[str]:
-    """The splits of the export that a folder is in; none if it is in no export.
+    """Returns the splits of the export that a folder is in; none if it is in no export.
 
     Args:
         folder: the folder of tables, with a trailing slash.
@@ -26,7 +26,7 @@ def read_export_splits(folder: str) -> frozenset[str]:
 
 
 def read_export_classes(folder: str) -> list[str]:
-    """The classes of the dataset whose export a folder is in, by their ids; none in no export.
+    """Returns the classes, by id, of the dataset whose export a folder is in; none without one.
 
     Args:
         folder: see `read_export_splits`.
@@ -36,7 +36,7 @@ def read_export_classes(folder: str) -> list[str]:
 
 
 def _read_texts(folder: str, field: str) -> list[str]:
-    """The texts in a field of `export.json`; none if there is no such file of ours."""
+    """Returns the texts in a field of `export.json`; none if there is no such file of ours."""
     with contextlib.suppress(ValueError, LookupError, TypeError):
         texts = parse_json(_read_mark(folder))[field]
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
@@ -45,7 +45,7 @@ def _read_texts(folder: str, field: str) -> list[str]:
 
 
 def _read_mark(folder: str) -> bytes:
-    """The content of the `export.json` in a folder, or above it; empty if there is none."""
+    """Returns the content of the `export.json` in or above a folder; empty if there is none."""
     folder = folder.rstrip("/")
     for _ in range(_DEPTH):
         if "/" not in folder.removeprefix(storage.GCS):
@@ -58,7 +58,7 @@ def _read_mark(folder: str) -> bytes:
 
 
 def split_of_export(file: str, splits: frozenset[str]) -> str:
-    """The split that the name of a table of an export ends in; empty if there is none.
+    """Returns the split at the end of the name of an exported table; empty if there is none.
 
     For example `instances_fold_1.json`, `d-fold_1-00000-of-00002.tfrecord`.
     """

@@ -1,6 +1,6 @@
 """Reads the rows of Parquet files.
 
-Folders such as `label=cat` above a file are columns too, as Hive, Spark and pyarrow write them.
+Folders above a file, such as `label=cat`, are columns too, as Hive, Spark and pyarrow write them.
 """
 
 import collections
@@ -25,17 +25,17 @@ from beam_tfr.tables.base import (
     table_error,
 )
 
-_MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata: a class takes 20 bytes
-_OTHER_METADATA = (LookupError, TypeError, ValueError)  # what reading them raises
+_MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata; a class takes 20 bytes
+_OTHER_METADATA = (LookupError, TypeError, ValueError)  # errors of reading metadata in another form
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-# Lists of images of Hugging Face.
+# Lists of images, as Hugging Face writes them.
 _IMAGES = re.compile(r"(?:large_)?list<\w+: struct<bytes: (?:large_)?binary, path: \w+>>")
 _NULL = "null"  # of a column without a value, as in parts without rows
-_TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # as pyarrow names types
+_TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # names of types in pyarrow
 
 
 class Parquet(TableFormat):
-    """Parquet: only the columns are fetched that are used."""
+    """Parquet: only the columns that are used are fetched."""
 
     may_have_box_rows = True
 
@@ -70,15 +70,15 @@ def _read_rows(
 
 
 class _Columns(NamedTuple):
-    """Where the cells of the columns that are wanted come from.
+    """The sources of the cells of the selected columns.
 
     Attributes:
-        values: columns that the file stores, but for those of images.
+        values: columns that the file stores, except those of images.
         fields: fields of such columns, each named column.field.
         images: column of images -> the column of their bytes.
-        partition: column that the folders around the file are -> its value.
+        partition: column that a folder around the file stands for -> its value.
         label: the column of the label.
-        class_names: the classes of the numbers in it; empty if they have no names.
+        class_names: the classes of the numbers in that column; empty if they have no names.
     """
 
     values: Sequence[str]
@@ -90,10 +90,10 @@ class _Columns(NamedTuple):
 
     @classmethod
     def choose(cls, path: str, schema: Any, selection: ColumnSelection) -> "_Columns":
-        """Those of a file, given its `pyarrow.Schema`.
+        """Chooses the columns of a file, given its `pyarrow.Schema`.
 
         Raises:
-            UsageError: a column is missing, or holds no images where these are wanted.
+            UsageError: a column is missing, or has no images although it should.
         """
         partition = _find_partition(path, schema.names)
         present = [*schema.names, *partition]
@@ -120,7 +120,7 @@ class _Columns(NamedTuple):
         return [*dict.fromkeys([*self.values, *with_fields])]
 
     def complete(self, batch: RowBatch, file: storage.Entry) -> dict[str, list[Any]]:
-        """The cells of a batch: column -> its cells."""
+        """Returns column -> its cells, for a batch."""
         cells = batch.cells
         rows = range(batch.first, batch.first + batch.num_rows)
         for name in self.fields:
@@ -136,9 +136,9 @@ class _Columns(NamedTuple):
 
 
 def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
-    """The columns that the folders directly above a file are, each with its value.
+    """Finds the columns that the folders directly above a file stand for, each with its value.
 
-    A column that is stored in the file is not among them.
+    Columns that are stored in the file are left out.
     """
     partition = dict[str, str | None]()
     for folder in reversed(path.split("/")[:-1]):
@@ -167,12 +167,10 @@ def _list_members(name: str, kind: Any) -> Iterator[str]:
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:
-    """The columns that hold images -> the column of their bytes.
-
-    Given a `pyarrow.Schema`.
+    """Finds the columns that hold images -> the column of their bytes, given a `pyarrow.Schema`.
 
     Raises:
-        UsageError: the column of images holds neither images nor text, or one holds lists of
+        UsageError: the column of images holds neither images nor text, or a column holds lists of
             images.
     """
     images = {}
@@ -198,12 +196,12 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
 
 
 def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
-    """The classes of the numbers in a column, if Hugging Face names them.
+    """Returns the classes of the numbers in a column, if Hugging Face names them.
 
-    The file's metadata have the names.
+    The names are in the file's metadata.
 
     Raises:
-        UsageError: two have the same name.
+        UsageError: two classes have the same name.
     """
     names = list[str]()
     text = (schema.metadata or {}).get(b"huggingface", b"")
@@ -231,7 +229,7 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
 
 
 def _name_classes(cells: Sequence[Any], class_names: Sequence[str]) -> list[Any]:
-    """The classes with these numbers; a cell may be a list of them."""
+    """Returns the classes with these numbers; a cell may be a list of them."""
     names: dict[Any, Any] = dict(enumerate(class_names))
     names |= {-1: None, None: None}
     return [_name_class(cell, names) for cell in cells]

@@ -1,6 +1,6 @@
-"""Images in several folders, of tables that write bare names, each of which is in one of them.
+"""Finds images of tables with bare file names, each of which is in one of several folders.
 
-Such are the parts of ChestX-ray14, `images_001/images` to `images_012/images`, and of HAM10000.
+Examples are ChestX-ray14, with `images_001/images` to `images_012/images`, and HAM10000.
 """
 
 import functools
@@ -22,25 +22,25 @@ from beam_tfr.tables.lost_images import (
     list_roots_of,
 )
 
-MOST_NAMES = 1_000  # that show which folders are meant
+MOST_NAMES = 1_000  # names that show which folders are meant
 _MOST_FOLDERS = 1_000
 _DIGITS = re.compile("[0-9]+")
-_SHOWN = 3  # folders, in messages
+_SHOWN = 3  # folders in messages
 
 
 class PartFolders(NamedTuple):
-    """Folders that hold the images of a table.
+    """Folders that each hold a part of a table's images.
 
     Attributes:
-        folders: their paths, with a trailing slash.
-        endings: what names may lack in the table, such as `.jpg`; the first is empty.
+        folders: the paths of the folders, with a trailing slash.
+        endings: endings that names may lack in the table, such as `.jpg`; the first is empty.
     """
 
     folders: tuple[str, ...]
     endings: tuple[str, ...]
 
     def find(self, name: str) -> str:
-        """The path of the file that a name means; empty if there is none.
+        """Returns the path of the file that a name means; empty if there is none.
 
         Raises:
             ValueError: there are several.
@@ -52,7 +52,7 @@ class PartFolders(NamedTuple):
         return "".join(paths)
 
     def list_paths(self, name: str) -> list[str]:
-        """The paths of all files that a name means: those that are called so, or else longer ones.
+        """Lists the paths of all files that a name means: exact names, or else longer ones.
 
         Raises:
             OSError: a folder cannot be listed.
@@ -65,7 +65,7 @@ class PartFolders(NamedTuple):
         return []
 
     def describe(self) -> str:
-        """Says that images are looked for in them."""
+        """Says that images are looked for in these folders."""
         return (
             "images are in several folders, each name in one of them, and are looked for in all: "
             f"{join_texts(self.folders, _SHOWN, ', ')}"
@@ -73,15 +73,15 @@ class PartFolders(NamedTuple):
 
 
 def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFolders | None:
-    """Finds the folders below one that hold files of some names, most of which are in one of them.
+    """Finds the folders below a folder that share the files of some names, mostly one file each.
 
     None if one folder has all of these names, and others have some of them too.
 
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
-        folder: where the folders are looked for, with a trailing slash.
-        own: the folder of the table. If the other is around it, and may hold other data sets, only
-            folders in this one count, and those that are named for images or their parts.
+        folder: the folder that is searched, with a trailing slash.
+        own: the folder of the table. If `folder` is around it, and may hold other data sets, only
+            folders in `own` count, and folders that are named for images or their parts.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -102,7 +102,7 @@ def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFol
 
 
 def _list_inner_roots(files_of: FilesOf, folder: str) -> list[str]:
-    """The folders in one below which files were found; none if one of several has all of them."""
+    """Lists the folders in a folder with files; none if one of several has all of the files."""
     roots = [root for root in list_roots_of(files_of) if root != folder]
     complete = [root for root in list_complete_roots(files_of) if root != folder]
     return [] if complete and len(roots) > 1 else roots
@@ -116,7 +116,7 @@ def _have_one_each(parts: PartFolders, names: Sequence[str]) -> bool:
 
 
 def _without_masks(files_of: FilesOf) -> FilesOf:
-    """The files of images, without those in folders that are named like those of masks."""
+    """Returns the files of images, without those in folders that are named like masks."""
     images = dict[str, dict[str, str]]()
     for name, files in files_of.items():
         others = {root: file for root, file in files.items() if not is_of_masks(root)}
@@ -125,7 +125,7 @@ def _without_masks(files_of: FilesOf) -> FilesOf:
 
 
 def _without_other_sets(files_of: FilesOf, folder: str, own: str) -> FilesOf:
-    """The files that may be of a table; see `find_part_folders`."""
+    """Returns the files that may belong to a table; see `find_part_folders`."""
     of_table = dict[str, dict[str, str]]()
     for name, files in files_of.items():
         kept = {root: file for root, file in files.items() if _is_of_table(root, folder, own)}
@@ -142,7 +142,7 @@ def _is_of_table(root: str, folder: str, own: str) -> bool:
 
 
 def _list_endings(files_of: FilesOf) -> list[str]:
-    """What names lack at their end that the names of their files have."""
+    """Lists the endings that the names of files have, and names in the table lack."""
     endings = set[str]()
     for name, files in files_of.items():
         endings |= {path[len(root + name) :] for root, path in files.items()}
@@ -150,13 +150,14 @@ def _list_endings(files_of: FilesOf) -> list[str]:
 
 
 def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
-    """All folders that are like those in which images were found.
+    """Lists all folders that are similar to those in which images were found.
 
-    Their paths differ where those of the latter do; from a single one, in the digits.
+    Their paths differ in the same parts as the known ones do; from a single known one, in the
+    digits.
 
     Args:
         roots: the folders in which images were found.
-        folder: the one that they are below.
+        folder: the folder around them.
     """
     paths = [root[len(folder) :].rstrip("/").split("/") for root in roots]
     if len({*map(len, paths)}) > 1:
@@ -199,7 +200,7 @@ class _Names:
         self._numbers = numbers[order]
 
     def find_folders(self, name: str) -> list[str]:
-        """The folders that hold a file of this name."""
+        """Lists the folders that hold a file with this name."""
         hashed = hash(name)
         begin = np.searchsorted(self._hashes, hashed, side="left")
         end = np.searchsorted(self._hashes, hashed, side="right")
@@ -213,10 +214,10 @@ def _hash_names(folder: str) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=1)
 def _list_names(folders: tuple[str, ...]) -> _Names:
-    """The names in folders, which a process lists once."""
+    """Returns the names in folders, which a process lists once."""
     return _Names(folders)
 
 
 def clear_names() -> None:
-    """Forgets the names in folders, which may change until the next run of this process."""
+    """Forgets the names in folders, since they may change until the next run of this process."""
     _list_names.cache_clear()

@@ -1,4 +1,4 @@
-"""Paths in the cells of tables."""
+"""Reads paths in the cells of tables."""
 
 import contextlib
 import os
@@ -13,21 +13,21 @@ from beam_tfr.schema.errors import check_text
 
 _HOME = re.compile(r"~[^/]*/")
 _LEAST_CONTENT = 80  # characters of a text that may be an image itself
-# What base64 of JPEG, PNG, GIF and WebP begins with.
+# The beginnings of JPEG, PNG, GIF and WebP in base64.
 _BASE64 = ("/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR")
 _PYTHON_BYTES = ("b'\\x", 'b"\\x', "b'GIF8", "b'RIFF", "{'bytes':")
 _PIXELS = re.compile(r"\[*[0-9]{1,3}(?:[ ,]+[0-9]{1,3}){15}")
 
 
 def read_text(cell: Any, what: str = "path") -> str:
-    """The text in a cell.
+    """Returns the text in a cell.
 
     Args:
         cell: the cell.
-        what: what it should be, for messages.
+        what: what the text should be, for messages.
 
     Raises:
-        ValueError: it holds anything else, or nothing.
+        ValueError: the cell is empty, or holds anything else.
     """
     if is_missing(cell):
         raise ValueError("has no value")
@@ -40,7 +40,7 @@ def read_text(cell: Any, what: str = "path") -> str:
 
 
 def read_path(cell: Any) -> str:
-    """The path in a cell, which may be relative; `file:` and `~/` become absolute ones.
+    """Returns the path in a cell, which may be relative; `file:` and `~/` become absolute paths.
 
     Raises:
         ValueError: the cell is not a path.
@@ -59,7 +59,7 @@ def _check_content(text: str) -> None:
     """Checks that a text is no image itself.
 
     Raises:
-        ValueError: it is.
+        ValueError: the text is an image.
     """
     content = ""
     if text.startswith(_BASE64):
@@ -78,16 +78,16 @@ def _check_content(text: str) -> None:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path starts from no folder of a table."""
+    """Whether a path does not start from the folder of a table."""
     return path.startswith(("/", storage.GCS))
 
 
 def resolve_path(cell: Any, base: str) -> str:
-    """The path of the file that a cell names.
+    """Returns the path of the file that a cell names.
 
     Args:
         cell: a path: gs://, absolute, or relative to `base`.
-        base: folder, with a trailing slash.
+        base: a folder, with a trailing slash.
 
     Raises:
         ValueError: the cell is not a path.
@@ -104,12 +104,12 @@ def resolve_path(cell: Any, base: str) -> str:
 
 
 def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
-    """The paths that a cell may mean too, if no file is where it says; none for most.
+    """Lists other paths that a cell may mean, if no file is where it says; none for most.
 
     Args:
-        cell: a path, maybe with backslashes, percent escapes or blanks around it.
-        base: the folder that it is relative to, with a trailing slash.
-        table: the table, from whose folder a path with .. may start.
+        cell: a path, perhaps with backslashes, percent escapes or blanks around it.
+        base: the folder that the path is relative to, with a trailing slash.
+        table: the table; a path with .. may start from its folder.
     """
     spellings = list_spellings(cell, remote=storage.is_gcs(base) or storage.is_gcs(cell))
     bases = [base]
@@ -123,10 +123,10 @@ def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
 
 
 def folder_of(path: str) -> str:
-    """The folder of a file, with a trailing slash."""
+    """Returns the folder of a file, with a trailing slash."""
     return path[: path.rindex("/") + 1]
 
 
 def folder_around(folder: str) -> str:
-    """The folder around one, both with a trailing slash; that of all, if it is that itself."""
+    """Returns the folder around a folder, with a trailing slash; for the root, the root itself."""
     return folder[: folder.rstrip("/").rfind("/") + 1] or folder

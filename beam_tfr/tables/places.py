@@ -1,4 +1,4 @@
-"""Splits that the places of tables name: the folders they lie in, and their own names."""
+"""Finds splits in the places of tables: in the names of their folders and files."""
 
 import collections
 import functools
@@ -30,15 +30,15 @@ _CURES = (
 _COCO_YEAR = "2017"
 _FOLD = re.compile("fold")
 _SEPARATOR = re.compile("(?<=[-_ ])")
-_MOST_ENDS = 4  # of a name, after each of its first words
+_MOST_ENDS = 4  # endings of a name, one after each of its first words
 
 
 class Place(NamedTuple):
-    """What the place of a table says.
+    """A part of a table's path that names a split.
 
     Attributes:
         split: the split that it names, in lower case.
-        name: the name of the folder, or the part of the file's, that names it: "train2017".
+        name: the name of the folder, or the part of the file's name, that names it: "train2017".
     """
 
     split: str
@@ -46,15 +46,15 @@ class Place(NamedTuple):
 
 
 def find_places(table: str, export_splits: frozenset[str] = frozenset()) -> list[Place]:
-    """The places of a table that name splits, each split once, from the outermost folder.
+    """Finds the places of a table that name splits, each split once, from the outermost folder.
 
     Args:
-        table: path below the folder of all tables.
-        export_splits: the splits of an export of ours, of which the table is one.
+        table: the path of the table, below the folder of all tables.
+        export_splits: the splits of our export, if the table belongs to one.
     """
     *folders, file = table.split("/")
     if format_of(file).of_one_image:
-        file = ""  # which is the name of an image
+        file = ""  # the file has the name of an image
     split = split_of_export(file, export_splits)
     if split:
         return [Place(split, split)]
@@ -73,9 +73,9 @@ def _find_places(folders: Sequence[str], file: str) -> Collection[Place]:
     return places.values()
 
 
-@functools.lru_cache  # for the rows of a table
+@functools.lru_cache  # called for each row of a table
 def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> str:
-    """The only split that the place of a table names; empty if there is none."""
+    """Returns the only split that the place of a table names; empty if there is none."""
     places = find_places(table, export_splits)
     return places[0].split if len(places) == 1 else ""
 
@@ -83,10 +83,10 @@ def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> s
 def name_splits(
     tables: Sequence[str], folder: str, export_splits: frozenset[str]
 ) -> Mapping[str, list[str]]:
-    """The splits that the places of tables name.
+    """Returns the splits that the places of tables name.
 
     Args:
-        tables: paths, of which one at least is given.
+        tables: the paths of tables, at least one.
         folder: the folder of all tables, with a trailing slash.
         export_splits: see `find_places`.
 
@@ -106,7 +106,7 @@ def name_splits(
 def group_by_split(
     tables: Sequence[str], folder: str, export_splits: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Split that the places of tables name -> these tables; those that name none are under "".
+    """Groups tables by the splits that their places name; tables without a split are under "".
 
     Args:
         tables, folder, export_splits: see `name_splits`.
@@ -121,7 +121,7 @@ def group_by_split(
 def _refuse_mixture(
     folder: str, tables_of: Mapping[str, Sequence[str]], unnamed: str
 ) -> UsageError:
-    """The error for tables of which some name a split, and some do not."""
+    """Returns the error for tables of which some name a split, and some do not."""
     split, tables = next(iter(tables_of.items()))
     splits = [place.split for place in find_places(unnamed)]
     what = f"names {' and '.join(splits)}" if splits else "names none"
@@ -133,9 +133,9 @@ def _refuse_mixture(
 
 
 def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
-    """The message about splits that are taken from places.
+    """Returns the message about splits that are taken from places.
 
-    Empty if all rows go to the default one.
+    Empty if all rows go to the default split.
     """
     if tables_of.keys() == {DEFAULT_SPLIT}:
         return ""
@@ -143,7 +143,7 @@ def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
-    """Which splits the places of tables name, and how many tables each has."""
+    """Says which splits the places of tables name, and how many tables each split has."""
     parts = []
     for split in sort_splits({*tables_of} - {""}):
         tables = tables_of[split]
@@ -152,7 +152,7 @@ def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_unused_places(tables: Sequence[str], folder: str) -> str:
-    """The message about places that name splits in a way that is not certain.
+    """Returns the message about places that may name splits, but not with certainty.
 
     Empty if there are none. All rows go to the default split then.
     """
@@ -175,14 +175,14 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
-    """The message about names that seem to say splits, such as labelsTrain.csv; may be empty.
+    """Returns the message about names that seem to say splits, such as labelsTrain.csv; or empty.
 
-    Each table has such a name, and they differ. All rows go to the default split.
+    Each table has such a name, and the names differ. All rows go to the default split.
     """
     if format_of(tables[0]).of_one_image:
         return ""
     names = [path[len(folder) :] for path in tables]
-    example_of = dict[str, str]()  # what seems to be a split -> the first table
+    example_of = dict[str, str]()  # apparent split -> the first table
     for name in names:
         example_of.setdefault(seeming_split(name), name)
     if "" in example_of or len(example_of) < 2:
@@ -201,13 +201,13 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_image_places(images: Iterable[str], shares_option: str = "") -> str:
-    """The message about images in folders that are named like splits.
+    """Returns the message about images in folders that are named like splits.
 
-    Empty if there are none but those of the default split, or if only some images are in such a
-    folder, which may be that of a class. All rows go to the default split then.
+    Empty if there are only folders of the default split, or if only some images are in such
+    folders, which may be those of classes. All rows go to the default split then.
 
     Args:
-        images: paths of the first rows, below the folder of all.
+        images: paths of the first images, below the folder of all images.
         shares_option: the option that divides the rows; empty if none does.
     """
     image_of = dict[str, str]()  # folder -> its first image
@@ -231,16 +231,16 @@ def describe_image_places(images: Iterable[str], shares_option: str = "") -> str
 
 
 def describe_image_names(images: Iterable[str]) -> str:
-    """The message about images whose names seem to say splits; empty if they do not."""
+    """Returns the message about images whose names seem to say splits; empty if they do not."""
     text = describe_split_names(image.rpartition("/")[2] for image in images)
     return f"{text}: {_CURES}" if text else ""
 
 
 def describe_ignored_splits(images: Mapping[str, int]) -> str:
-    """The message about images in folders that are named like splits; empty if there are none.
+    """Returns the message about images in folders that are named like splits; empty without any.
 
     Args:
-        images: split that a folder is named like -> images.
+        images: split that a folder is named like -> number of images.
     """
     if not images:
         return ""
@@ -252,13 +252,13 @@ def describe_ignored_splits(images: Mapping[str, int]) -> str:
 
 
 def find_ignored_splits(splits: Set[str]) -> Set[str]:
-    """The splits that folders of images are named like, if all rows go to the default one.
+    """Returns the splits that folders of images are named like, if rows go to the default split.
 
-    None if that is the only one, or if only some images are in such a folder, which may be that of
-    a class.
+    None if the default split is the only one, or if only some images are in such folders, which may
+    be those of classes.
 
     Args:
-        splits: what the folders of all images are named like; empty for no split.
+        splits: the splits that the folders of all images are named like; empty for no split.
     """
     named = splits - {""}
     if named <= {DEFAULT_SPLIT} or (len(named) == 1 and "" in splits):
@@ -267,11 +267,11 @@ def find_ignored_splits(splits: Set[str]) -> Set[str]:
 
 
 def image_folder_names(table: str) -> list[str]:
-    """The names that a folder with the images of a table may have, by its place.
+    """Returns the names that a folder with the images of a table may have, by its place.
 
-    `train2017`, `train` and `images_train2017` for instances_train2017.json; COCO's own name for
-    custom_train.json, as tools have it that expect COCO. If it names no split, what its own name
-    ends in: `default` for instances_default.json, as of CVAT.
+    These are `train2017`, `train` and `images_train2017` for instances_train2017.json; for
+    custom_train.json, also COCO's own name, as in tools that expect COCO. If the table names no
+    split, the end of its own name counts: `default` for instances_default.json, as in CVAT.
     """
     places = find_places(table)
     if len(places) == 1:

@@ -1,4 +1,4 @@
-"""Rows of tables whose key another row has: equal ones are one image, others a reject of it."""
+"""Merges rows of tables with the same key: equal rows are one image, different ones a reject."""
 
 import collections
 import json
@@ -35,7 +35,7 @@ _MOST_SHOWN = 3  # values that contradict each other
 
 
 class RowKeys:
-    """The keys of the rows of tables, of which 24 bytes each are held."""
+    """The keys of the rows of tables, in 24 bytes of memory each."""
 
     def __init__(self) -> None:
         self._hashes = list[bytearray]()  # of each table
@@ -49,7 +49,7 @@ class RowKeys:
             yield ref
 
     def find_repeated(self) -> RepeatedKeys:
-        """The keys that several rows have."""
+        """Returns the keys that several rows have."""
         numbered = [number_keys(table, hashes, 1) for table, hashes in enumerate(self._hashes)]
         return find_repeated_keys(b"".join(keys.tobytes() for keys in numbered))
 
@@ -57,12 +57,12 @@ class RowKeys:
 def merge_repeated(
     tables: Tables, refs: Iterable[ImageRef], repeated: RepeatedKeys
 ) -> Iterator[ImageRef]:
-    """Yields references, of which those of repeated keys are merged.
+    """Yields references; those with the same repeated key are merged.
 
     Args:
-        tables: those of the rows.
+        tables: the tables of the rows.
         refs: the references of all rows.
-        repeated: the keys that several of them have.
+        repeated: the keys that several rows have.
     """
     rows_of = collections.defaultdict[bytes, list[ImageRef]](list)
     for ref in refs:
@@ -79,8 +79,8 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
     """Checks that keys may have several rows.
 
     Raises:
-        DataError: they may not: they are numbers of rows, rows may hold a box each, or there are
-            too many.
+        DataError: they may not: keys are numbers of rows, rows may hold a box each, or too many
+            keys are repeated.
     """
     if not repeated:
         return
@@ -114,12 +114,12 @@ def _position_of_second(positions: tuple[KeyPosition, KeyPosition]) -> KeyPositi
 def merge_rows(
     tables: Tables, refs: Iterable[ImageRef], positions: tuple[KeyPosition, KeyPosition]
 ) -> ImageRef:
-    """The reference of an image that several rows name: a reject if they contradict each other.
+    """Returns the reference of an image that several rows name; a reject if the rows differ.
 
     Args:
-        tables: those of the rows.
+        tables: the tables of the rows.
         refs: the references of the rows, in any order.
-        positions: those of the first two.
+        positions: the positions of the first two rows.
     """
     ordered = sorted(refs, key=ImageRef.encode)
     first = ordered[0]
@@ -137,7 +137,7 @@ def merge_rows(
 
 
 def _name_place(tables: Tables, position: KeyPosition) -> str:
-    """What messages call a row, by the name of its table below the folder of all tables."""
+    """Names a row in messages, by the path of its table below the folder of all tables."""
     table, row = position
     path = tables.files[table]
     name = path[len(tables.folder) :]
@@ -146,7 +146,7 @@ def _name_place(tables: Tables, position: KeyPosition) -> str:
 
 
 def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
-    """In what rows of an image contradict each other, and what to do."""
+    """Says in what the rows of an image contradict each other, and what to do."""
     splits = sorted({ref.split for ref in refs})
     if len(splits) > 1:
         return _describe_splits(tables, splits)
@@ -169,7 +169,7 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
 
 
 def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
-    """In what splits, or groups, an image is, and what to do."""
+    """Says in which splits, or groups, an image is, and what to do."""
     cure = "take it out of all but one"
     in_several_folders = len({*map(folder_of, tables.files)}) > 1
     if in_several_folders and isinstance(tables.split_role, roles.PlaceRole):
@@ -180,7 +180,7 @@ def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
 
 
 def _cure_classes(tables: Tables) -> str:
-    """What to do about rows of an image that differ in its classes."""
+    """Says what to do about rows of an image that differ in its classes."""
     if not tables.joins_rows and _may_have_several_classes(tables):
         return (
             "if it has all of these, `label_separator='|'` joins the rows of an image; if they are "
@@ -190,7 +190,7 @@ def _cure_classes(tables: Tables) -> str:
 
 
 def _cure_values(tables: Tables, differing: Sequence[str]) -> str:
-    """What to do about rows of an image that differ in some columns, such as several captions."""
+    """Says what to do about rows of an image that differ in some columns, such as captions."""
     if tables.joins_rows:
         return "name a file in the same way in all of its rows, and have them in one table"
     kinds = {kind.name: kind.text for kind in tables.features if kind.is_plain}
@@ -210,7 +210,7 @@ def _cure_values(tables: Tables, differing: Sequence[str]) -> str:
 
 
 def _list_differing(columns: Sequence[Mapping[str, Sequence[Any]]]) -> list[str]:
-    """The columns in which rows of an image contradict each other.
+    """Lists the columns in which rows of an image contradict each other.
 
     Args:
         columns: for each row, column -> its values.
@@ -220,7 +220,7 @@ def _list_differing(columns: Sequence[Mapping[str, Sequence[Any]]]) -> list[str]
 
 
 def _list_values(columns: Sequence[Mapping[str, Sequence[Any]]], name: str) -> list[str]:
-    """The different values of a column, for messages."""
+    """Lists the different values of a column, for messages."""
     texts = dict[str, None]()
     for values in columns:
         shown = [
