@@ -1,4 +1,4 @@
-"""The roles of a table's columns.
+"""Defines the roles of a table's columns.
 
 They are steps, each of which adds what a cell says to a reference.
 """
@@ -32,11 +32,11 @@ from beam_tfr.tables.names import NameColumn, read_single_name
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.places import split_of_place
 
-_is_class_name = functools.lru_cache(is_class_name)  # rows of a class are many
+_is_class_name = functools.lru_cache(is_class_name)  # a class has many rows
 _is_split_name = functools.lru_cache(is_split_name)
 
-MOST_LABEL_LETTERS = 16 << 20  # of an image: the names of its classes, or of those of its boxes
-MOST_BOX_VALUES = 1_000_000  # of an image: sides, points and all else that is said of its boxes
+MOST_LABEL_LETTERS = 16 << 20  # of an image: the names of its classes or its boxes' classes
+MOST_BOX_VALUES = 1_000_000  # of an image: sides, points and other values of its boxes
 TOO_MANY_BOX_VALUES = (
     f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, with their points and all "
     "other columns"
@@ -48,17 +48,17 @@ class TableRow:
     """A row, while it becomes a reference.
 
     Attributes:
-        path: of its table.
-        name: of its table, below the folder of all tables.
-        number: of the row, from 1.
+        path: the path of its table.
+        name: the path of its table, below the folder of all tables.
+        number: the number of the row, from 1.
         cells: column -> cell.
         base: the folder that relative paths start from, with a trailing slash.
-        finder: finds images whose names are not quite those of their files.
-        bad_boxes: for each of its boxes what is wrong with it, or nothing; empty if no box is
-            dropped.
-        counts: column -> number of values, where there is one for each box.
+        finder: finds images whose names differ slightly from those of their files.
+        bad_boxes: for each of the row's boxes what is wrong with it, or nothing; empty if no box
+            is dropped.
+        counts: column -> number of values, for columns with one for each box.
         values: features of the reference.
-        room: how many more values its boxes may have.
+        room: how many more values the row's boxes may have.
     """
 
     path: str
@@ -73,14 +73,14 @@ class TableRow:
     room: int = MOST_BOX_VALUES
 
     def describe(self, problem: str) -> str:
-        """A problem, with its row."""
+        """Describes a problem, with its row."""
         return f"{name_row(self.name, self.number)}: {problem}"
 
     def without_bad(self, parts: Sequence[Any]) -> Sequence[Any]:
-        """The values of boxes with which nothing is wrong, given those of all.
+        """Returns the values of good boxes, given those of all boxes.
 
         Raises:
-            ValueError: these are more or fewer than the boxes.
+            ValueError: there are more or fewer values than boxes.
         """
         if not self.bad_boxes:
             return parts
@@ -90,10 +90,10 @@ class TableRow:
         return [part for part, problem in pairs if not problem]
 
     def add_box_values(self, values: Values) -> None:
-        """Adds features with values of each box.
+        """Adds features with values for each box.
 
         Raises:
-            ValueError: all boxes have too many values.
+            ValueError: all boxes together have too many values.
         """
         self.room -= sum(len(members) for _, members in values.values())
         if self.room < 0:
@@ -101,10 +101,10 @@ class TableRow:
         self.values.update(values)
 
     def find_file(self, cell: Any) -> storage.Entry:
-        """The file that a cell names or holds.
+        """Finds the file that a cell names or holds.
 
         Raises:
-            ValueError: it is not a path.
+            ValueError: the cell is not a path.
         """
         if isinstance(cell, storage.Entry):
             return cell
@@ -113,17 +113,17 @@ class TableRow:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Role(abc.ABC):
-    """What a column is for.
+    """The purpose of a column.
 
     Attributes:
-        column: its name, for messages too; empty if no column has the role.
+        column: the name of the column, for messages too; empty if no column has the role.
     """
 
     column: str = ""
 
     @abc.abstractmethod
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        """The reference with what the cell of the column says.
+        """Returns the reference with what the cell of the column says.
 
         Raises:
             ValueError: the cell cannot be used, which rejects the row.
@@ -133,12 +133,12 @@ class Role(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FindBadBoxes(Role):
-    """Finds boxes that are dropped with their labels and values."""
+    """A step that finds boxes to drop, together with their labels and values."""
 
     boxes: Boxes
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        with contextlib.suppress(ValueError):  # of cells that reject the row in any case
+        with contextlib.suppress(ValueError):  # such cells reject the row in any case
             row.bad_boxes = self.boxes.find_bad(row.cells[self.column])
         return ref
 
@@ -176,7 +176,7 @@ class KeyRole(Role):
     """The column with the keys.
 
     Attributes:
-        names: how they are read.
+        names: reads the keys.
     """
 
     names: NameColumn
@@ -187,7 +187,7 @@ class KeyRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowNumbers(Role):
-    """Keys of the name of the table and the number of the row."""
+    """Keys made of the name of the table and the number of the row."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         return ref._replace(key=f"{split_suffix(row.name)[0]}#{row.number}")
@@ -208,7 +208,7 @@ class SplitRole(Role):
 class SharesRole(Role):
     """Splits by shares.
 
-    The column holds groups of rows, each of which stays in one split.
+    The column holds groups of rows; each group stays in one split.
 
     Attributes:
         splits: split -> share.
@@ -225,7 +225,7 @@ class SharesRole(Role):
 class OpenSplitRole(Role):
     """Splits that are chosen later, by classes.
 
-    The column holds groups of rows, each of which stays in one split.
+    The column holds groups of rows; each group stays in one split.
     """
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
@@ -235,10 +235,10 @@ class OpenSplitRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneSplit(Role):
-    """All rows are in one split.
+    """A single split for all rows.
 
     Attributes:
-        is_told: whether a line says so of images in folders that are named like splits.
+        is_told: whether a line already tells of images in folders that are named like splits.
     """
 
     is_told: bool = False
@@ -249,10 +249,10 @@ class OneSplit(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceRole(Role):
-    """The split is the one that the folder or the name of the table names.
+    """The split that the folder or the name of the table names.
 
     Attributes:
-        export_splits: those of the export of ours that the tables are; none if they are no export.
+        export_splits: the splits of our export to which the tables belong; none without an export.
     """
 
     export_splits: frozenset[str] = frozenset()
@@ -263,7 +263,7 @@ class PlaceRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSetRole(Role):
-    """The split is that of the list that names the image of a table, which has no other."""
+    """The split of the list that names the only image of a table."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         image_sets = read_image_sets(folder_of(row.path))
@@ -277,13 +277,13 @@ class ImageSetRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelRole(Role):
-    """The column with the class of each row, or of each of its boxes, or with several.
+    """The column with the class of each row or of each of its boxes, or with several classes.
 
     Attributes:
-        separator: of the classes in a text; empty if it is one class.
-        is_list: whether there is any number of classes.
-        of_boxes: whether there is one for each box.
-        names: how they are read.
+        separator: the separator of classes in a text; empty if a text is one class.
+        is_list: whether there may be any number of classes.
+        of_boxes: whether there is a class for each box.
+        names: reads the names of classes.
         classes: the allowed classes, or None for any.
     """
 
@@ -312,10 +312,10 @@ class LabelRole(Role):
         return ref
 
     def _split(self, cell: Any) -> list[Any]:
-        """The classes in a cell, none if it is empty.
+        """Returns the classes in a cell; none if it is empty.
 
         Raises:
-            ValueError: there are several where each row has one.
+            ValueError: there are several, although each row has one.
         """
         if self.names.is_missing(cell):
             return []
@@ -335,20 +335,20 @@ def _is_blank(part: Any) -> bool:
 
 
 def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
-    """The classes in a cell that is not empty.
+    """Returns the classes in a cell that is not empty.
 
     Args:
         cell: the cell.
-        separator: of the classes in a text; empty if it is one class.
-        in_text: whether a text may be a list in any case.
+        separator: the separator of classes in a text; empty if a text is one class.
+        in_text: whether a text may be a list even without a separator.
     """
-    if isinstance(cell, bytes):  # of texts that Parquet does not know to be such
+    if isinstance(cell, bytes):  # Parquet may store texts without marking them as such
         cell = cell.decode()
     if isinstance(cell, str) and (in_text or separator):
         parts = split_text(cell, separator)
         if in_text:
             return parts
-        return [part for part in parts if not _is_blank(part)] or parts  # as of `cat;`
+        return [part for part in parts if not _is_blank(part)] or parts  # for example `cat;`
     return cell if isinstance(cell, list) else [cell]
 
 
@@ -399,7 +399,7 @@ class CompanionRole(FeatureRole):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompareCounts(Role):
-    """Compares the number of the values of a column with that of the boxes.
+    """A step that compares the number of a column's values with the number of boxes.
 
     Attributes:
         box_column: the column of the boxes.
@@ -417,11 +417,11 @@ class CompareCounts(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxesRole(Role):
-    """The column of boxes: which of them are bad, and whether there is any.
+    """The column of boxes; finds out which are bad, and whether there are any.
 
     Attributes:
         boxes: the feature.
-        policy: what becomes of images without any.
+        policy: what becomes of images without boxes.
     """
 
     boxes: Boxes
@@ -441,14 +441,14 @@ class BoxesRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoreFeatures(Role):
-    """Stores the values of all columns that become features."""
+    """A step that stores the values of all columns that become features."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         return ref._replace(columns=serialize(row.values)) if row.values else ref
 
 
 def feature_role(feature: ColumnKind) -> FeatureRole:
-    """The step for a column that becomes a feature."""
+    """Returns the step for a column that becomes a feature."""
     if feature.holds_files:
         return CompanionRole(column=feature.name, feature=feature)
     if feature.per_box:

@@ -37,26 +37,26 @@ class Tables:
 
     Attributes:
         files: all tables, sorted.
-        options: which columns have a role.
+        options: options that say which columns have a role.
         splits: split -> share, by a stable hash of key or group; may be empty.
         stratify: whether `transforms.splitting` chooses the splits later.
-        split_role: what gives each row its split where no option does.
+        split_role: the step that gives each row its split where no option does.
         classes: the allowed classes, or None for any.
         numbered_names: allowed class -> its name, if classes are the numbers of names in a file.
         folder: the folder that all tables share, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
-        base: the folder that relative paths start from; empty for that of each table.
+        base: the folder that relative paths start from; empty for the folder of each table.
         image_folders: folders that paths start from instead, for tables that are named like them.
         prefix, ignores_case, parts: how paths are read; see `ImageRoots`.
         multi_label: whether an image has any number of labels.
-        label_names, key_names: how the cells of these columns are read.
+        label_names, key_names: read the cells of these columns.
         features: the columns that become features.
         read_rows: yields the rows of a table with some columns.
-        one_row_each: whether each table is a row, so that one that cannot be read is a reject.
+        one_row_each: whether each table is a row, so that an unreadable table is a reject.
         joins_rows: whether `read_rows` joins the rows of an image, each of which has a box.
-        box_cure: how boxes are declared that rows may hold; empty if nothing looks like them.
-        missing: the message about the first images if none is there; else empty.
-        warnings: about what the first rows show.
+        box_cure: how to declare boxes that rows may hold; empty if nothing looks like boxes.
+        missing: the message about the first images if none exists; else empty.
+        warnings: lines about what the first rows show.
     """
 
     files: tuple[str, ...]
@@ -92,17 +92,17 @@ class Tables:
 
     @property
     def key_column(self) -> str:
-        """The column that the keys of rows come from; empty if they are numbers."""
+        """The column that the keys of rows come from; empty if keys are numbers."""
         return self.options.uri_column or self.options.key_column
 
     def find_ignored_splits(self, split_folders: Mapping[str, int]) -> dict[str, int]:
-        """The splits that folders are named like, and that nothing takes, if no line says so yet.
+        """Returns the splits that folders are named like, if nothing uses or reports them yet.
 
         Args:
-            split_folders: as in a `Survey`.
+            split_folders: see `Survey`.
 
         Returns:
-            Split -> images.
+            Split -> number of images.
         """
         role = self._split_role()
         if not self.options.uri_column or not isinstance(role, roles.OneSplit) or role.is_told:
@@ -113,15 +113,15 @@ class Tables:
     def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.
 
-        The reference of a row that cannot be used carries the reason of its reject; so does that of
-        a table that cannot be read, if each is one row.
+        The reference of an unusable row carries the reason of its reject; so does that of an
+        unreadable table, if each table is one row.
 
         Args:
             path: the table.
             skipped: counts files in it that belong to no row.
 
         Raises:
-            UsageError: a folder cannot be listed in which files are looked for.
+            UsageError: a folder in which files are looked for cannot be listed.
             DataError: the table is damaged; names the row.
         """
         columns = self.columns
@@ -143,13 +143,13 @@ class Tables:
             yield _first_ref(name, 1)._replace(reason="bad-value", detail=detail)
 
     def _reject(self, name: str, row: BadRow) -> ImageRef:
-        """The reference of a row that cannot be read, given the name of its table."""
+        """Returns the reference of a row that cannot be read, given the name of its table."""
         table = name if self.key_column else split_suffix(name)[0]
         detail = f"{name_row(name, row.number)}: {row.problem}"
         return _first_ref(table, row.number)._replace(reason="bad-value", detail=detail)
 
     def _base_of(self, path: str) -> str:
-        """The folder that relative paths in a table start from."""
+        """Returns the folder that relative paths in a table start from."""
         return choose_base(
             path, folder=self.folder, base=self.base, image_folders=self.image_folders
         )
@@ -175,7 +175,7 @@ class Tables:
 
     @functools.cached_property
     def _roles(self) -> tuple[Role, ...]:
-        """What is done with each row, in order."""
+        """The steps for each row, in order."""
         label = self.options.label_column
         boxes = next((feature for feature in self.features if isinstance(feature, Boxes)), None)
         steps: list[Role] = [self._key_role(), self._split_role()]
@@ -221,19 +221,19 @@ class Tables:
 
 
 def _first_ref(table: str, number: int) -> ImageRef:
-    """The reference of a row of which only the number is known."""
+    """Returns the reference of a row of which only the number is known."""
     return ImageRef(f"{table}#{number}", 0, 0, NO_SPLIT, columns=b"")
 
 
 def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
-    """The file of a companion of an image.
+    """Returns the file of a companion of an image.
 
-    It has a path, or its bytes are in the columns of the reference.
+    The companion has a path, or its bytes are in the columns of the reference.
 
     Args:
         ref: a reference to the image.
         root: the folder that keys are relative to, with a trailing slash.
-        companion: one of those of the dataset.
+        companion: one of the dataset's companions.
     """
     if not companion.path:
         (entry,) = parse_example(ref.columns or b"")[companion.feature]
@@ -243,7 +243,7 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
 
 
 def _cure_fraction(role: Role) -> str:
-    """What to do about a number that is not whole, in a column of whole numbers."""
+    """Says what to do about a number that is not whole, in a column of whole numbers."""
     if not isinstance(role, roles.FeatureRole) or not role.feature.text.startswith("int64"):
         return ""
     declaration = f"{role.column}:{role.feature.text.replace('int64', 'float')}"

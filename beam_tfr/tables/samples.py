@@ -1,10 +1,10 @@
-"""What tables that hold their images have in common.
+"""Defines what tables that hold their images have in common.
 
 They are tars of WebDataset (`tables.tars`), and TFRecords of tf.train.Examples
 (`tables.tfrecord_rows`).
 
 The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see
-`inputs.archives`: it is read later, with the other images of its shard.
+`inputs.archives`: the image is read later, with the other images of its shard.
 """
 
 import abc
@@ -16,7 +16,7 @@ from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.tables.base import ColumnSelection, ObjectFormat, find_table
 
-# Columns of images in tars, of which a row may have any.
+# Columns of images in tars; a row may have any of them.
 EXTENSIONS = ("jpg", "jpeg", "png", "webp")
 
 
@@ -26,7 +26,7 @@ class ImageColumns(NamedTuple):
     Attributes:
         main: the column of the images that are converted; empty if the rows become the records.
         alternatives: columns that may have the image of a row that has none in `main`.
-        companions: columns of masks and other images beside them.
+        companions: columns of masks and other images beside the main ones.
     """
 
     main: str
@@ -35,11 +35,11 @@ class ImageColumns(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """All of them."""
+        """The names of all these columns."""
         return frozenset(filter(None, [self.main, *self.alternatives, *self.companions]))
 
     def find_main(self, row: Container[str]) -> str:
-        """The column of a row that has its image; empty if none has."""
+        """Returns the column of a row that has its image; empty if none has."""
         for name in (self.main, *self.alternatives):
             if name in row:
                 return name
@@ -47,7 +47,7 @@ class ImageColumns(NamedTuple):
 
 
 def _image_columns(images: Sequence[str]) -> ImageColumns:
-    """The columns of images, given those that are selected, see `ColumnSelection`."""
+    """Returns the columns of images among the selected ones; see `ColumnSelection`."""
     if not images:
         return ImageColumns("", (), ())
     main, *companions = images
@@ -96,7 +96,7 @@ class Samples(ObjectFormat):
 
 
 def decode_text(data: bytes) -> str | bytes:
-    """The text of a value or a file, or its bytes if it is not UTF-8."""
+    """Returns the text of a value or a file, or its bytes if it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -104,7 +104,7 @@ def decode_text(data: bytes) -> str | bytes:
 
 
 def _check_image(cell: Any) -> storage.Entry | BadCell:
-    """The image in a cell, or what else it holds."""
+    """Returns the image in a cell, or a `BadCell` that says what else it holds."""
     if isinstance(cell, storage.Entry | BadCell):
         return cell
     if isinstance(cell, list):

@@ -1,6 +1,6 @@
-"""Warns of cells that seem to name several classes, each of which is read as one.
+"""Warns of cells that seem to name several classes, but are each read as one.
 
-Such are lists as programs write them in CSV, and texts of classes with a separator.
+Such cells are lists as programs write them in CSV, and texts of classes with a separator.
 """
 
 import collections
@@ -17,24 +17,24 @@ from beam_tfr.tables.joining import FirstRows, NumberedRow, is_zero
 from beam_tfr.tables.roles import split_labels
 
 _SEPARATORS = ("|", ";", ",", "/", "+", " ")
-_MOST_NAMES = 1_000  # different ones, each of which is compared with others
+_MOST_NAMES = 1_000  # different names, each of which is compared with others
 _MOST_CHARACTERS = 1_000  # of a name that is compared
-_MOST_PARTS = 20_000  # of all names that are compared, which bounds the time of comparing them
+_MOST_PARTS = 20_000  # of all names that are compared, to bound the time
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"].*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 
-# Names of columns that are 0 where an image has not the class of the row, as of Open Images.
+# Names of columns with 0 where an image lacks the class of the row, as in Open Images.
 _PRESENCE = ("confidence", "presence", "present", "ispresent")
-# Fields of objects with their class; the first that is there.
+# Fields of objects with their class; the first one present counts.
 _CLASS_FIELDS = ("name", "class", "label", "category", "text", "displayName")
 _FLAGS = frozenset({"0", "1", "0.0", "1.0", "True", "False"})
 
-# Of a class with the four numbers of a box, and maybe a confidence.
+# A class with the four numbers of a box, and perhaps a confidence.
 _BOX_WORDS = (5, 6)
 
-# Separators of whole numbers that are no decimal signs or parts of dates.
+# Separators of whole numbers that are not decimal signs or parts of dates.
 _BETWEEN_NUMBERS = ("|", ";", " ")
 
-# So many texts may be mixed because all share a part; of more, most parts move.
+# So many texts may count as mixed if all share a part; among more texts, most parts must move.
 _LEAST_SHARING = 3
 _MOST_SHARING = 20
 
@@ -42,7 +42,7 @@ _PartsOf = dict[str, list[str]]  # text -> its parts
 
 
 def find_presence_column(columns: Iterable[str]) -> str:
-    """The column that is 0 where an image has not the class of its row; empty if there is none."""
+    """Returns the column with 0 where an image does not have the row's class; empty if none."""
     numbers = collections.Counter(columns)
     by_name = {
         re.sub("[^a-z]", "", column.lower()): column
@@ -56,7 +56,7 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
     """Yields warnings about rows of one image with different classes, and about absent classes.
 
     Args:
-        options: those of the conversion, which does not join rows.
+        options: the options of the conversion, which does not join rows.
         first: the first rows, with the columns of images and classes.
     """
     groups = first.group(options.uri_column)
@@ -83,15 +83,15 @@ def _have_different(group: Iterable[NumberedRow], column: str) -> bool:
 
 
 def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> None:
-    """Checks that cells hold classes of images, and no objects, or a number for each class.
+    """Checks that cells hold classes of images, not objects, and not a number for each class.
 
     Args:
         table: the first table.
-        options: those of the conversion.
+        options: the options of the conversion.
         cells: the first cells of the column with the classes.
 
     Raises:
-        UsageError: they do not.
+        UsageError: they hold something else.
     """
     column = options.label_column
     lists = [*_split_cells(cells, options.label_separator)]
@@ -129,13 +129,13 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
 def _split_cells(cells: Iterable[Any], separator: str) -> Iterator[list[Any]]:
     """Yields the classes in each cell that is not empty."""
     for cell in cells:
-        with contextlib.suppress(ValueError):  # of which reading the row tells
+        with contextlib.suppress(ValueError):  # reading the row raises the error
             if cell:
                 yield split_labels(cell, separator, in_text=False)
 
 
 def _find_class_field(members: Mapping[str, Any]) -> str:
-    """The field of an object that may hold its class."""
+    """Returns the field of an object that may hold its class."""
     for name in (*_CLASS_FIELDS, *members):
         value = members.get(name)
         if isinstance(value, str | list):
@@ -144,9 +144,10 @@ def _find_class_field(members: Mapping[str, Any]) -> str:
 
 
 def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
-    """What lists with a number for each class hold: int64, 0 or 1, or float; empty for others.
+    """Names what lists with a number for each class hold: int64, 0 or 1, or float; else empty.
 
-    All have as many, and truth values, shares, or a number that repeats, show that they are no ids.
+    All lists have the same length, and truth values, shares, or a repeated number show that the
+    numbers are no ids.
     """
     sizes = {len(members) for members in lists}
     if len(sizes) != 1 or min(sizes) < 2:
@@ -177,7 +178,7 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
     """Yields a warning about classes that seem to be several.
 
     Args:
-        options: those of the conversion.
+        options: the options of the conversion.
         names: the classes of the first rows, as they are read.
     """
     texts = [*dict.fromkeys(name for name in names if isinstance(name, str))]
@@ -220,7 +221,7 @@ def _looks_like_boxes(text: str) -> bool:
 
 
 def _describe_list(options: ConvertOptions, text: str) -> str:
-    """The message about a class that is written like a list."""
+    """Returns the message about a class that is written like a list."""
     start = f"column {options.label_column!r}: {text!r:.100} looks like a list, but is one class"
     if not options.label_separator and _is_list(text):
         return f"{start}: `label_separator='|'` reads lists as several classes"
@@ -246,7 +247,7 @@ def _is_list(text: str) -> bool:
 
 
 def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
-    """The parts of the first texts that are short, as far as there are not too many."""
+    """Returns the parts of the first texts that are short, unless there are too many."""
     parts_of: _PartsOf = {}
     num_parts = 0
     for text in texts[:_MOST_NAMES]:
@@ -260,9 +261,9 @@ def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
 
 
 def _find_compound(parts_of: _PartsOf) -> str:
-    """The first text whose parts are those of other, shorter texts; empty if there is none.
+    """Returns the first text whose parts are those of other, shorter texts; empty if none.
 
-    Such as `Mass|Nodule` beside `Mass` and `Nodule`.
+    For example `Mass|Nodule` beside `Mass` and `Nodule`.
     """
     bit_of = {part: 1 << number for number, part in enumerate(_list_parts(parts_of))}
     sets = {text: sum({bit_of[part] for part in parts}) for text, parts in parts_of.items()}
@@ -274,16 +275,16 @@ def _find_compound(parts_of: _PartsOf) -> str:
 
 
 def _list_parts(parts_of: _PartsOf) -> list[str]:
-    """All parts, each once."""
+    """Lists all parts, each once."""
     return [*dict.fromkeys(itertools.chain.from_iterable(parts_of.values()))]
 
 
 def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
-    """The first text of several parts, if texts are mixed from the same parts; else empty.
+    """Returns the first text of several parts, if texts are mixed from the same parts; else empty.
 
-    Such as `haze primary`, `clear primary` and `clear primary water`, or `16 0` and `7 1 2`. Words
-    that names share are at one end of them, as in `brown bear` and `polar bear`; sentences repeat
-    some.
+    Examples are `haze primary`, `clear primary` and `clear primary water`, or `16 0` and `7 1 2`.
+    Words that names share are at one end of them, as in `brown bear` and `polar bear`; sentences
+    repeat some words.
     """
     compounds = [text for text, parts in parts_of.items() if len(parts) > 1]
     if not compounds or _have_repeats(parts_of.values()):
@@ -299,9 +300,9 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
 
 
 def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
-    """Whether all texts have a part that moves, and one has all parts of another of several.
+    """Whether all texts have a part that moves, and one text includes another of several parts.
 
-    Such as `clear primary` and `agriculture clear primary` beside `haze primary water`.
+    For example `agriculture clear primary` includes `clear primary`, beside `haze primary water`.
     """
     groups = {*map(frozenset, lists)}
     if not _LEAST_SHARING <= len(groups) <= _MOST_SHARING:
@@ -312,7 +313,7 @@ def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
 
 
 def _find_moving(lists: Iterable[Sequence[str]]) -> set[str]:
-    """The parts that are at several places of texts, as counted from their start and their end."""
+    """Returns the parts that are at several places of texts, counted from either end."""
     from_start = collections.defaultdict[str, set[int]](set)
     from_end = collections.defaultdict[str, set[int]](set)
     for parts in lists:

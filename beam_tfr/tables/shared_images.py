@@ -1,4 +1,4 @@
-"""Images that two lists of splits share, as of YOLO and Pascal VOC."""
+"""Separates lists of splits that share images, as in YOLO and Pascal VOC."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from beam_tfr.schema.differences import join_names
 
 
 class SplitList(NamedTuple):
-    """A list with the images of a split.
+    """A list of the images of a split.
 
     Attributes:
-        name: what messages call the list.
-        images: its images, in order.
+        name: the name of the list in messages.
+        images: the images, in order.
     """
 
     name: str
@@ -21,11 +21,10 @@ class SplitList(NamedTuple):
 
 
 class SeparatedLists(NamedTuple):
-    """Lists of which each image is in one.
+    """Lists that share no images.
 
     Attributes:
-        images: for each list, in order, its images; those that a later list has too stay in the
-            first one.
+        images: the images of each list, in order; an image of several lists stays in the first.
         problems: image that two lists name -> what is wrong with it.
         notes: what was done, for people.
     """
@@ -36,13 +35,13 @@ class SeparatedLists(NamedTuple):
 
 
 def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
-    """Takes images that are in two lists out of the later one.
+    """Removes images that are in two lists from the later one.
 
     They are rejects, since an image in two splits makes a test worthless. But a list that is a copy
-    of another one is left out: some name one set of images as val and as test.
+    of another one is left out: some data sets name the same images as val and as test.
 
     Raises:
-        ValueError: all images of a list are in another one, which has more.
+        ValueError: all images of a list are in another, longer one.
     """
     images_of = [split_list.images for split_list in lists]
     problems = dict[str, str]()

@@ -1,4 +1,4 @@
-"""The column that says the split of each row, where no option names it."""
+"""Finds the column that says the split of each row, where no option names it."""
 
 import collections
 import contextlib
@@ -27,17 +27,17 @@ from beam_tfr.tables.text_rows import JsonLines
 _SPLIT = "split"
 # Other names, in lower case without marks; such a column must hold nothing but words for splits.
 _OTHER_NAMES = ("subset", "set", "mluse", "partition", "phase", "usage")
-_NO_SPLIT = "unassigned"  # of Vertex AI
-_MOST_SHOWN = 5  # splits
-_FIRST_ROWS = 1_000  # in which other columns are looked at
-_MOST_COLUMNS = 100  # that are looked at
+_NO_SPLIT = "unassigned"  # in tables of Vertex AI
+_MOST_SHOWN = 5  # splits in messages
+_FIRST_ROWS = 1_000  # rows in which other columns are looked at
+_MOST_COLUMNS = 100  # columns that are looked at
 _MOST_VALUES = 20  # of a column that says splits
 # Names of columns that may say splits, whatever they hold, and of those that are worth a look.
 _LIKE_SPLITS = re.compile(r"(?:is)?(?:train|test|val|valid|validation)|k?folds?")
 _NEAR_SPLITS = re.compile(
     "split|set|part|phase|usage|mode|stage|purpose|train|test|val|fold|hold|held|dev"
 )
-# Of those that do if they hold truth values or small numbers, such as holdout and train_test.
+# Names of columns that do with truth values or small numbers, such as holdout and train_test.
 _WORDS = "train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|dev|eval(?:uation)?|held?out|holdout"
 _OF_FLAGS = re.compile(
     rf"(?:is|in|for|use)*(?:{_WORDS})+(?:set|data|flag|status|id|index|split|only)?"
@@ -50,11 +50,11 @@ _LIKE_WORD = re.compile(
 
 
 def find_split_column(content: TableContent) -> str:
-    """The column of tables, or field of the objects in one, that may say the split of each row.
+    """Finds the column, or field of the objects in one, that may say the split of each row.
 
-    Empty if none is named so, if an option names another, or if it is named as a feature or has
-    another role. Columns come before fields, such as `labels.example.com/ml_use`, and whole
-    names before those with something before them, such as `image/split`.
+    Empty if none is named like that, if an option names another, or if the column is named as a
+    feature or has another role. Columns come before fields, such as `labels.example.com/ml_use`,
+    and whole names before longer ones, such as `image/split`.
     """
     options = content.options
     if options.split_column:
@@ -73,7 +73,7 @@ def is_named_like_splits(column: str) -> bool:
 
 
 def _list_with_fields(content: TableContent) -> list[str]:
-    """The columns of tables, and the fields of the objects in them."""
+    """Lists the columns of tables, and the fields of the objects in them."""
     columns = [*content.columns]
     if isinstance(content.table_format, JsonLines | Parquet) and not content.read_rows:
         columns += list_fields(content.files[0], _FIRST_ROWS)
@@ -81,23 +81,23 @@ def _list_with_fields(content: TableContent) -> list[str]:
 
 
 def describe_split_feature(column: str) -> str:
-    """The message about a column that becomes a feature, and so gives no splits; may be empty."""
+    """Returns the message about a column that is a feature, so it gives no splits; may be empty."""
     if _last_name(column) != _SPLIT:
         return ""
     return f"column {column!a} is a feature; `split_column={column}` takes splits from it"
 
 
 def imply_split_column(content: TableContent, column: str, cells: Sequence[Any]) -> TableContent:
-    """The content with the splits of a column, if its cells are certainly splits.
+    """Returns the content with the splits of a column, if its cells are certainly splits.
 
     Args:
-        content: what is known otherwise.
-        column: result of `find_split_column`.
-        cells: its cells in the first rows.
+        content: the other findings about the tables.
+        column: the result of `find_split_column`.
+        cells: the cells of the column in the first rows.
     """
     present = [cell for cell in cells if cell is not None]
     if not present and is_annotated(content.files[0]):
-        return content  # whose files may have it, and mostly do not
+        return content  # annotations may have the column, but mostly do not
     options = content.options
     splits = {_read_split(cell) for cell in list_distinct(cells)}
     if not _are_splits(splits, column, folder_of(content.files[0])):
@@ -120,12 +120,12 @@ def _add_warning(content: TableContent, warning: str) -> TableContent:
 
 
 def _describe_other_values(content: TableContent, column: str, cells: Sequence[Any]) -> str:
-    """The message about a column called `split` whose cells are not certainly splits.
+    """Returns the message about a column called `split` whose cells may not be splits.
 
     Args:
-        content: what is known otherwise.
-        column: its name.
-        cells: its cells in the first rows.
+        content: the other findings about the tables.
+        column: the name of the column.
+        cells: the cells of the column in the first rows.
     """
     start = f"column {column!a} is not taken for the split of each row, as it"
     cure = f"`split_column={column}`{_without_shares(content)} takes it"
@@ -148,27 +148,27 @@ def _describe_other_values(content: TableContent, column: str, cells: Sequence[A
 
 
 def _without_shares(content: TableContent) -> str:
-    """What is to be left out if a column is to give the splits; mostly empty."""
+    """Says what to leave out so that a column can give the splits; mostly empty."""
     option = content.options.shares_option
     return f" without `{option}=`" if option else ""
 
 
 def _suggest_names(column: str, values: Iterable[str]) -> str:
-    """The line of pandas that makes names of splits from the values of a column; may be empty."""
+    """Returns a line of pandas that turns the values of a column into names of splits, or empty."""
     line = suggest_names(column, values)
     return f"; with pandas, if they mean this: {line}" if line else ""
 
 
 def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
-    """Columns that may say the split of each row, which nothing takes -> their values.
+    """Returns unused columns that may say the split of each row -> their values.
 
-    Other names than those of `find_split_column` are common, too, such as dataset and is_train.
+    Names other than those of `find_split_column` are common too, such as dataset and is_train.
     """
     options = content.options
     table = content.files[0]
     if len(options.shares) == 1 or options.split_column or content.read_rows:
         return {}
-    if not format_of(table).may_have_box_rows:  # which have rows of many images
+    if not format_of(table).may_have_box_rows:  # the other formats have many images in a table
         return {}
     return _find_columns_of_splits(table, _list_candidates(content))
 
@@ -179,8 +179,8 @@ def describe_other_columns(
     """Yields a line about columns that may say the split of each row, if there are any.
 
     Args:
-        content: what the tables say.
-        values_of: result of `find_other_columns`.
+        content: the findings about the tables.
+        values_of: the result of `find_other_columns`.
     """
     if not values_of:
         return
@@ -197,9 +197,10 @@ def describe_other_columns(
 
 
 def _list_candidates(content: TableContent) -> list[str]:
-    """The columns without a role that may hold splits.
+    """Lists the columns without a role that may hold splits.
 
-    Of a text all are read in any case, but of a Parquet file only those with a name that is near.
+    Of a text file all columns are read in any case, but of a Parquet file only those with a likely
+    name.
     """
     columns = [*filter(None, _list_with_fields(content))]
     counts = collections.Counter(columns)
@@ -215,22 +216,22 @@ def _list_candidates(content: TableContent) -> list[str]:
 
 
 def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set[str]]:
-    """The columns that may say splits, by their names and the first rows of a table.
+    """Finds the columns that may say splits, by their names and the first rows of a table.
 
-    Either their names say so, or they hold nothing but names of splits, or what may stand for these
-    in a column that is named after splits.
+    Either their names say so, or they hold only names of splits, or what may stand for these in a
+    column that is named after splits.
 
     Args:
-        table: the first one.
-        columns: those to look at.
+        table: the first table.
+        columns: the columns to look at.
 
     Returns:
-        Column -> its values, those whose names say so first.
+        Column -> its values, first the columns whose names say so.
     """
     values_of = {column: set[str]() for column in columns}
     if not columns:
         return {}
-    with contextlib.suppress(DataError):  # of a column that nothing else reads
+    with contextlib.suppress(DataError):  # nothing else reads this column
         for _, cells in read_first_rows(table, columns, _FIRST_ROWS):
             _collect_values(values_of, dict(zip(columns, cells, strict=True)))
     named = {
@@ -263,11 +264,11 @@ def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> N
 
 
 def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
-    """Yields lines about splits of a column that hardly are meant as they are written.
+    """Yields lines about splits of a column that are probably not meant as written.
 
     Args:
-        column: its name.
-        cells: its cells in the first rows.
+        column: the name of the column.
+        cells: the cells of the column in the first rows.
     """
     splits = sorted({_read_split(cell) for cell in list_distinct(cells)} - {""})
     spellings = collections.defaultdict[str, list[str]](list)
@@ -288,12 +289,12 @@ def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
 
 
 def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
-    """Whether the texts of a column are certainly splits; one is empty for anything else.
+    """Whether the texts of a column are certainly splits; an empty text stands for anything else.
 
     Args:
         splits: the different texts.
-        column: its name.
-        folder: that of the table.
+        column: the name of the column.
+        folder: the folder of the table.
     """
     if not all(splits):
         return False
@@ -305,7 +306,7 @@ def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
 
 
 def _read_split(cell: Any) -> str:
-    """The name of a split in a cell; empty if it holds anything else."""
+    """Returns the name of a split in a cell; empty if the cell holds anything else."""
     try:
         name = read_single_name(cell)
     except ValueError:
@@ -314,5 +315,5 @@ def _read_split(cell: Any) -> str:
 
 
 def _last_name(column: str) -> str:
-    """The letters and digits behind the last point, slash or colon in the name of a column."""
+    """Returns the letters and digits after the last point, slash or colon in a column's name."""
     return letters_of(re.split("[./:]", column)[-1])

@@ -1,6 +1,6 @@
 """Chooses where the splits of rows come from if no option says it.
 
-Either lists of images beside the annotations of Pascal VOC, or the places of the tables.
+They come from lists of images beside the annotations of Pascal VOC, or from the places of tables.
 """
 
 import collections
@@ -28,11 +28,11 @@ from beam_tfr.tables.paths import folder_of
 
 
 class SplitSource(NamedTuple):
-    """Where splits come from.
+    """The source of splits.
 
     Attributes:
         role: the step that gives each row its split.
-        warnings: what is said about it.
+        warnings: lines about the source.
         given: what says the splits, and which they are; empty if nothing says several.
     """
 
@@ -42,14 +42,14 @@ class SplitSource(NamedTuple):
 
 
 def describe_splits(tables: Sequence[str], folder: str) -> str:
-    """What says the splits of rows, and which they are; empty if nothing says several.
+    """Says where the splits of rows come from, and which they are; empty unless there are several.
 
     Args:
         tables: all tables.
-        folder: the folder of all of them, with a trailing slash.
+        folder: the folder of all tables, with a trailing slash.
     """
     if all(format_of(table).of_one_image for table in tables):
-        with contextlib.suppress(UsageError):  # of lists that nothing takes then
+        with contextlib.suppress(UsageError):  # such lists are not used
             image_sets = _choose_image_sets(tables)
             if image_sets.given:
                 return image_sets.given
@@ -69,9 +69,9 @@ def choose_split_source(
 
     Args:
         tables: all tables.
-        folder: the folder of all of them, with a trailing slash.
+        folder: the folder of all tables, with a trailing slash.
         images: paths of the images of the first rows, below the folder of all images.
-        root: that folder, with a trailing slash.
+        root: the folder of all images, with a trailing slash.
         is_of_all: whether the only table has rows of all splits, whatever its name says.
 
     Raises:
@@ -103,7 +103,7 @@ def choose_split_source(
 def _describe_unread_lists(
     tables: Sequence[str], folder: str, images: Sequence[str], root: str
 ) -> str:
-    """The message about lists of splits beside tables or images; empty if there are none."""
+    """Returns the message about lists of splits beside tables or images; empty without any."""
     if not images:
         return ""
     paths = [f"{root}{image}" for image in images]
@@ -111,11 +111,11 @@ def _describe_unread_lists(
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
-    """The lists of images beside annotations as the source; the default one if there are none.
+    """Returns lists of images beside annotations as the source; the default one without lists.
 
     Raises:
-        UsageError: there are none in `ImageSets` beside some of the annotations, but beside others;
-            or all images of a list are in another one.
+        UsageError: some folders of annotations have lists in `ImageSets`, and others do not; or
+            all images of a list are in another one.
     """
     clear_caches()
     images_of = collections.defaultdict[str, list[str]](list)
@@ -144,7 +144,7 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
 
 
 def _missing_lists_error(without: str, with_lists: str) -> UsageError:
-    """The error for a folder of annotations without lists of images, which another one has."""
+    """Returns the error for a folder of annotations that lacks lists of images, unlike another."""
     return table_error(
         without,
         "has no lists of images such as ImageSets/Main/train.txt beside it, but "
@@ -155,7 +155,7 @@ def _missing_lists_error(without: str, with_lists: str) -> UsageError:
 def _count_images(
     images_of: Mapping[str, Sequence[str]], image_sets: Mapping[str, ImageSets]
 ) -> collections.Counter[str]:
-    """Split -> images, given those of each folder, and its lists."""
+    """Returns split -> number of images, given the images and the lists of each folder."""
     counts = collections.Counter[str]()
     for folder, images in images_of.items():
         counts.update(map(image_sets[folder].split_of, images))
@@ -165,14 +165,14 @@ def _count_images(
 def _count_missing(
     images_of: Mapping[str, Sequence[str]], image_sets: Mapping[str, ImageSets]
 ) -> int:
-    """The number of images that lists name and no file is about; see `_count_images`."""
+    """Counts the images that lists name but no file describes; see `_count_images`."""
     with_files = {*itertools.chain.from_iterable(images_of.values())}
     listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
     return len(listed - with_files)
 
 
 def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
-    """Yields what is said of lists of images, each once."""
+    """Yields the notes on lists of images, each once."""
     yield from dict.fromkeys(note for sets in image_sets for note in sets.notes)
     rest = next(filter(None, (sets.rest for sets in image_sets)), "")
     if rest:
@@ -180,7 +180,7 @@ def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
 
 
 def _leave_out_lists(path: str, reason: str) -> SplitSource:
-    """The source if lists that were found are not taken, with a line that says so."""
+    """Returns the source if lists that were found are not used, with a line that says so."""
     text = f"{path} is not taken for a list of the images of a split, as {reason}"
     return SplitSource(warnings=(text,))
 
@@ -194,7 +194,7 @@ def _read_image_sets(folder: str) -> ImageSets:
 
 
 def _describe_lists(first_list: str, counts: Mapping[str, int], num_missing: int) -> str:
-    """The message about splits that lists of images give."""
+    """Returns the message about splits that lists of images give."""
     listed = [split for split in sort_splits(counts) if split != UNLISTED]
     splits = ", ".join(f"{split} ({counted(counts[split], 'image')})" for split in listed)
     message = f"lists of images give the splits: {splits or 'none'}, such as {first_list}"

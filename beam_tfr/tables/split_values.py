@@ -1,4 +1,4 @@
-"""Values of columns that say splits but are no names of them, and names for these values."""
+"""Suggests names of splits for other values in columns that say splits."""
 
 import json
 import re
@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.parsing import is_split_name
 
-_MOST_VALUES = 10  # that a line to copy has
+_MOST_VALUES = 10  # values in a line to copy
 _TRUE = frozenset({"1", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "n", "no"})
 _NUMBERS = frozenset("0123")
-# What the name of a column has -> the split of rows that are true there; the first that it has.
+# Part of a column's name -> the split of rows that are true there; the first match counts.
 _MEANINGS = (("train", "train"), ("val", "val"), ("dev", "val"), ("test", "test"), ("hold", "test"))
-_NAMES = {2: ("train", "test"), 3: ("train", "val", "test")}  # of so many numbers, in their order
+_NAMES = {
+    2: ("train", "test"),
+    3: ("train", "val", "test"),
+}  # number of values -> their splits, in order
 _WHOLE = re.compile(r"([0-9]+)(?:\.0*)?")
 
 
@@ -23,13 +26,13 @@ def are_flags(values: Iterable[str]) -> bool:
 
 
 def suggest_names(column: str, values: Iterable[str]) -> str:
-    """A line of pandas that makes names of splits from the values of a column.
+    """Returns a line of pandas that turns the values of a column into names of splits.
 
-    Empty if all values are names of splits already, or if no name is near.
+    Empty if all values already are names of splits, or if no name is similar.
 
     Args:
-        column: its name.
-        values: its values, as texts.
+        column: the name of the column.
+        values: the values of the column, as texts.
     """
     all_values = sorted({*values})
     name_of = _name_flags(column, all_values) if are_flags(all_values) else _rename(all_values)
@@ -40,7 +43,7 @@ def suggest_names(column: str, values: Iterable[str]) -> str:
 
 
 def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
-    """Truth value or number -> the split that it may mean; none if there are too many."""
+    """Returns truth value or number -> the split that it may mean; none if there are too many."""
     split = _meaning_of(column)
     if split and {_plain(value) for value in values} <= _TRUE | _FALSE:
         other = "test" if split == "train" else "train"
@@ -50,9 +53,9 @@ def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
 
 
 def _meaning_of(column: str) -> str:
-    """The split of rows that are true in a column, by its name; empty if it says several, or none.
+    """Returns the split of rows that are true in a column, by its name; empty unless it says one.
 
-    Such as `test` of `is_test`; none of `train_test`.
+    For example `test` for `is_test`, and none for `train_test`.
     """
     text = column.lower().replace("eval", "test")
     splits = {split for word, split in _MEANINGS if word in text}
@@ -60,7 +63,7 @@ def _meaning_of(column: str) -> str:
 
 
 def _rename(values: Iterable[str]) -> Mapping[str, str]:
-    """Value that is no name of a split -> a name like it, such as train of `train set`."""
+    """Returns value that is no name of a split -> a similar name, such as train for `train set`."""
     others = [value for value in values if not is_split_name(value)]
     plain = {value: re.sub(r"[^A-Za-z0-9]+", "_", value).strip("_") for value in others}
     short = {value: re.sub(r"_(?:set|data|images)$", "", name) for value, name in plain.items()}
@@ -69,13 +72,13 @@ def _rename(values: Iterable[str]) -> Mapping[str, str]:
 
 
 def _plain(value: str) -> str:
-    """A value in lower case, and a whole number without its point."""
+    """Returns a value in lower case, and a whole number without its point."""
     match = _WHOLE.fullmatch(value)
     return match[1] if match else value.lower()
 
 
 def _spell(value: str) -> str:
-    """A value as Python writes it, given its text in a table, as pandas reads that."""
+    """Spells a value in Python, given its text in a table, as pandas reads that."""
     match = _WHOLE.fullmatch(value)
     if match:
         return str(int(match[1]))

@@ -1,4 +1,4 @@
-"""Options that name the columns of images and of their classes, as messages suggest them."""
+"""Suggests options that name the columns of images and of their classes, for messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ from beam_tfr.tables.box_objects import CLASS_FIELDS, by_end, describe_class_map
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import list_fields_of, read_first_cells
 
-_MOST_FIELDS = 100  # of objects, whose cells are looked at
+_MOST_FIELDS = 100  # fields of objects whose cells are looked at
 
 
 def suggest_roles(content: TableContent, uri_column: str = "") -> str:
-    """The options that read rows as images with their classes; empty if no column names images.
+    """Returns options that read rows as images with their classes; empty without image columns.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         uri_column: the column of images, if it is known.
     """
     uri_column = uri_column or find_file(content.files[0], content.columns)
@@ -27,10 +27,10 @@ def suggest_roles(content: TableContent, uri_column: str = "") -> str:
 
 
 def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Iterator[str]:
-    """Yields a line about classes that are numbers, as of SageMaker, which has their names beside.
+    """Yields a line about classes that are numbers with names elsewhere, as in SageMaker.
 
     Args:
-        content: what the tables say.
+        content: the findings about the tables.
         labels: cells of the column of classes.
     """
     label = content.options.label_column
@@ -50,9 +50,9 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
 
 
 def _find_label(content: TableContent, uri_column: str) -> str:
-    """The column, or the field of an object, that has classes by its name; or empty.
+    """Returns the column, or the field of an object, that is named like classes; or empty.
 
-    Of SageMaker, it is the column with metadata beside it.
+    In a table of SageMaker, it is the column with metadata beside it.
     """
     others = [name for name in content.columns if name != uri_column]
     column = find_name(CLASSES, by_plain_name(others))
@@ -65,7 +65,7 @@ def _find_label(content: TableContent, uri_column: str) -> str:
 
 
 def _are_texts(cells: Iterable[Any]) -> bool:
-    """Whether cells have a text, or a list of texts, each."""
+    """Whether each cell has a text, or a list of texts."""
     return all(isinstance(member, str) for cell in cells for member in _members(cell))
 
 

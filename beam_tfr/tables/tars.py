@@ -1,10 +1,9 @@
 """Reads tars of WebDataset (https://github.com/webdataset/webdataset).
 
-Files that follow each other, with the same path up to the first dot of their name, are a sample,
-which is a row. The rest of their names, in lower case, are its columns, as are the fields of an
-object in a .json.
+Consecutive files with the same path up to the first dot of their name are a sample, which is a row.
+The rest of their names, in lower case, are its columns, as are the fields of an object in a .json.
 
-Hidden files, and those that tell about the tar, belong to no sample: they are skipped.
+Hidden files, and files about the tar itself, belong to no sample: they are skipped.
 """
 
 import itertools
@@ -26,9 +25,9 @@ from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import ColumnSelection, find_table, open_table
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
-MAX_TEXT_BYTES = 1 << 20  # 1 MiB, of a file that is no image
+MAX_TEXT_BYTES = 1 << 20  # 1 MiB of a file that is no image
 _ABOUT_TAR = re.compile(r"(?i)(?:readme|licen[cs]e|notice)\..*|thumbs\.db|desktop\.ini|__.*__\..*")
-_MOST_NAMES = 3  # of files, in messages
+_MOST_NAMES = 3  # of files in messages
 _IS_IMAGE = compile_pattern("/").fullmatch
 
 _NamedMember = tuple[str, archives.Member]
@@ -38,10 +37,10 @@ class _Sample(NamedTuple):
     """The files of a sample, as a row.
 
     Attributes:
-        key: their path up to the first dot of their names.
-        names: their paths.
+        key: the path of its files up to the first dot of their names.
+        names: the paths of its files.
         row: column -> cell.
-        has_image: whether one of them is an image, by its name.
+        has_image: whether one of the files is an image, by its name.
     """
 
     key: str
@@ -117,13 +116,13 @@ def _is_of_sample(path: str) -> bool:
 
 
 def _key_of(named_member: tuple[str, object]) -> str:
-    """The path of a file in a tar, up to the first dot of its name."""
+    """Returns the path of a file in a tar, up to the first dot of its name."""
     folder, slash, name = named_member[0].rpartition("/")
     return folder + slash + name.partition(".")[0]
 
 
 def _column_of(path: str) -> str:
-    """The column of a file: its name from the first dot on, in lower case."""
+    """Returns the column of a file: its name from the first dot on, in lower case."""
     return posixpath.basename(path).partition(".")[2].lower()
 
 
@@ -134,7 +133,7 @@ def _read_sample(
     members: Iterable[_NamedMember],
     image_columns: Collection[str],
 ) -> _Sample:
-    """Reads the files of a sample, which follow each other."""
+    """Reads the files of a sample, which are consecutive."""
     names = list[str]()
     row = dict[str, Any]()
     fields: Mapping[str, Any] = {}
@@ -161,13 +160,13 @@ def _read_sample(
 
 
 def _read_text(data: bytes) -> str | bytes:
-    """The text of a file without the end of its last line, or its bytes, if it is none."""
+    """Returns the text of a file without its last line end, or its bytes if it is no text."""
     text = decode_text(data)
     return text.rstrip("\r\n") if isinstance(text, str) else text
 
 
 def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
-    """The fields of a JSON object; none of another JSON value."""
+    """Returns the fields of a JSON object; none for another JSON value."""
     try:
         value = parse_json(data.decode())
     except ValueError as error:
@@ -183,7 +182,7 @@ def _is_stray(sample: _Sample, selection: ColumnSelection) -> bool:
 
 
 def _describe_missing(sample: _Sample) -> str:
-    """Why a sample has no image in the column of images."""
+    """Says why a sample has no image in the column of images."""
     problem = f"has no value beside {join_texts(sample.names, _MOST_NAMES, ', ')}"
     if any("." in _column_of(name) for name in sample.names):
         problem += "; the key of a sample ends at the first dot of its names"
@@ -191,21 +190,21 @@ def _describe_missing(sample: _Sample) -> str:
 
 
 class _FilesTogether:
-    """Checks that all files of each sample lie together.
+    """A check that all files of each sample are consecutive.
 
-    Files that lie apart are samples of their own, which would lose their labels. Takes some 100
-    bytes of memory for each sample.
+    Files that lie apart would be samples of their own, without their labels. The check takes some
+    100 bytes of memory for each sample.
 
     Args:
         path: the tar.
-        selection, images: what is read of it.
+        selection, images: what is read of the tar.
     """
 
     def __init__(self, path: str, selection: ColumnSelection, images: ImageColumns) -> None:
         self._path = path
         self._labels = {*selection.columns} - images.names  # and features
         self._keys = set[bytes]()
-        # Names of samples, without folders, that lack an image or all that belongs to it.
+        # Names of samples, without folders, that lack an image or all of its labels and features.
         self._unlabelled = set[bytes]()
         self._imageless = set[bytes]()
 
@@ -213,7 +212,7 @@ class _FilesTogether:
         """Checks the next sample.
 
         Raises:
-            DataError: files of this or an earlier one lie elsewhere.
+            DataError: files of this sample or an earlier one lie elsewhere.
         """
         key = hash_key(sample.key.encode("utf-8", "surrogateescape"))
         if key in self._keys:
@@ -245,7 +244,7 @@ class _FilesTogether:
         own.add(key)
 
     def _error(self, sample: _Sample, place: str) -> DataError:
-        """The error for a sample of which files lie at such a place."""
+        """Returns the error for a sample with files at such a place."""
         names = join_texts(sample.names, _MOST_NAMES, ", ")
         verb = "is" if len(sample.names) == 1 else "are"
         return DataError(f"{names} {verb} {place}", option="table", value=self._path)

@@ -40,7 +40,7 @@ from beam_tfr.tables.dialects import (
 
 MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
 _MOST_BAD_ROWS = 10  # up to one in 10 rows, if that is more; else the table is damaged
-# What to do about tables whose rows have more cells than their header.
+# The cures for tables whose rows have more cells than their header.
 _WITHOUT_NAMES = (
     "is the name of a column missing there, or is a comma within a value without quotes?"
 )
@@ -49,14 +49,14 @@ _LEAVE_OUT = (
     "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
     ".to_csv('sound.csv', index=False)"
 )
-_ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the begin of an array of objects
+_ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of objects
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 
 
 class Delimited(TableFormat):
-    """CSV, or with another delimiter: the first line names the columns.
+    """CSV, or text with another delimiter: the first line names the columns.
 
-    What is read is the dialect that `find_dialect` tells from the first lines.
+    The dialect is the one that `find_dialect` finds in the first lines.
     """
 
     has_types = False
@@ -71,7 +71,7 @@ class Delimited(TableFormat):
             header, lines, _ = _read_lines(path, file, self._find_dialect(path, file))
             num_rows = 1 if all(header) else most_rows
             rows = list[list[str]]()
-            with contextlib.suppress(DamagedTableError):  # of which reading the rows tells
+            with contextlib.suppress(DamagedTableError):  # reading the rows raises the error
                 for _, cells in itertools.islice(lines, num_rows):
                     if fits_header(cells, header):
                         rows.append(cells)
@@ -121,7 +121,9 @@ class Delimited(TableFormat):
 def _read_lines(
     path: str, file: IO[bytes], dialect: Dialect
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]], Callable[[], int]]:
-    """The header, the numbered rows that are not empty, and the line in which the last one ends.
+    """Returns the header, the numbered rows that are not empty, and a function.
+
+    The function returns the line in which the last row that was read ends.
 
     Raises:
         DataError: a line cannot be read, or the quotes do not match.
@@ -157,7 +159,7 @@ def _read_lines(
 def _skip_empty_rows(
     path: str, rows: Iterable[tuple[int, list[str]]], say: Callable[[str], object]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the numbered rows that have a value, and tells of the first that has none.
+    """Yields the numbered rows that have a value, and reports the first row without one.
 
     Spreadsheets write such rows below the last one.
     """
@@ -171,22 +173,22 @@ def _skip_empty_rows(
 
 
 def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
-    """The number of a row with the line in which it begins, if this is not one more.
+    """Returns the number of a row, with the line in which it begins unless that is the next number.
 
     Args:
-        number: of the row.
-        cells: its cells.
-        end: the line in which it ends, from 1.
+        number: the number of the row.
+        cells: the cells of the row.
+        end: the line in which the row ends, from 1.
     """
     line = end - sum(cell.count("\n") for cell in cells)
     return number if line == number + 1 else RowAtLine(number, line)
 
 
 class _BadRows:
-    """Counts the rows of a table that cannot be read.
+    """A count of the rows of a table that cannot be read.
 
-    They are rejects, unless the table seems to be damaged as a whole: its first row, or more than
-    one in ten up to here, and more than `_MOST_BAD_ROWS`.
+    They are rejects, unless the table seems to be damaged as a whole: its first row is bad, or more
+    than one in ten rows so far and more than `_MOST_BAD_ROWS`.
     """
 
     def __init__(self) -> None:
@@ -199,7 +201,7 @@ class _BadRows:
 
 
 def _fit_cells(cells: list[str], header: Sequence[str]) -> list[str]:
-    """As many cells as the header has, of a row that `fits_header`."""
+    """Returns as many cells of a row that `fits_header` as the header has."""
     expected = len(header)
     missing = expected - len(cells)
     return cells[:expected] + [""] * missing
@@ -208,18 +210,18 @@ def _fit_cells(cells: list[str], header: Sequence[str]) -> list[str]:
 def _refuse_row(
     path: str, number: int, cells: Sequence[str], expected: int, bad_rows: _BadRows
 ) -> BadRow:
-    """What stands for a row with another number of cells than the header.
+    """Returns a stand-in for a row whose number of cells differs from the header's.
 
     Args:
         path: the table.
-        number: of the row.
-        cells: its cells.
-        expected: how many it should have.
+        number: the number of the row.
+        cells: the cells of the row.
+        expected: how many cells the row should have.
         bad_rows: counts such rows.
 
     Raises:
-        DataError: others may be damaged too: there are too many of them, or the row has a cell of
-            several lines, as rows after a missing quote become.
+        DataError: other rows may be damaged too: there are too many bad rows, or this one has a
+            cell of several lines, like rows after a missing quote.
     """
     num_cells = counted(len(cells), "cell")
     has_several_lines = any("\n" in cell or "\r" in cell for cell in cells)
@@ -238,7 +240,7 @@ def _refuse_row(
 
 
 def _leave_out_unnamed(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The columns of a header, but for those without a name and without a value in some rows.
+    """Returns the columns of a header, without unnamed columns that have no value in some rows.
 
     Programs write such columns as commas at the end of each line.
     """
@@ -247,7 +249,7 @@ def _leave_out_unnamed(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _list_unnamed(header: Sequence[str]) -> list[int]:
-    """The places of columns without a name."""
+    """Lists the positions of columns without a name."""
     return [place for place, name in enumerate(header) if not name]
 
 
@@ -256,12 +258,12 @@ def _check_unnamed(path: str, number: int, cells: Sequence[str], unnamed: Iterab
 
     Args:
         path: the table.
-        number: of the row.
-        cells: its cells.
-        unnamed: the places of these columns.
+        number: the number of the row.
+        cells: the cells of the row.
+        unnamed: the positions of these columns.
 
     Raises:
-        DataError: it has.
+        DataError: the row has such a value.
     """
     for place in unnamed:
         if cells[place]:
@@ -322,10 +324,10 @@ def _parse_object(line: str) -> dict[str, Any]:
 
 
 class _RowBound:
-    """Bounds the text of each row, which may have several lines, and blank ones before it.
+    """A bound on the text of each row, which may have several lines, and blank ones before it.
 
     Args:
-        delimiter: between the cells of a line; empty if it has none.
+        delimiter: the delimiter between the cells of a line; empty if it has no cells.
     """
 
     def __init__(self, delimiter: str = "") -> None:
@@ -352,7 +354,7 @@ class _RowBound:
             check_number(line.count(self._delimiter))
 
     def refill_after_each(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-        """The rows that are not empty."""
+        """Yields the rows that are not empty, and notes that each is complete."""
         for cells in rows:
             if cells:
                 self.refill()
@@ -360,10 +362,10 @@ class _RowBound:
 
 
 def read_lines(file: IO[bytes], bound: _RowBound, line_end: bytes = b"\n") -> Iterator[str]:
-    """The lines of a text file, with their ends.
+    """Yields the lines of a text file, with their ends.
 
     Raises:
-        ValueError: a row is too long, or a line not UTF-8.
+        ValueError: a row is too long, or a line is not UTF-8.
     """
     if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
         file.seek(0)
@@ -380,7 +382,7 @@ def read_lines(file: IO[bytes], bound: _RowBound, line_end: bytes = b"\n") -> It
 
 
 def _suggest_command(line: bytes) -> str:
-    """The command that converts a text to UTF-8, given a line of it that is not UTF-8."""
+    """Returns the command that converts a text to UTF-8, given a line of it that is not UTF-8."""
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "; it is UTF-16: iconv -f UTF-16 -t UTF-8 OLD > NEW"
     return "; if a program on Windows wrote it, iconv -f CP1252 -t UTF-8 OLD > NEW does"
@@ -392,7 +394,7 @@ def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
-    """The lines of a file with other ends than b"\\n", and with these ends."""
+    r"""Yields the lines of a file whose line ends are not b"\n", with these ends."""
     rest = b""
     while block := file.read(_BLOCK_BYTES):
         *lines, rest = (rest + block).split(line_end)

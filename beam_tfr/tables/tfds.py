@@ -25,7 +25,7 @@ from beam_tfr.tables.content import SPLIT, TableContent, select_implied
 from beam_tfr.tables.formats import read_columns, read_rows
 
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-_MOST_BYTES = 32 << 20  # 32 MiB, of a file that describes a dataset
+_MOST_BYTES = 32 << 20  # 32 MiB of a file that describes a dataset
 _MOST_CLASSES = 1_000_000
 _Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
@@ -37,7 +37,7 @@ class _Split(msgspec.Struct, rename="camel"):
 
 
 class _Info(msgspec.Struct, rename="camel"):
-    """What is read of dataset_info.json.
+    """The fields of dataset_info.json that are read.
 
     `supervised_keys` nest tuples and dicts; the only texts in them are names of features.
     """
@@ -53,7 +53,7 @@ class _ClassLabel(msgspec.Struct, rename="camel"):
 
 
 class _Feature(msgspec.Struct, rename="camel"):
-    """A feature: its type is the name of the field that is there."""
+    """A feature: its type is the name of the field that is present."""
 
     image: Any = msgspec.UNSET
     class_label: _ClassLabel | msgspec.UnsetType = msgspec.UNSET
@@ -64,7 +64,7 @@ class _FeaturesDict(msgspec.Struct):
 
 
 class _Features(msgspec.Struct, rename="camel"):
-    """What is read of features.json."""
+    """The fields of features.json that are read."""
 
     features_dict: _FeaturesDict
 
@@ -80,13 +80,13 @@ class _Shard(NamedTuple):
 
 
 class _Description(NamedTuple):
-    """What the files beside the shards say.
+    """The findings in the files beside the shards.
 
     Attributes:
-        shards: path -> shard, of those with records.
+        shards: path -> shard, for shards with records.
         image: the feature of the images.
-        label: the feature of their classes; empty if there is none.
-        class_names: by their ids.
+        label: the feature of the images' classes; empty if there is none.
+        class_names: the names of classes, by their ids.
     """
 
     shards: Mapping[str, _Shard]
@@ -96,11 +96,12 @@ class _Description(NamedTuple):
 
 
 def open_tfds(options: ConvertOptions, path: str) -> TableContent:
-    """The content of a dataset, given the path of its dataset_info.json.
+    """Returns the content of a dataset, given the path of its dataset_info.json.
 
     Raises:
-        DataError: the files that describe it are damaged, or it holds no images in TFRecords.
-        UsageError: one cannot be read.
+        DataError: the files that describe the dataset are damaged, or it has no images in
+            TFRecords.
+        UsageError: a file cannot be read.
     """
     try:
         dataset = _read_description(path)
@@ -135,9 +136,9 @@ def _read_description(path: str) -> _Description:
     """Reads the files that describe a dataset.
 
     Raises:
-        ValueError, MsgspecError, RecursionError: they are damaged, or there are no images in
+        ValueError, MsgspecError, RecursionError: the files are damaged, or there are no images in
             TFRecords.
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     folder = path.rpartition("/")[0]
     info = _read_json(path, _Info)
@@ -164,7 +165,7 @@ def _read_json(path: str, fields: type[_Fields]) -> _Fields:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """The texts in a value of JSON, but for the names of its fields."""
+    """Yields the texts in a value of JSON, without the names of its fields."""
     match value:
         case str():
             yield value
@@ -183,7 +184,7 @@ def _read_class_names(folder: str, feature: str, label: _ClassLabel) -> Sequence
 
 
 def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
-    """Yields file name and shard, of each with records.
+    """Yields file name and shard, for each shard with records.
 
     Raises:
         ValueError: the files are no TFRecords, or not in the folder of the dataset.
@@ -201,10 +202,10 @@ def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
 
 
 def _fill_template(info: _Info, split: _Split) -> str:
-    """The name of the files of a split, but for the number of each.
+    """Returns the name of the files of a split, without the number of each.
 
     Raises:
-        ValueError: they are no TFRecords, or not in the folder of the dataset.
+        ValueError: the files are no TFRecords, or not in the folder of the dataset.
     """
     template = split.filepath_template or _TEMPLATE
     parts = {"{DATASET}": info.name, "{SPLIT}": split.name, "{FILEFORMAT}": info.file_format}
@@ -229,7 +230,7 @@ class _Shards:
         """Yields the rows of a shard, with the names of its split and of their classes.
 
         Raises:
-            DataError: it has more or fewer records than dataset_info.json says.
+            DataError: the shard has more or fewer records than dataset_info.json says.
         """
         shard = self.dataset.shards[path]
         label = self.dataset.label
@@ -253,7 +254,7 @@ class _Shards:
 
 
 def _name_class(cell: Any, names: Mapping[str, str]) -> str | BadCell:
-    """The class with an id, given as a number or as text."""
+    """Returns the class with an id, which is a number or a text."""
     try:
         return names[str(cell)]
     except KeyError:

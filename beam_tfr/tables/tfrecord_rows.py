@@ -1,7 +1,7 @@
 """Reads TFRecords (https://www.tensorflow.org/tutorials/load_data/tfrecord).
 
-A tf.train.Example is a row, a feature a column. One more column holds the boxes whose sides are
-features, as of the object detection API.
+A tf.train.Example is a row, and a feature is a column. One more column holds the boxes whose sides
+are features, as in the object detection API.
 """
 
 import itertools
@@ -24,11 +24,11 @@ from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
-_FEW_VALUES = 16  # as the sides of an image, which are read in any case
-_MOST_BOXES = 100_000  # of an image, which take 20 MB
-# How the files of images begin: JPEG, PNG, GIF, WebP, TIFF.
+_FEW_VALUES = 16  # such as the sides of an image, which are read in any case
+_MOST_BOXES = 100_000  # of an image; so many take 20 MB
+# The beginnings of image files: JPEG, PNG, GIF, WebP, TIFF.
 _ENCODED = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|RIFF|II[*+]|MM\0[*+]")
-# What features are called that say of how many rows and columns raw pixels are.
+# Names of features with the number of rows and columns of raw pixels.
 _SIDE_NAMES = {
     **dict.fromkeys(("height", "rows", "h"), "height"),
     **dict.fromkeys(("width", "cols", "columns", "w"), "width"),
@@ -83,7 +83,7 @@ def _read_records(records: RecordFile) -> Iterator[bytes]:
     """Yields the records of a file.
 
     Raises:
-        ValueError: the next one is damaged, cut or too long; says what helps.
+        ValueError: the next record is damaged, cut or too long; says what helps.
     """
     try:
         yield from records
@@ -95,9 +95,9 @@ def _read_records(records: RecordFile) -> Iterator[bytes]:
 
 
 def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence[Any]]:
-    """Feature -> its values, without the many of those that are not wanted.
+    """Returns feature -> its values, without long lists that are not wanted.
 
-    Too many are a `BadCell`.
+    A feature with too many values is a `BadCell`.
 
     Raises:
         ValueError: see `read_message`.
@@ -117,9 +117,10 @@ def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence
 
 
 def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
-    """What the values of a column of images are, if they are raw pixels; empty if not.
+    """Describes the values of a column of images, if they are raw pixels; empty if not.
 
-    They are if they are as many as height, width and channels say, which are other features.
+    They are pixels if there are as many as height, width and channels say, which are other
+    features.
     """
     if len(values) != 1 or not isinstance(values[0], bytes) or _ENCODED.match(values[0]):
         return ""
@@ -141,13 +142,13 @@ def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
 def _find_file(
     listed: storage.Entry, name: str, value: bytes, record: bytes, begin: int
 ) -> storage.Entry:
-    """The value of a feature as a listed file, given its record and where that begins."""
+    """Returns the value of a feature as a listed file, given its record and where that begins."""
     member = archives.Member(len(value), begin + record.find(value), len(value))
     return member.to_entry(listed, name)
 
 
 def _join_sides(row: Mapping[str, Any]) -> list[list[Any]] | BadCell:
-    """The boxes whose sides are features; None for a side that is missing."""
+    """Returns the boxes whose sides are features; None stands for a missing side."""
     sides = []
     for name in SIDES:
         side = row[name]

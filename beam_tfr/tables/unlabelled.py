@@ -1,4 +1,4 @@
-"""Images of Pascal VOC and COCO that none of the files describes."""
+"""Finds images of Pascal VOC and COCO that none of the files describes."""
 
 import collections
 import contextlib
@@ -17,22 +17,22 @@ from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.image_sets import name_of_image
 from beam_tfr.tables.paths import folder_of
 
-_MOST_BYTES = 32 << 20  # of tables that are read to know all images that they list
+_MOST_BYTES = 32 << 20  # of tables that are read for all images that they list
 _MOST_SCANNED = 4 << 30  # of tables on a disk that are scanned for names
-_SCANNED_BYTES = 8 << 20  # of them at a time
-_MOST_NAMES = 1_000_000  # in these
-_MOST_TABLES = 1_000  # of Pascal VOC, whose images are found, and of their folders
-_FIRST_TABLES = 8  # at least, of each folder
-_MOST_REMOTE_TABLES = 20  # that are read again on gs://
+_SCANNED_BYTES = 8 << 20  # bytes that are scanned at a time
+_MOST_NAMES = 1_000_000  # names in these tables
+_MOST_TABLES = 1_000  # of Pascal VOC whose images are looked for, and folders of tables
+_FIRST_TABLES = 8  # at least so many of each folder
+_MOST_REMOTE_TABLES = 20  # tables that are read again on gs://
 _MOST_REMOTE = 10_000  # names of a folder on gs://, 1,000 with each request
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
-_LONGEST_NAME = 4 << 10  # bytes, with its key
+_LONGEST_NAME = 4 << 10  # bytes of a name with its key
 
 ReadUris = Callable[[str], Iterator[Any]]
 
 
 class NotLookedAtError(Exception):
-    """It would take too long to find what is left out; the message says why."""
+    """The search for images that are left out would take too long; the message says why."""
 
 
 def describe_unlabelled(
@@ -41,10 +41,10 @@ def describe_unlabelled(
     choose_base: Callable[[str], str],
     finder: ImageFinder,
 ) -> str:
-    """The message about images of Pascal VOC that are left out; empty if there are none.
+    """Returns the message about images of Pascal VOC that are left out; empty if there are none.
 
-    Looks at the folders of the first images of each folder of XML files, and says nothing if one is
-    not named like its XML file.
+    Looks at the folders of the first images of each folder of XML files, and says nothing if an
+    image is not named like its XML file.
 
     Args:
         tables: all XML files.
@@ -57,10 +57,12 @@ def describe_unlabelled(
         tables_in[folder_of(table)].append(table)
     most_folders = _MOST_TABLES
     num_first = max(_FIRST_TABLES, _MOST_TABLES // len(tables_in))
-    if storage.is_remote(tables[0]):  # where each takes a request
+    if storage.is_remote(tables[0]):  # each table takes a request
         most_folders = _MOST_REMOTE_TABLES
         num_first = max(1, _MOST_REMOTE_TABLES // len(tables_in))
-    stems_in = collections.defaultdict[str, set[str]](set)  # folder of images -> those described
+    stems_in = collections.defaultdict[str, set[str]](
+        set
+    )  # folder of images -> stems of described images
     for members in itertools.islice(tables_in.values(), most_folders):
         stems = set(map(name_of_image, members))
         for table in members[:num_first]:
@@ -80,9 +82,10 @@ def describe_unlisted(
     choose_base: Callable[[str], str],
     finder: ImageFinder,
 ) -> str:
-    """The message about images of COCO that none of the tables lists; empty if there are none.
+    """Returns the message about images of COCO that no table lists; empty if there are none.
 
-    Looks at the folders of those that they list. Where that takes long, it says that it did not.
+    Looks at the folders of the listed images. If that would take long, the message says that they
+    were not looked at.
 
     Args:
         tables: all tables.
@@ -95,7 +98,9 @@ def describe_unlisted(
         for table, names in _read_names(tables, read_uris):
             base = choose_base(table)
             for name in names:
-                with contextlib.suppress(ValueError, UsageError):  # which reading the rows tells
+                with contextlib.suppress(
+                    ValueError, UsageError
+                ):  # reading the rows raises the error
                     listed.add(finder.find(name, base, table))
     except NotLookedAtError as error:
         return (
@@ -107,9 +112,9 @@ def describe_unlisted(
 
 
 def _find_images(table: str, read_uris: ReadUris, base: str, finder: ImageFinder) -> Iterator[str]:
-    """Yields the paths of the images of a table, without those that are none."""
+    """Yields the paths of the images of a table, skipping cells that are no paths."""
     for name in read_uris(table):
-        with contextlib.suppress(ValueError, UsageError):  # which reading the rows tells
+        with contextlib.suppress(ValueError, UsageError):  # reading the rows raises the error
             yield finder.find(name, base, table)
 
 
@@ -117,7 +122,7 @@ def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[st
     """Yields tables with the names of images in them.
 
     Raises:
-        NotLookedAtError: they are large.
+        NotLookedAtError: the tables are large.
     """
     are_remote = any(map(storage.is_remote, tables))
     if are_remote and len(tables) > _MOST_REMOTE_TABLES:
@@ -137,7 +142,7 @@ def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[st
 def _scan_names(table: str) -> Iterator[str]:
     """Yields the values of `file_name` in a large file of COCO, without parsing it.
 
-    Some may be those of other files than images. Takes 1 s for 500 MB.
+    Some values may be those of files other than images. Takes 1 s for 500 MB.
 
     Raises:
         NotLookedAtError: there are too many, or none.
@@ -145,7 +150,7 @@ def _scan_names(table: str) -> Iterator[str]:
     number = 0
     begin = 0
     rest = b""
-    with contextlib.suppress(OSError):  # of which reading the rows tells
+    with contextlib.suppress(OSError):  # reading the rows raises the error
         while part := storage.read_part(table, begin, _SCANNED_BYTES):
             begin += len(part)
             data = rest + part
@@ -164,7 +169,7 @@ def _scan_names(table: str) -> Iterator[str]:
 def _describe_left_out(
     folders: Iterable[str], is_left_out: Callable[[str], bool], cause: str
 ) -> str:
-    """The message about images in folders that are left out; empty if none are."""
+    """Returns the message about images in folders that are left out; empty if none are."""
     unfinished = ""
     left_out = list[str]()
     for folder in sorted(folders):
