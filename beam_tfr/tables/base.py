@@ -79,7 +79,7 @@ class DamagedTableError(DataError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OtherColumn(BadCell):
-    """A cell whose values are in another column, which then replaces this one in all rows.
+    """A cell whose values are in another column, which must then replace this one in all rows.
 
     Attributes:
         column: the other column.

@@ -133,7 +133,7 @@ def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns | None:
-    """Finds the first of some sides, by format and names, in columns; None if none is there."""
+    """Finds the first of some sides, by format and names, that columns have; None without any."""
     by_name = by_plain_name(columns)
     for form, names in sides:
         if by_name.keys() >= {*names} and not _are_of_corners(names, by_name):

@@ -22,8 +22,8 @@ from beam_tfr.tables.samples import EXTENSIONS
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 
 SPLIT = "image/split"  # the column of a dataset with the split
-# Columns of TFRecords and tars with images, with their classes, and with those of their boxes; the
-# first that is there is taken.
+# Columns of TFRecords and tars with images, their classes, and their boxes' classes; of each, the
+# first one present is taken.
 _IMAGES = (ENCODED, *EXTENSIONS)
 # The name of another column that may hold images, such as image_raw.
 _LIKELY = re.compile(

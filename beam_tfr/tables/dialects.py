@@ -133,7 +133,7 @@ def fits_header(cells: Sequence[str], header: Sequence[str]) -> bool:
 
 
 def read_decimal_comma(cell: str) -> str:
-    """Returns a cell with a decimal point instead of a comma, if the cell is such a number."""
+    """Returns a cell; a number with a decimal comma gets a decimal point instead."""
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 

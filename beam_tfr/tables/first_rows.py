@@ -288,7 +288,7 @@ def check_images(
         declarations: column that becomes a feature -> its declaration, which may be empty.
 
     Raises:
-        UsageError: it does not, or they do.
+        UsageError: the column of images holds none, or another column holds some.
     """
     path = content.files[0]
     uri_column = content.options.uri_column

@@ -141,7 +141,7 @@ def _name_error(path: str, begin: bytes) -> UsageError:
 
 
 def _list_advice(path: str, begin: bytes) -> Iterator[str]:
-    """Yields what to do about a file that is no table, the best advice first; some is empty."""
+    """Yields what to do about a file that is no table, the best advice first; some may be empty."""
     name = path.lower()
     is_zip = name.endswith(".zip")
     yield suggest_dataset(path.rpartition("/")[0])

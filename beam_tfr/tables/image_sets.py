@@ -24,8 +24,8 @@ from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_li
 # Chooses the lists among text files, given path -> name: path -> split.
 _Choose = Callable[[Mapping[str, str]], dict[str, str]]
 UNLISTED = "unlisted"  # the split of images that no list names
-# Folders of lists beside that of annotations, or beside the one around it: for all images, and for
-# those of a task.
+# Folders of lists, beside the folder of annotations or the one around it: for all images, and for
+# the images of a task.
 _FOLDERS = ("ImageSets/Main", "ImageSets")
 _TASK_FOLDERS = ("ImageSets/Segmentation", "ImageSets/Layout", "ImageSets/Action")
 _FIRST_LIST = "train"  # without it, there are no other lists among annotations

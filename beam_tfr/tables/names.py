@@ -123,7 +123,7 @@ class _Kind(enum.Enum):
     TEXTS = enum.auto()
     BOOLEANS = enum.auto()
     INTEGERS = enum.auto()
-    # Whole numbers, of which some have a point. All names have to be such, and nan and the like are
+    # Whole numbers, some with a point. All names must be whole numbers; nan and the like are
     # missing values.
     POINTED = enum.auto()
 

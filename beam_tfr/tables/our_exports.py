@@ -1,4 +1,4 @@
-"""Reads the splits and classes of tables that we exported from `export.json`.
+"""Reads from `export.json` the splits and classes of tables that we exported.
 
 Splits may have any names, and classes keep their ids, whatever the order of their names is.
 """
@@ -26,7 +26,7 @@ def read_export_splits(folder: str) -> frozenset[str]:
 
 
 def read_export_classes(folder: str) -> list[str]:
-    """Returns the classes, by id, of the dataset whose export a folder is in; none without one.
+    """Returns the classes, by id, of the dataset whose export a folder is in; none outside of one.
 
     Args:
         folder: see `read_export_splits`.

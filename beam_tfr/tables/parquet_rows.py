@@ -30,7 +30,7 @@ _OTHER_METADATA = (LookupError, TypeError, ValueError)  # errors of reading meta
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Lists of images, as Hugging Face writes them.
 _IMAGES = re.compile(r"(?:large_)?list<\w+: struct<bytes: (?:large_)?binary, path: \w+>>")
-_NULL = "null"  # of a column without a value, as in parts without rows
+_NULL = "null"  # type of a column without values, as in parts without rows
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # names of types in pyarrow
 
 
@@ -216,7 +216,7 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
         path_in_file = [column] if column in features else column.split(".")
         feature = features
         for name in [*path_in_file, "names"]:
-            while name not in feature:  # of a list
+            while name not in feature:  # the feature is a list
                 feature = feature[0] if isinstance(feature, list) else feature["feature"]
             feature = feature[name]
         names = [str(name) for name in feature]

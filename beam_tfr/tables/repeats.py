@@ -38,7 +38,7 @@ class RowKeys:
     """The keys of the rows of tables, in 24 bytes of memory each."""
 
     def __init__(self) -> None:
-        self._hashes = list[bytearray]()  # of each table
+        self._hashes = list[bytearray]()  # hashes of the keys of each table
 
     def note_rows(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
         """Yields the references of the next table, and notes their keys."""
@@ -114,7 +114,7 @@ def _position_of_second(positions: tuple[KeyPosition, KeyPosition]) -> KeyPositi
 def merge_rows(
     tables: Tables, refs: Iterable[ImageRef], positions: tuple[KeyPosition, KeyPosition]
 ) -> ImageRef:
-    """Returns the reference of an image that several rows name; a reject if the rows differ.
+    """Returns the reference of an image that several rows name; a reject if they differ.
 
     Args:
         tables: the tables of the rows.

@@ -32,18 +32,18 @@ _MOST_SHOWN = 5  # splits in messages
 _FIRST_ROWS = 1_000  # rows in which other columns are looked at
 _MOST_COLUMNS = 100  # columns that are looked at
 _MOST_VALUES = 20  # of a column that says splits
-# Names of columns that may say splits, whatever they hold, and of those that are worth a look.
+# Names of columns that may say splits with any values, and of columns that are worth a look.
 _LIKE_SPLITS = re.compile(r"(?:is)?(?:train|test|val|valid|validation)|k?folds?")
 _NEAR_SPLITS = re.compile(
     "split|set|part|phase|usage|mode|stage|purpose|train|test|val|fold|hold|held|dev"
 )
-# Names of columns that do with truth values or small numbers, such as holdout and train_test.
+# Names of columns that may if they hold truth values or small numbers: holdout, train_test.
 _WORDS = "train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|dev|eval(?:uation)?|held?out|holdout"
 _OF_FLAGS = re.compile(
     rf"(?:is|in|for|use)*(?:{_WORDS})+(?:set|data|flag|status|id|index|split|only)?"
     rf"|{'|'.join(_OTHER_NAMES)}"
 )
-# Such as PublicTest of FER2013.
+# Values that are like words for splits, such as PublicTest in FER2013.
 _LIKE_WORD = re.compile(
     r"(?i).{0,20}(?:train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|dev|eval)(?:[-_ ]?set)?"
 )

@@ -201,7 +201,7 @@ class _BadRows:
 
 
 def _fit_cells(cells: list[str], header: Sequence[str]) -> list[str]:
-    """Returns as many cells of a row that `fits_header` as the header has."""
+    """Returns the cells of a row that `fits_header`, with as many cells as the header."""
     expected = len(header)
     missing = expected - len(cells)
     return cells[:expected] + [""] * missing

@@ -16,7 +16,7 @@ _NO_CATEGORY = -1
 
 
 class _Coordinates(msgspec.Struct):
-    """A box by its center; a missing side is NaN, which makes the box a bad one."""
+    """A box given by its center; a missing side is NaN, which makes the box a bad one."""
 
     x: float = math.nan
     y: float = math.nan
