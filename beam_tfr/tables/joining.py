@@ -171,7 +171,10 @@ class BoxJoin(RowJoin):
         return cells
 
     def applies(self, first: "FirstRows") -> bool:
-        """Whether rows are joined: always with four sides, else if images have several rows."""
+        """Whether rows are joined: always with four sides, else if images have several rows.
+
+        Without four sides, each row must also have at most one box.
+        """
         if self.sides:
             return True
         if not all(map(holds_one_box, first.cells[self.box])):

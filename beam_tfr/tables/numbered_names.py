@@ -69,7 +69,8 @@ def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
 def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None) -> int | None:
     """Returns the number of the first name; None if it may be 0 or 1.
 
-    The file's own number counts if all numbers have a name that way.
+    The numbers count from 0 if one is 0, and from 1 if one equals the number of names; otherwise
+    the file's own first number counts.
     """
     if min(numbers) == 0:
         return 0

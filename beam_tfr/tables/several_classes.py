@@ -300,7 +300,7 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
 
 
 def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
-    """Whether all texts have a part that moves, and one text includes another of several parts.
+    """Whether all texts share a part that moves, and one text includes another of several parts.
 
     For example `agriculture clear primary` includes `clear primary`, beside `haze primary water`.
     """

@@ -214,9 +214,9 @@ def _describe_marks(marks: Set[str]) -> str:
 
 
 def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
-    """Yields the keys of a file, of the first members of its lists, and of its own first member.
+    """Yields the keys of a file, of the first members of COCO's lists, and of its first value.
 
-    They are spelled `key`, `images[].key`, and `.key` or `[].key`.
+    They are spelled `key`, `images[].key`, and `.key`, or `[].key` if the file is a list.
     """
     if isinstance(content, list):
         keys = _keys_of(content[0]) if content else []
