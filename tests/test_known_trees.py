@@ -440,6 +440,27 @@ MASKS: Mapping[str, Masks] = {
         },
         folder="candle/Data/Images",
     ),
+    "mmsegmentation": Masks(
+        {
+            "img_dir/train/a.jpg": ("ann_dir/train/a.png", "train/"),
+            "img_dir/val/b.jpg": ("ann_dir/val/b.png", "val/"),
+        },
+        folder="img_dir",
+    ),
+    "GID-15": Masks(
+        {
+            "GID/img_dir/train/a.tif": ("GID/ann_dir/train/a_15label.png", "train/"),
+            "GID/img_dir/val/b.tif": ("GID/ann_dir/val/b_15label.png", "val/"),
+            "GID/img_dir/test/c.tif": None,
+        },
+        folder="GID/img_dir",
+    ),
+    "xView2": Masks(
+        {
+            "train/images/a_pre.png": ("train/targets/a_pre_target.png", "train/"),
+            "test/images/b_pre.png": ("test/targets/b_pre_target.png", "test/"),
+        }
+    ),
     "NYU": Masks(
         {
             "train/rgb/1.jpg": ("train/depth/1.png", "train/"),

@@ -26,14 +26,15 @@ from beam_tfr.schema.differences import common_start
 # Names of folders of images.
 IMAGES = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
-    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g|left|right))?"
+    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g|left|right|dir))?"
     r"|(?:part|batch|chunk)[-_ ]?[0-9]+)"
 )
 _MASK_WORDS = (
-    r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|segmentations?|segmentation(?:class|object)[a-z]*"
+    r"(?:(?:masks?|labels?|ann(?:o(?:t(?:ation)?)?)?s?|segmentations?"
+    r"|segmentation(?:class|object)[a-z]*|seg(?=[-_ ]?dir)|targets|binary"
     r"|ground[-_ ]?truth|gts?|gtfine|gtcoarse|trimaps?|manual|semantic|instances?"
     r"|labeledapproved_full)"
-    r"(?:[-_ ]?(?:png|imgs?|images?|machine|human|all|full|left|right"
+    r"(?:[-_ ]?(?:png|imgs?|images?|dir|binary|machine|human|all|full|left|right"
     r"|for[-_ ]participants[a-z_ -]*))?"
     r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?"
     r"(?:[-_ ]?(?:left|right))?)"
