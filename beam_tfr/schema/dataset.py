@@ -51,7 +51,7 @@ _SPLIT_RANKS = {TRAIN: 0, "validation": 1, "test": 2}
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
     "bad-value": "a value in the table is missing, does not fit the type of its column, or is in a "
-    "file that cannot be read",
+    "row or a file that cannot be read",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
     "without-boxes": "no box is stored, with --no_boxes reject",
