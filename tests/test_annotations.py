@@ -387,7 +387,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
         b"names: !!python/object/apply:os.system [ls]\ntrain: none",
         "there is no such file or folder: /none/none; .*",
     ),
-    "deep YAML": ("t.yaml", b"names: " + b"[" * 500, "has lists or mappings in each other.*"),
+    "deep YAML": ("t.yaml", b"names: " + b"[" * 500, "nests lists or mappings too deeply.*"),
     "cut YAML": ("t.yaml", b"names: [", "while parsing .* line 2, column 1.*"),
     "a number": ("t.yaml", b"names: 80", "names: '80' is a text: write the names themselves .*"),
     "itself": ("t.yaml", b"names: &a [*a]", "found unconstructable recursive node.*"),

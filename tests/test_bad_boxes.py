@@ -73,7 +73,7 @@ HELD = {
     "jsonl": [*HOSTILE],
 }
 INSTEAD = {
-    "yolo": {"text": "is not a number", "long": "behind a box"},
+    "yolo": {"text": "is not a number", "long": "follows a box"},
     "create ml": {"short": NO_AREA},  # they become NaN
     "voc": {
         "-1e308": "has no area",

@@ -164,11 +164,13 @@ def test_categories_of_one_name_are_told(tmp_path: Path) -> None:
     content = coco("1.png", "2.png")
     write_picture(tmp_path / "1.png")
     (tmp_path / "t.json").write_text(json.dumps(content))
-    assert not any("one name" in line for line in beam_tfr.plan(table=tmp_path / "t.json").warnings)
+    assert not any(
+        "have the same name" in line for line in beam_tfr.plan(table=tmp_path / "t.json").warnings
+    )
     content["categories"] = [{"id": number, "name": "cat"} for number in (1, 7)]
     (tmp_path / "t.json").write_text(json.dumps(content))
     plan = beam_tfr.plan(table=tmp_path / "t.json")
-    (line,) = [line for line in plan.warnings if "one name" in line]
+    (line,) = [line for line in plan.warnings if "have the same name" in line]
     assert "t.json" in line
     assert "'cat' has the ids [1, 7]" in line
 

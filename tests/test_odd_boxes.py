@@ -33,14 +33,14 @@ def test_boxes_are_not_turned_by_a_column(
     tmp_path: Path, name: str, angle: str, is_told: bool
 ) -> None:
     table = write_boxes(tmp_path / "t.csv", f"{SIDES},{name}", f"0,0,2,2,{angle}", "1,1,3,3,0")
-    assert bool(lines_about("not turned", **table)) == is_told
+    assert bool(lines_about("is not applied", **table)) == is_told
 
 
 def test_boxes_are_not_turned_by_a_field_of_objects(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     box = {"x": 1, "y": 1, "width": 2, "height": 2, "label": "cat", "angle": 45}
     path.write_text(json.dumps({"file": "0.jpg", "boxes": [box]}))
-    assert lines_about("not turned by column 'boxes.angle'", table=str(path))
+    assert lines_about("rotation in column 'boxes.angle' is not applied", table=str(path))
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -220,7 +220,7 @@ def test_any_lines_have_shapes_or_problems(lines: list[list[float]]) -> None:
 def test_a_number_behind_boxes_may_be_an_angle(behind: str, word: str) -> None:
     form = choose_form([[0.5, 0.5, 0.2, 0.4, float(behind)]])
     assert word in form.describe()
-    assert "angle, by which boxes are not turned" in form.describe()
+    assert "an angle, which does not turn the boxes" in form.describe()
     box = read_shape(f"{BOX} -45.5".split(), form, None).box
     assert isinstance(box, BadCell)
     assert "angle" in box.problem
@@ -677,7 +677,7 @@ def test_classes_have_the_ids_of_the_file(
     [note] = [note for note in result.notes if "no image" in note]
     assert names[1] in note
     assert not {names[0], names[2]} & {*note.replace(",", "").split()}
-    assert not any("not their ids" in note for note in read(table)[1])
+    assert not any("are not the class ids" in note for note in read(table)[1])
 
 
 @pytest.mark.parametrize("names", ["{1: cat, 2: dog, 3: owl}", "[cat, cat, dog]"])
@@ -685,7 +685,7 @@ def test_numbers_with_gaps_are_told(tmp_path: Path, names: str) -> None:
     table = write_set(tmp_path / "in", f"2 {BOX}\n")
     table.write_text(f"train: images/train\nnames: {names}\n")
     note = read(table)[1][-1]
-    assert "not their ids" in note
+    assert "are not the class ids" in note
     assert ("'cat'" in note) == ("1:" in names)
 
 

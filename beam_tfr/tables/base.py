@@ -387,7 +387,7 @@ def describe_harm(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "takes more memory to read than there is"
     if isinstance(error, RecursionError):
-        return "holds lists or objects in each other, too deep to be read"
+        return "nests lists or objects too deeply to be read"
     return f"cannot be read: {error or type(error).__name__}"
 
 
@@ -395,7 +395,7 @@ def _describe_csv_error(problem: str) -> str:
     """Describes an error of the parser, with its likely cause."""
     if "new-line character" in problem:
         return "has carriage returns within a line; save the table with one kind of line ends"
-    return f"{problem}; is a quote not closed, or not doubled, or has it a space beside it?"
+    return f"{problem}; is a quote not closed or not doubled, or is there a space beside it?"
 
 
 def name_row(path: str, number: int) -> str:

@@ -71,7 +71,7 @@ FORMATS: dict[str, TableFormat] = {
 
 # What to do about files that other programs read as tables.
 _ADVICE = {
-    ".txt": "; paths alone are an `input_list=`; with classes behind them, save it as CSV with the "
+    ".txt": "; paths alone are an `input_list=`; with a class after each, save it as CSV with the "
     "first line path,class",
     ".arrow": "; datasets.load_from_disk(FOLDER).to_parquet(FILE) writes Parquet",
     ".feather": "; pandas.read_feather(FILE).to_parquet(FILE) writes Parquet",

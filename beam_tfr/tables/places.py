@@ -196,7 +196,7 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
         return f"{start}: {_CURES}"
     cure = "them so that the split is a whole word, as in labels_train.csv and labels_test.csv"
     if len({example.rpartition("/")[2] for example in examples}) == 1:
-        cure = "their folders, which must be called like the splits, as train/ and test/"
+        cure = "their folders, which must be named like the splits, such as train/ and test/"
     return f"{start}: rename {cure}; {OTHER_WAYS}"
 
 

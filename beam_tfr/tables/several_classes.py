@@ -73,7 +73,7 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
     if presence and any(is_zero(cell) for _, cell in first.column(presence)):
         yield (
             f"column {presence!r} is 0 in some rows, whose classes count like others: if their "
-            "images have not these classes, `label_separator='|'` leaves them out"
+            "images lack these classes, `label_separator='|'` leaves them out"
         )
 
 

@@ -24,9 +24,9 @@ from beam_tfr.tables.image_names import ImageName
 _EMPTY = msgspec.Raw(b"[]")
 _NULL = msgspec.Raw(b"null")
 _NO_BOXES = BadCell(
-    "no annotation of the file has a bbox, or a mask that gives one; write them, such as those "
-    "around the keypoints, as `feature_columns=image/source_id:bytes` stores the classes of images "
-    "alone"
+    "no annotation of the file has a bbox, or a mask that gives one; add boxes, such as those "
+    "around the keypoints, or store only the classes of images: "
+    "`feature_columns=image/source_id:bytes`"
 )
 _SIDES = 4  # of a box
 _ROUNDED = 1  # pixel that boxes may end outside, if rounded or counted from 1
@@ -222,7 +222,7 @@ def _say_repeated_names(path: str, names: CategoryNames, say: Callable[[Note], o
         texts = join_texts(
             [f"{name!r:.60} has the ids {_list_ids(ids[name])}" for name in repeated]
         )
-        say(f"{path}: categories have one name, so they are one class: {texts}")
+        say(f"{path}: several categories have the same name and become one class: {texts}")
 
 
 def _list_ids(ids: Sequence[int]) -> str:
@@ -239,7 +239,7 @@ def _say_repeated_images(
     number = len(entries) - sum(map(len, images.values()))
     if number:
         say(
-            f"{path}: entries of images are repeated as they are, as if files were joined "
+            f"{path}: some entries of images are repeated, as in joined files "
             f"({number:,} of {len(entries):,}); each image is taken once"
         )
 
@@ -280,7 +280,7 @@ def _say_corners(
         say(
             f"{path}: boxes end outside of their images ({len(beyond):,}), such as "
             f"{beyond[0].bbox} of annotation {beyond[0].id!r:.60}: COCO's bbox is x, y, width "
-            "and height; if they are corners (xmin, ymin, xmax, ymax), as which all lie inside, "
+            "and height; if they are corners (xmin, ymin, xmax, ymax), which would all lie inside, "
             "give `feature_columns=box:bbox[xyxy]`"
         )
 

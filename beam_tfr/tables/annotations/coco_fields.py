@@ -30,8 +30,7 @@ def describe_other_fields(data: bytes) -> Iterator[str]:
         )
     if _ROTATION in data and _TURNED.search(data):
         yield (
-            "annotations have a rotation, by which their boxes are not turned: boxes are stored as "
-            "they are before it"
+            "annotations have a rotation, which is not applied: their boxes are stored unrotated"
         )
 
 

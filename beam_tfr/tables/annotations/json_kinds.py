@@ -57,7 +57,7 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"shapes", "imagePath"}),
-        "is a file of LabelMe; make one file of COCO of all of them, as labelme's examples do "
+        "is a file of LabelMe; turn all of them into one COCO file, as labelme's examples do "
         "(labelme2coco.py)",
     ),
     _Kind(
@@ -116,7 +116,7 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"images[].image_id", "categories[].category_id"}),
-        "has ids of other names than COCO's, as of Herbarium; give them COCO's: jq '.images[] |= "
+        "has ids with other names than in COCO, as in Herbarium; rename them: jq '.images[] |= "
         "(.id = .image_id) | .categories[] |= (.id = .category_id | .name //= .scientificName)' "
         "a.json > b.json",
     ),

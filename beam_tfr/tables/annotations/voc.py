@@ -277,7 +277,7 @@ def _read_without_bndbox(obj: ElementTree.Element) -> list[float] | BadCell:
     if obj.find("polygon") is not None:
         return _enclose_polygon(obj)
     if obj.find("robndbox") is not None:
-        return BadCell("there is no bndbox, but a turned box (robndbox)")
+        return BadCell("it has a rotated box (robndbox), but no bndbox")
     return BadCell("there is no bndbox")
 
 

@@ -132,7 +132,7 @@ def _describe_numbers(names: ClassNames) -> Iterator[str]:
     """Yields a line if the numbers of classes cannot be their ids in a dataset."""
     for label, name in enumerate(names.in_order()):
         if names.get(label) != name:
-            yield f"its numbers of classes are not their ids: {name!r:.60} becomes {label}"
+            yield f"its class numbers are not the class ids: {name!r:.60} becomes {label}"
             return
 
 
@@ -218,7 +218,7 @@ def _describe_files(
     if seem_corners(lines):
         yield (
             "boxes of its label files end outside of their images, as YOLO's are center and size; "
-            "if they are corners (xmin, ymin, xmax, ymax), as which all lie inside, give "
+            "if they are corners (xmin, ymin, xmax, ymax), which would all lie inside, give "
             "`feature_columns=box:bbox[rel_xyxy]`"
         )
     missing = [file for file in files if not file.is_there]
@@ -291,7 +291,7 @@ def _check_depth(text: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _MOST_DEPTH:
-            raise ValueError("has lists or mappings in each other, too deep to be read")
+            raise ValueError("nests lists or mappings too deeply to be read")
 
 
 def _read_lines(files: Iterable[LabelFile]) -> list[list[float]]:

@@ -62,14 +62,14 @@ class LineForm(NamedTuple):
     def describe(self) -> str:
         """Says how the lines are read; empty if they have shapes only."""
         if self.has_tracks:
-            return "a confidence and the id of a track behind each shape, which are left out"
+            return "a confidence and a track id after each shape, which are ignored"
         if self.has_scores:
-            return "a confidence behind each polygon, which is left out"
+            return "a confidence after each polygon, which is ignored"
         if not self.fifth:
             return ""
         return (
-            f"a number behind boxes, which is left out: a {self.fifth}, or an angle, by which "
-            "boxes are not turned"
+            f"a number after boxes, which is ignored: a {self.fifth}, or an angle, which does not "
+            "turn the boxes"
         )
 
     @property
@@ -275,7 +275,7 @@ def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
     if not _ends_in_track(numbers):
         problem = (
             f"{numbers[-2]:g} and {numbers[-1]:g} are no confidence and id of a track, which other "
-            "lines have behind their shapes"
+            "lines have after their shapes"
         )
         return ObjectShape(BadCell(problem))
     *numbers, confidence, _ = numbers
@@ -305,9 +305,9 @@ def _read_fifth(numbers: list[float], form: LineForm) -> ObjectShape:
         return ObjectShape(_check_box(box))
     return ObjectShape(
         BadCell(
-            f"{fifth:g} behind a box cannot be told to be a confidence (0 to 1) or a track id "
-            "(a whole number) in all lines of the set; an angle is not read: turned boxes are "
-            "polygons, with x and y of four corners"
+            f"{fifth:g} follows a box, but the set does not show whether such numbers are "
+            "confidences (0 to 1) or track ids (whole numbers); angles are not read: write rotated "
+            "boxes as polygons, with x and y of four corners"
         )
     )
 
@@ -330,7 +330,7 @@ def _describe_far_corner(corners: Sequence[float]) -> BadCell:
     outside = [number for number in corners if not -_FAR <= number <= 1 + _FAR]
     return BadCell(
         f"{outside[-1]:g} is no place of a corner: {_AS_SHARES}; is it the id of a track "
-        "behind a box and its confidence?"
+        "after a box and its confidence?"
     )
 
 
@@ -354,7 +354,7 @@ def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | 
     num_more = len(numbers) - int(count) * int(size)
     if num_more:
         problem = f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}"
-        hint = "; is a confidence behind them?" if num_more in (1, 2) else ""
+        hint = "; are they followed by a confidence?" if num_more in (1, 2) else ""
         return BadCell(problem + hint)
     if size == "3":
         return numbers

@@ -34,8 +34,8 @@ def warn_of_turned_boxes(content: TableContent, features: Sequence[ColumnKind]) 
     for name, cells in read_first_cells(content, angles).items():
         if any(map(_is_turn, cells)):
             yield (
-                f"boxes are not turned by column {name!r:.60}: they are stored as they are before "
-                "it; to have them around what is turned, write them so"
+                f"the rotation in column {name!r:.60} is not applied: boxes are stored unrotated; "
+                "if they should enclose the rotated objects, write such boxes"
             )
             return
 
