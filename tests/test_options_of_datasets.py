@@ -79,3 +79,18 @@ def test_options_that_are_not_known_are_ignored_by_readers_and_told_by_writers(
     refused = beam_tfr("convert", "--config", "convert.toml")
     assert refused.code == 2
     assert "options.quality: a value of another version there, 90 now" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("input", ["/**"]), ("input_list", "list.txt"), ("exclude", ["**/1*"]), ("table", ["t.csv"])],
+)
+@pytest.mark.parametrize("command", ["update", "repair"])
+def test_options_that_no_manifest_stores_are_refused(
+    command: str, name: str, value: object, beam_tfr: Command, pets: Path
+) -> None:
+    set_options(pets / "dataset", {name: value})
+    before = files_of(pets / "dataset")
+    refused = beam_tfr(command, "dataset", "--input", "photos")
+    assert (refused.code, f"does not store {name} in it" in refused.err) == (1, True)
+    assert files_of(pets / "dataset") == before

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, Self
 
 from beam_tfr.dataset.manifest import Manifest, ShardEntry, read_manifest
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.options.convert import stored_names
 from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import NO_COLUMN
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.differences import find_other_codecs
-from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import count_reject_shards, shard_size
 
@@ -125,10 +126,11 @@ def restore_options(
     Raises:
         UsageError: a value is not allowed, two options exclude each other, or the input is of
             another kind.
+        DataError: the manifest holds an option that `convert` does not store.
     """
     present = {name: value for name, value in changes.items() if value not in (None, "", ())}
-    restorable = options_of(ConvertOptions).keys() - {"classes"}
-    kept = restorable & dataset.options.keys()
+    _check_stored(dataset)
+    kept = options_of(ConvertOptions).keys() & dataset.options.keys() - {"classes"}
     for names in _EXCLUSIVE:
         if not names.isdisjoint(present):
             kept -= names
@@ -141,6 +143,22 @@ def restore_options(
     _check_kind_of_input(dataset, changed)
     fixed = {"output": dataset.folder, "name": dataset.name}
     return from_values({**values, **changed, **fixed}, ConvertOptions)
+
+
+def _check_stored(dataset: Manifest) -> None:
+    """Checks that a manifest holds no option that `convert` does not store.
+
+    A dataset may come from a stranger, who must not choose which files of this machine are read.
+
+    Raises:
+        DataError: it does, such as `input`.
+    """
+    others = dataset.options.keys() & options_of(ConvertOptions).keys() - stored_names()
+    if others:
+        raise DataError(
+            f"the manifest of {dataset.folder} was edited: `convert` does not store "
+            f"{', '.join(sorted(others))} in it; copy the dataset again from a place you trust"
+        )
 
 
 def _find_other_splits(dataset: Manifest, present: Mapping[str, Any]) -> set[str]:

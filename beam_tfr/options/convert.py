@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from fractions import Fraction
 from typing import Any, ClassVar, NoReturn
 
@@ -81,6 +81,7 @@ def _check_rename(value: object) -> str:
 
 
 RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True, has_names=True)
+_PLACES = ("table", "image_root")  # options of tables that manifests do not hold
 _ONE = "give only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
 COPIES_OF_ROWS = (
@@ -517,7 +518,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         values = {
             name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)
         }
-        for place in ("table", "image_root"):
+        for place in _PLACES:
             values.pop(place, None)
         return values
 
@@ -531,6 +532,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     def suffix(self) -> str:
         """The file name extension of the shards."""
         return SUFFIXES[self.stored_compression["compression"]]
+
+
+def stored_names() -> Set[str]:
+    """Returns the names of the options that manifests hold: see `ConvertOptions.data_options`."""
+    changing = {name for name, about in options_of(ConvertOptions).items() if about.changes_data}
+    return (changing | options_of(TableOptions).keys() | {"classes"}) - {*_PLACES}
 
 
 def default_threads() -> int:
