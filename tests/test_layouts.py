@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -989,3 +990,14 @@ def test_folders_of_pairs_are_told(folders: list[str], is_told: bool) -> None:
     scaled = [key.replace(".png", "x2.png") if "X2" in key else key for key in keys]
     assert bool(describe_pair_folders(scaled)) == is_told
     assert not describe_pair_folders([*keys, f"{folders[0]}/9.png"])
+
+
+def test_deep_folders_of_masks_are_found_in_little_memory() -> None:
+    deep = "a/" * 8_000
+    given = [f"{deep}{number}/images" for number in range(10)]
+    tracemalloc.start()
+    text = describe_mask_folders([*given, f"{deep}0/masks"])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "look like images and the masks beside them" in text
+    assert peak < 20_000_000

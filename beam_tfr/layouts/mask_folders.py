@@ -44,9 +44,44 @@ _MASKS = NamePattern(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS
 _OF_IMAGES = NamePattern(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks for train
 _MOST_NAMES = 100  # of files in a folder that are compared
 _MOST_FOLDERS = 10  # folders whose files are compared
+_MOST_LEVELS = 12  # of folders of a path, counted from its start and from its end
 _MOST_PHOTOS = 3  # files of a folder that show whether it holds photos
 IsPhoto = Callable[[str], bool]  # path of a file -> whether it certainly is a photo, not a mask
 _LIKE_IMAGES = "{stem}.png"
+
+
+class _Place(NamedTuple):
+    """The hashes of the folders around and below a name in a path, which may be long."""
+
+    parent: int
+    below: int
+
+
+class _NamesBeside(NamedTuple):
+    """The names at a place.
+
+    Attributes:
+        folder: the first path with a name there.
+        level: the number of folders around the name.
+        names: all names.
+    """
+
+    folder: str
+    level: int
+    names: list[str]
+
+    @property
+    def parent(self) -> str:
+        """The path of the folders around the names."""
+        return "/".join(self.folder.split("/")[: self.level])
+
+    @property
+    def below(self) -> str:
+        """The path of the folders below the names."""
+        return "/".join(self.folder.split("/")[self.level + 1 :])
+
+
+_NamesAt = Mapping[_Place, _NamesBeside]
 
 
 class MaskFolders(NamedTuple):
@@ -278,29 +313,31 @@ def find_mask_folders(
     if compared is None or not split_of_folder(compared.images):
         return compared
     beside = set[str]()
-    for (parent, _), names in names_at.items():
-        if parent == compared.parent:
-            beside.update(names)
+    for place, names in names_at.items():
+        if place.parent == hash(compared.parent):
+            beside.update(names.names)
     return compared._replace(has_splits=are_different(filter(split_of_folder, beside)))
 
 
 def _find_named_masks(
     folders: Sequence[str],
-    names_at: Mapping[tuple[str, str], Sequence[str]],
+    names_at: _NamesAt,
     holds_photos: Callable[[str], bool],
 ) -> MaskFolders | None:
     """Returns the first folder that is named like the masks of another; None if there is none.
 
     Args:
         folders: paths of folders of files, sorted.
-        names_at: the folders around and below a name -> names there.
+        names_at: place -> names there.
         holds_photos: path of a folder -> whether its files certainly are photos.
     """
-    for (parent, below), names in names_at.items():
-        pair = _find_pair(names)
+    for names in names_at.values():
+        pair = _find_pair(names.names)
         if not pair:
             continue
         images, masks = pair
+        parent = names.parent
+        below = names.below
         mask_folder = "/".join(filter(None, [parent, masks, below]))
         if not IMAGES.fullmatch(images) and holds_photos(mask_folder):
             continue
@@ -317,14 +354,17 @@ def _find_named_masks(
     return None
 
 
-def _group_names(folders: Iterable[str]) -> Mapping[tuple[str, str], Sequence[str]]:
-    """Returns the folders around and below a name in a path -> all names between them."""
-    names_at = collections.defaultdict[tuple[str, str], list[str]](list)
+def _group_names(folders: Iterable[str]) -> _NamesAt:
+    """Returns each place in the paths -> the names there; skips the middle of deep paths."""
+    names_at = dict[_Place, _NamesBeside]()
     for folder in folders:
         parts = folder.split("/")
         for level, name in enumerate(parts):
-            place = "/".join(parts[:level]), "/".join(parts[level + 1 :])
-            names_at[place].append(name)
+            if _MOST_LEVELS <= level < len(parts) - _MOST_LEVELS:
+                continue
+            place = _Place(hash("/".join(parts[:level])), hash("/".join(parts[level + 1 :])))
+            beside = names_at.setdefault(place, _NamesBeside(folder, level, []))
+            beside.names.append(name)
     return names_at
 
 
@@ -346,36 +386,34 @@ def _pair_folders(
     return pairs
 
 
-def _find_deep_masks(
-    names_at: Mapping[tuple[str, str], Sequence[str]],
-) -> MaskFolders | None:
+def _find_deep_masks(names_at: _NamesAt) -> MaskFolders | None:
     """Returns the first folders of images and masks of which only one has subfolders, or None.
 
     An example is CelebAMask-HQ-mask-anno/0 beside CelebA-HQ-img.
 
     Args:
-        names_at: the folders around and below a name -> names there.
+        names_at: place -> names there.
     """
-    names_in = collections.defaultdict[str, dict[str, None]](dict)
-    for (parent, _), names in names_at.items():
-        names_in[parent].update(dict.fromkeys(names))
+    names_in = collections.defaultdict[int, dict[str, None]](dict)
+    first_in = dict[int, _NamesBeside]()
+    for place, names in names_at.items():
+        names_in[place.parent].update(dict.fromkeys(names.names))
+        first_in.setdefault(place.parent, names)
     for parent, all_names in names_in.items():
         pair = _find_pair([*all_names])
         if pair:
-            return MaskFolders(parent, *pair, below="", are_deep=True)
+            return MaskFolders(first_in[parent].parent, *pair, below="", are_deep=True)
     return None
 
 
-def _find_ends(
-    images: str, masks: str, names_at: Mapping[tuple[str, str], Sequence[str]]
-) -> tuple[str, str]:
+def _find_ends(images: str, masks: str, names_at: _NamesAt) -> tuple[str, str]:
     """Returns the endings of two names with the same beginning, if other names share them.
 
     Empty if no two names elsewhere have these endings.
 
     Args:
         images, masks: the names.
-        names_at: the folders around and below a name -> names there.
+        names_at: place -> names there.
     """
     shared = len(common_start([images, masks]))
     begin = last_separator(images[:shared]) + 1
@@ -383,7 +421,8 @@ def _find_ends(
     mask_end = masks[begin:]
     if not begin or not image_end or not mask_end:
         return "", ""
-    for names in map(frozenset, names_at.values()):
+    for beside in names_at.values():
+        names = frozenset(beside.names)
         for name in names - {images, image_end}:
             twin = name.removesuffix(image_end) + mask_end
             if name.endswith(image_end) and twin in names:
