@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.finding import find_content
-from beam_tfr.tables.formats import read_columns
+from beam_tfr.tables.formats import read_columns, read_rows
 from beam_tfr.tables.opening import open_tables
 from tests.conftest import Run
 from tests.table_rows import as_csv, records_of
@@ -141,6 +143,55 @@ def test_the_line_counts_blank_lines_and_values_of_several_lines(tmp_path: Path)
     refs = references(tmp_path / "t.csv", tmp_path / "u.jsonl", key_column="id")
     details = {ref.key: ref.detail.partition(": ")[0] for ref in refs if ref.reason}
     assert details == {"t.csv#2": "t.csv, line 6", "u.jsonl#2": "u.jsonl, line 4"}
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("t.tsv", "\t"), ("t.csv", ","), ("t.csv", ";")])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_rows_within_a_cell_end_the_run_with_a_cure(
+    name: str, delimiter: str, place: int, tmp_path: Path
+) -> None:
+    rows = [["path", "text", "class"], *([f"{i}.jpg", f"word{i}", "cat"] for i in range(40))]
+    rows[9][place] = '"Hello'
+    rows[15][place] = 'big world"'
+    table = tmp_path / name
+    table.write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="line 10`: has a cell of 7 lines") as error:
+        references(table, encoding="row", feature_columns={"*": ""})
+    cure = str(error.value).partition("with pandas: ")[2].partition(". If")[0]
+    with contextlib.chdir(tmp_path):
+        eval(cure.replace("FILE", "table"), {"read_csv": pandas.read_csv, "table": table})
+    sound = [*read_rows(str(tmp_path / "sound.csv"), rows[0])]
+    assert [cells for _, cells in sound] == rows[1:]
+
+
+@pytest.mark.parametrize("columns", [["text"], ["path", "text"], ["text", "path", "class"]])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello\nworld",
+        "Hello\n\nbig\nworld",
+        "Dear all,\nHello, world\nBye, now",
+        "Roses are red,\nviolets are blue,\nsugar is sweet",
+        '{\n  "a": 1,\n  "b": 2\n}',
+        '"a"\n"b"\n"c"',
+    ],
+)
+def test_cells_of_several_lines_that_are_no_rows_stay(
+    columns: list[str], delimiter: str, text: str, tmp_path: Path
+) -> None:
+    rows = [{name: f"{name}{i}" for name in columns} | {"text": text} for i in range(3)]
+    table = tmp_path / ("t.csv" if delimiter == "," else "t.tsv")
+    table.write_bytes(as_csv(rows, delimiter))
+    read = [cells for _, cells in read_rows(str(table), columns)]
+    assert read == [[*row.values()] for row in rows]
+
+
+def test_the_cell_of_a_table_of_one_column_may_hold_any_lines(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('text\n"a\nb,c\nd\ne"\n')
+    assert [cells for _, cells in read_rows(str(tmp_path / "t.csv"), ["text"])] == [
+        ["a\nb,c\nd\ne"]
+    ]
 
 
 def test_a_bad_row_of_several_of_an_image_ends_the_run(tmp_path: Path) -> None:

@@ -49,6 +49,13 @@ _LEAVE_OUT = (
     "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
     ".to_csv('sound.csv', index=False)"
 )
+# The cure for texts that begin with a quote in tables whose writer does not quote.
+_QUOTE_TEXTS = (
+    "does a text begin with a quote that is not doubled? Write the table with csv.writer, or, if "
+    "it quotes no text, with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, "
+    "keep_default_na=False).to_csv('sound.csv', index=False). If the cell is right, write the "
+    "table as JSON Lines"
+)
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of objects
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 
@@ -98,6 +105,7 @@ class Delimited(TableFormat):
             for number, cells in lines:
                 if line_of() != number + 1:  # the header is line 1
                     number = _locate_row(number, cells, line_of())
+                    _check_line_breaks(path, number, cells, len(header), dialect)
                 if len(cells) != len(header):
                     if not fits_header(cells, header):
                         yield _refuse_row(path, number, cells, len(header), bad_rows)
@@ -180,8 +188,64 @@ def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
         cells: the cells of the row.
         end: the line in which the row ends, from 1.
     """
-    line = end - sum(cell.count("\n") for cell in cells)
+    line = end - "".join(cells).count("\n")
     return number if line == number + 1 else RowAtLine(number, line)
+
+
+def _check_line_breaks(
+    path: str, number: int, cells: Sequence[str], num_columns: int, dialect: Dialect
+) -> None:
+    """Checks that no cell of a row seems to hold other rows of the table.
+
+    A text that begins with a quote, in a table whose writer does not quote, holds the rows up to
+    the next text that ends with one.
+
+    Args:
+        path: the table.
+        number: the number of the row.
+        cells: the cells of the row.
+        num_columns: how many cells a row has.
+        dialect: the dialect of the table.
+
+    Raises:
+        DataError: a cell seems to hold rows.
+    """
+    line_end = dialect.line_end.decode()
+    for place, cell in enumerate(cells):
+        if line_end not in cell:
+            continue
+        lines = cell.split(line_end)
+        if _holds_rows(lines, place, num_columns, dialect):
+            line_number = number.line if isinstance(number, RowAtLine) else number + 1
+            cure = _QUOTE_TEXTS.format(delimiter=dialect.delimiter)
+            raise damaged_table(
+                name_row(path, RowAtLine(number, line_number)),
+                f"has a cell of {len(lines)} lines that look like rows; {cure}",
+            )
+
+
+def _holds_rows(lines: Sequence[str], place: int, num_columns: int, dialect: Dialect) -> bool:
+    """Whether the lines of a cell are the end of a row, whole rows, and the beginning of a row.
+
+    Args:
+        lines: the lines of the cell.
+        place: the number of the cell's column, from 0.
+        num_columns: how many cells a row has.
+        dialect: the dialect of the table.
+    """
+    if num_columns == 1:
+        return False
+    first, *inner, last = (_count_delimiters(line, dialect) for line in lines)
+    per_row = num_columns - 1
+    return first >= per_row - place and per_row in inner and last >= place
+
+
+def _count_delimiters(line: str, dialect: Dialect) -> int:
+    """Counts the delimiters of a line, without those of prose, which a space follows."""
+    num_delimiters = line.count(dialect.delimiter)
+    if dialect.has_spaces:
+        return num_delimiters
+    return num_delimiters - line.count(f"{dialect.delimiter} ")
 
 
 class _BadRows:
