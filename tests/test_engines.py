@@ -693,8 +693,8 @@ def test_what_does_not_publish_says_so_in_its_own_words() -> None:
         "nothing is lost", "run the same command again to rebuild the remaining shards"
     )
     said = (
-        ". Nothing is lost; make room on the disk, and run the same command again for the "
-        "shards that are left"
+        ". Nothing is lost; make room on the disk, and run the same command again to rebuild the "
+        "remaining shards"
     )
     assert str(translate_error(RuntimeError(f"OSError: {FULL}"), outcome)).endswith(said)
 

@@ -167,7 +167,7 @@ def test_polygons_are_those_of_the_dataset(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("train: images\nnames: [cat, dog]\n")
     convert(tmp_path / "data.yaml", tmp_path / "d")
     assert export(tmp_path / "d", tmp_path / "out", "yolo") == [
-        "columns that yolo has no place for are left out: image/source_id"
+        "yolo has no place for these columns, which are left out: image/source_id"
     ]
     (first,) = (tmp_path / "out/labels/train").glob("0.txt")
     assert first.read_text() == labels[0]
