@@ -358,6 +358,22 @@ def test_no_annotations_may_be_null_but_objects_need_categories() -> None:
             rows({key: content[key] for key in ("images", "annotations")} | categories)
 
 
+@pytest.mark.parametrize("name", ["Annotations", "annotation", "objects"])
+def test_annotations_of_another_name_are_not_taken_for_background(name: str) -> None:
+    content = coco("1.png", "2.png")
+    content[name] = content.pop("annotations")
+    for images in (content["images"], [*content["images"], {"file_name": 3}]):
+        with pytest.raises(DataError, match=f"holds `{name}`, and no list `annotations`"):
+            rows(content | {"images": images})
+
+
+def test_annotations_in_images_are_not_taken_for_background() -> None:
+    images = [{"id": 1, "file_name": "1.png", "annotations": [SEGMENT]}]
+    with pytest.raises(DataError, match="no list `annotations` beside `images`"):
+        rows({"images": images, "categories": []})
+    assert [row["box"] for row in rows({"images": images, "annotations": []})] == [[]]
+
+
 # Loose types
 
 

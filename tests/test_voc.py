@@ -340,6 +340,46 @@ def test_a_file_that_cannot_be_read_is_one_reject(tmp_path: Path, kind: str) -> 
     assert detail.startswith("1.xml: cannot be read as Pascal VOC: ")
 
 
+OBJECT = f"<name>cat</name>{bndbox((6, 7, 25, 21))}"
+MISPLACED = {
+    "in a list": (f"<objects><object>{OBJECT}</object></objects>", "<objects>"),
+    "in capitals": (f"<Object>{OBJECT}</Object>", "<Object>"),
+    "of another name": (f"<item>{OBJECT}</item>", "<item>"),
+    "as attributes": ("<box xmin='6' ymin='7' xmax='25' ymax='21'/>", "<box>"),
+    "as text": ("<box>6, 7, 25, 21, cat</box>", "<box>"),
+}
+
+
+@pytest.mark.parametrize("kind", MISPLACED)
+def test_objects_elsewhere_are_not_taken_for_background(kind: str) -> None:
+    content, tag = MISPLACED[kind]
+    with pytest.raises(DataError, match=f"holds {tag}, and no <object>.*rename.*CSV"):
+        row(f"<annotation>{named('1.png')}{SIZE}{content}</annotation>")
+
+
+def test_objects_elsewhere_end_the_run_or_are_one_reject(tmp_path: Path) -> None:
+    content, _ = MISPLACED["in a list"]
+    text = f"<annotation>{named('1.png')}{content}</annotation>"
+    options = write_set(tmp_path, {"1.xml": text, "2.xml": text.replace("1.png", "2.png")})
+    with pytest.raises(DataError, match=r"1\.xml`: .*holds <objects>, and no <object>"):
+        beam_tfr.convert(**options)
+    (tmp_path / "xml/2.xml").write_text(voc("2.png"))
+    done = beam_tfr.convert(**options, max_rejects=1)
+    assert done.counts["rejected"] == {"bad-value": 1}
+    (detail,) = rejects(tmp_path / "d").values()
+    assert "holds <objects>" in detail
+
+
+def test_a_file_about_its_image_alone_is_background() -> None:
+    about = (
+        "<Folder>a</Folder><path>/a/1.png</path><source><database>b</database></source>"
+        "<owner><name>c</name></owner><Size><Width>40</Width></Size><segmented>0</segmented>"
+        "<imagesize><nrows>30</nrows></imagesize><weather>rain</weather><objects/>"
+        "<time>2020-01-02 10:11:12</time>"
+    )
+    assert row(f"<annotation>{named('1.png')}{about}</annotation>")["box"] == []
+
+
 @pytest.mark.parametrize("outer", ["", ' SYSTEM "none.dtd"', ' PUBLIC "-//a" "http://a/b.dtd"'])
 def test_a_doctype_that_declares_nothing_is_no_harm(outer: str) -> None:
     assert row(f"<!DOCTYPE annotation{outer}>\n" + voc("1.png")) == row(voc("1.png"))

@@ -34,6 +34,8 @@ _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 # A text without a closing quote ends with the file: else each quote in it would begin another text.
 _TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
 _QUOTE = ord('"')
+# Objects under another name or in another place than `annotations`.
+_OTHER_OBJECTS = re.compile(rb'(?i)"(annotations?|objects?)"\s*:\s*\[\s*\{')
 _Member = TypeVar("_Member")
 _Row = dict[str, Any]
 _Content = CocoFile | list[CreateMlImage]
@@ -114,6 +116,7 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
             raise ValueError(names) from None
         return _read_loosely(path, data, error, say)
     if isinstance(content, CocoFile):
+        _check_annotations(content, data)
         for note in describe_other_fields(data):
             say(f"{path}: {note}")
         if b'"caption"' in data and not content.has_objects():
@@ -198,11 +201,30 @@ def _read_loosely(
     if kind:
         raise ValueError(kind)
     if isinstance(content, _LooseFile):
+        _check_annotations(content, data)
         if sound != data:  # messages quote numbers as they are written
             spelled = _LOOSE_DECODER.decode(_without_nan(data, as_text=True))
             content.annotations = getattr(spelled, "annotations", None)
         return _read_coco_loosely(path, content, error, say)
     return _read_pictures_loosely(content or [], error)
+
+
+def _check_annotations(content: CocoFile | _LooseFile, data: bytes) -> None:
+    """Checks that a file of COCO without `annotations` has no objects elsewhere.
+
+    Raises:
+        ValueError: the file has such objects.
+    """
+    if content.annotations is not None:
+        return
+    match = _OTHER_OBJECTS.search(data)
+    if match is None:
+        return
+    raise ValueError(
+        f"holds `{match[1].decode()}`, and no list `annotations` beside `images`: give the list of "
+        "objects that name and place, with the `image_id`, `category_id` and `bbox` of each; if "
+        'no image has objects, add "annotations": []'
+    )
 
 
 def _read_coco_loosely(

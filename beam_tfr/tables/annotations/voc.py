@@ -20,6 +20,7 @@ from xml.etree import ElementTree  # nosec B405  # a document with entities is r
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.options.implied import VOC_FROM_0, VOC_FROM_1
+from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.tables.annotations.text import check_length, read_at_most
 from beam_tfr.tables.base import OtherColumn
@@ -45,6 +46,11 @@ _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "ut
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[<>]*>")
 _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
+# Elements of a file that are about the image, in lower case; `imagesize` is of LabelMe on the web.
+_ABOUT_IMAGE = frozenset(
+    {"folder", "filename", "path", "source", "size", "imagesize", "segmented", "owner"}
+)
+_BOX_NUMBERS = 4  # a text with so many numbers may be a box
 
 
 class _Box(NamedTuple):
@@ -68,7 +74,8 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     """Yields the only row of a file.
 
     Raises:
-        ValueError, ElementTree.ParseError: the file is not of Pascal VOC.
+        ValueError, ElementTree.ParseError: the file is not of Pascal VOC, or its objects are not
+            where Pascal VOC has them.
     """
     root = parse_voc(file)
     own_name = _stem_of(path)
@@ -76,6 +83,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     if not name:
         _check_root(root)
         name = own_name
+    _check_objects(root)
     objects = [obj for obj in root.iterfind("object") if not _is_deleted(obj)]
     counts_ends = _counts_ends_from_1(root)
     boxes = [_read_box(obj, counts_ends=counts_ends) for obj in objects]
@@ -155,6 +163,37 @@ def _check_root(root: ElementTree.Element) -> None:
         )
     if root.tag != "annotation":
         raise ValueError(f"begins with <{root.tag}>, not with <annotation>, and names no image")
+
+
+def _check_objects(root: ElementTree.Element) -> None:
+    """Checks that a file without an `object` has no objects under another name.
+
+    Raises:
+        ValueError: elements other than those about the image may hold objects.
+    """
+    if root.find("object") is not None:
+        return
+    tags = dict.fromkeys(element.tag for element in root if _may_hold_objects(element))
+    if not tags:
+        return
+    names = join_names([f"<{tag:.60}>" for tag in tags])
+    raise ValueError(
+        f"holds {names}, and no <object>: each object must be an <object> directly in "
+        f"<{root.tag:.60}>, with a <name> and a <bndbox>; move or rename the elements of objects, "
+        "or write a CSV with a row for each box, and the header "
+        "filename,xmin,ymin,xmax,ymax,class; if the image has no objects, remove "
+        f"{names}"
+    )
+
+
+def _may_hold_objects(element: ElementTree.Element) -> bool:
+    """Whether an element of the root is not about the image, and holds more than a plain text."""
+    if element.tag.lower() in _ABOUT_IMAGE:
+        return False
+    if len(element) or element.attrib:
+        return True
+    numbers = [_parse_number(text) for text in re.split(r"[\s,;]+", element.text or "")]
+    return len(numbers) - numbers.count(None) >= _BOX_NUMBERS
 
 
 def parse_voc(file: IO[bytes]) -> ElementTree.Element:
