@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from hypothesis import strategies as st
 import beam_tfr
 from beam_tfr import storage
 from beam_tfr.inputs import patterns, ranges, read_ahead
+from beam_tfr.inputs.empty_folders import EmptyFolders
 from beam_tfr.inputs.input_lists import open_input_list, read_input_list
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.patterns import (
@@ -1056,3 +1058,20 @@ def test_folders_without_images_beside_others_are_told(tmp_path: Path) -> None:
     assert not [
         text for text in beam_tfr.plan(**given).warnings if "folders without images" in text
     ]
+
+
+def test_deep_folders_in_an_archive_cost_little(tmp_path: Path) -> None:
+    """Folders that hold no images are found beside them."""
+    for name in ["full", "outer/inner", "empty"]:
+        (tmp_path / name).mkdir(parents=True)
+    search = EmptyFolders()
+    for folder in [tmp_path, *tmp_path.rglob("*")]:
+        search.enter(str(folder))
+    search.fill([f"{tmp_path}/full/1.jpg", f"{tmp_path}/outer/inner/2.jpg"])
+    search.fill(f"{tmp_path}/deep.tar/{number}/{'a/' * 8_000}1.jpg" for number in range(3))
+    tracemalloc.start()
+    folders = search.find()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert folders == [str(tmp_path / "empty")]
+    assert peak < 10_000_000

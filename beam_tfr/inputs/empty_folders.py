@@ -1,13 +1,14 @@
 """Finds folders without images beside folders with images, such as those of empty classes."""
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Set
 
 from beam_tfr.schema.dataset import MANIFEST_FILE, WORK_FOLDER
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.extensions import is_junk
 
-_MOST_FOLDERS = 100_000  # remembered at most
+_MOST_BYTES = 24_000_000  # of paths of folders that are remembered
 _OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # in a complete dataset, or an unfinished one
 
 
@@ -17,10 +18,12 @@ class EmptyFolders:
     def __init__(self) -> None:
         self._entered = set[str]()
         self._filled = set[str]()
+        self._num_bytes = 0  # of all paths in `_entered`
 
     def enter(self, folder: str) -> None:
         """Notes a folder that is listed."""
-        if len(self._entered) < _MOST_FOLDERS:
+        if self._num_bytes < _MOST_BYTES:
+            self._num_bytes += sys.getsizeof(folder)
             self._entered.add(folder)
 
     def fill(self, paths: Iterable[str]) -> None:
@@ -30,7 +33,7 @@ class EmptyFolders:
     def find(self) -> list[str]:
         """Returns the paths of the empty folders, sorted."""
         around = set(map(os.path.dirname, self._filled))
-        empty = self._entered - self._filled - _list_ancestors(self._filled)
+        empty = self._entered - self._filled - _list_ancestors(self._filled, self._entered)
         beside = [folder for folder in empty if os.path.dirname(folder) in around]
         return sorted(folder for folder in beside if not _holds_no_images(folder))
 
@@ -50,13 +53,19 @@ def _holds_no_images(folder: str) -> bool:
     return any(os.path.exists(os.path.join(folder, name)) for name in _OF_DATASETS)
 
 
-def _list_ancestors(folders: Iterable[str]) -> set[str]:
-    """Returns all folders above some folders."""
+def _list_ancestors(folders: Iterable[str], known_folders: Set[str]) -> set[str]:
+    """Returns the known folders that are above some folders, or are among them.
+
+    The folders may be in an archive, and thus far deeper than any known folder.
+    """
+    most_parts = 1 + max((folder.count("/") for folder in known_folders), default=0)
     ancestors = set[str]()
-    waiting = [*folders]
-    while waiting:
-        folder = os.path.dirname(waiting.pop())
-        if folder not in ancestors and folder.strip("/"):
-            ancestors.add(folder)
-            waiting.append(folder)
+    seen = set[int]()  # hashes of paths, which may be long
+    for folder in folders:
+        above = "/".join(folder.split("/", most_parts)[:most_parts])
+        while above.strip("/") and hash(above) not in seen:
+            seen.add(hash(above))
+            if above in known_folders:
+                ancestors.add(above)
+            above = os.path.dirname(above)
     return ancestors
