@@ -18,7 +18,7 @@ from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
 from beam_tfr.inputs.patterns import describe_unused, escape_pattern
-from beam_tfr.inputs.png_photos import is_rgb_photo
+from beam_tfr.inputs.png_kinds import find_kind
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.class_folders import (
@@ -170,8 +170,8 @@ def check_folders(
         return
     try:
         names_in = functools.partial(list_names, source.root)
-        is_photo = functools.partial(is_rgb_photo, source.root)
-        check_split_folders(folders, shares_option, keys, names_in, is_photo)
+        kind_of = functools.partial(find_kind, source.root)
+        check_split_folders(folders, shares_option, keys, names_in, kind_of)
     except UsageError as error:
         raise UsageError("; ".join([str(error), *notes])) from None
 
@@ -216,9 +216,9 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
         folders: folder of images -> number of images.
     """
     names_in = functools.partial(list_names, source.root)
-    is_photo = functools.partial(is_rgb_photo, source.root)
+    kind_of = functools.partial(find_kind, source.root)
     in_archives = source.has_archives
-    masks = describe_mask_folders(folders, names_in, is_photo, in_archives=in_archives)
+    masks = describe_mask_folders(folders, names_in, kind_of, in_archives=in_archives)
     if source.has_default_layout:
         if not masks:  # the message about masks says how classes are read
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)

@@ -17,7 +17,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.png_photos import is_rgb_photo
+from beam_tfr.inputs.png_kinds import find_kind
 from beam_tfr.layouts.class_folders import (
     describe_camera_folders,
     describe_deep_folders,
@@ -33,6 +33,7 @@ from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.layouts.twin_names import describe_pair_folders, describe_twins
+from beam_tfr.layouts.unnamed_masks import FileKind
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
 from beam_tfr.storage import Entry
@@ -777,23 +778,62 @@ def test_folders_of_photos_are_classes_whatever_their_names(
     names: Sequence[str], *, are_masks: bool
 ) -> None:
     files = {name: ["1.png", "2.png"] for name in names}
-    text = describe_mask_folders(files, files.__getitem__, lambda _: True)
+    text = describe_mask_folders(files, files.__getitem__, lambda _: FileKind.PHOTO)
     assert bool(text) == are_masks
-    assert describe_mask_folders(files, files.__getitem__, lambda _: False)
+    assert describe_mask_folders(files, files.__getitem__, lambda _: FileKind.UNKNOWN)
 
 
 def test_photos_are_told_from_masks_by_their_size(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
     areas = np.repeat(noise[:3], 10, axis=0)
     areas[:, :] = areas[:, :1]
-    contents = {"photo": noise, "colors": areas, "gray": noise[..., 0]}
+    mask = np.zeros((30, 40), np.uint8)
+    mask[3:9, 4:20] = 255
+    contents = {"photo": noise, "colors": areas, "gray": noise[..., 0], "mask": mask}
     for name, pixels in contents.items():
         PIL.Image.fromarray(pixels).save(tmp_path / f"{name}.png")
     PIL.Image.fromarray(noise).save(tmp_path / "photo.jpg")
     (tmp_path / "cut.png").write_bytes(b"\x89PNG")
-    files = sorted(os.listdir(tmp_path))
-    assert [name for name in files if is_rgb_photo(f"{tmp_path}/", name)] == ["photo.png"]
-    assert not is_rgb_photo(f"{tmp_path}/", "none.png")
+    assert {name: find_kind(f"{tmp_path}/", name) for name in [*os.listdir(tmp_path), "none"]} == {
+        "photo.png": FileKind.PHOTO,
+        "colors.png": FileKind.UNKNOWN,
+        "gray.png": FileKind.DETAILED,
+        "mask.png": FileKind.AREAS,
+        "photo.jpg": FileKind.UNKNOWN,
+        "cut.png": FileKind.UNKNOWN,
+        "none": FileKind.UNKNOWN,
+    }
+
+
+@pytest.mark.parametrize(
+    ("images", "masks", "cure"),
+    [
+        ("X/1.jpg", "Y/1.png", "pair=mask='../Y/{stem}.png'"),
+        (
+            "train/input/a.tif",
+            "train/output/a_o.png",
+            "pair=mask='{folder}/../output/{stem}_o.png'",
+        ),
+        ("noise/1.png", "areas/1.png", "pair=mask='../areas/{stem}.png'"),
+        ("tissue images/1.jpg", "mask binary/1.png", "`input='DIR/tissue images'`"),
+        ("X/1.jpg", "Y/2.png", ""),
+        ("areas/0/1.png", "areas/1/1.png", ""),  # drawings, such as digits
+        ("cat/1.jpg", "noise/1.png", ""),
+    ],
+)
+def test_masks_are_known_by_their_areas_whatever_their_names(
+    images: str, masks: str, cure: str
+) -> None:
+    names = {os.path.dirname(key): [os.path.basename(key)] for key in (images, masks)}
+
+    def kind_of(path: str) -> FileKind:
+        if not path.endswith(".png"):
+            return FileKind.UNKNOWN
+        return FileKind.DETAILED if path.startswith("noise") else FileKind.AREAS
+
+    text = describe_mask_folders(names, names.__getitem__, kind_of)
+    assert cure in text
+    assert bool(text) == bool(cure)
 
 
 def test_classes_named_like_splits_in_each_split_are_classes() -> None:

@@ -9,9 +9,7 @@ from beam_tfr.layouts.class_names import find_split_mark
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import (
     IMAGES,
-    IsPhoto,
     describe_mask_folders,
-    is_unknown,
     list_nothing,
     without_mask_folders,
 )
@@ -29,6 +27,7 @@ from beam_tfr.layouts.parsing import (
 )
 from beam_tfr.layouts.split_levels import SplitLevel, find_split_levels
 from beam_tfr.layouts.split_names import are_different, find_split_folders, split_of_folder
+from beam_tfr.layouts.unnamed_masks import KindOf, is_unknown
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.errors import UsageError
 
@@ -41,7 +40,7 @@ def check_split_folders(
     shares_option: str,
     keys: Iterable[str] = (),
     names_in: NamesIn = list_nothing,
-    is_photo: IsPhoto = is_unknown,
+    kind_of: KindOf = is_unknown,
 ) -> None:
     """Checks that the default layout ignores neither splits nor classes that names show.
 
@@ -53,7 +52,7 @@ def check_split_folders(
         shares_option: the option that gives the shares of splits; empty if none does.
         keys: keys of some images, whose names may begin with their class.
         names_in: folder -> names of files in it, maybe none.
-        is_photo: path of a file -> whether it certainly is a photo.
+        kind_of: path of a file -> what it holds.
 
     Raises:
         UsageError: the layout ignores splits or classes; the message suggests a layout that reads
@@ -64,7 +63,7 @@ def check_split_folders(
     if not levels:
         _check_only_folder(folders.keys(), keys)
         return
-    masks = describe_mask_folders(folders, names_in, is_photo)
+    masks = describe_mask_folders(folders, names_in, kind_of)
     if "`layout=" in masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     layout, images = _choose_level(levels, folders)

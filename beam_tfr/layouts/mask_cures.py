@@ -2,6 +2,7 @@
 
 import collections
 import posixpath
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -33,7 +34,8 @@ class MaskCure(NamedTuple):
 
     def describe(self) -> str:
         """Returns the options, for messages."""
-        source = f"`input=DIR/{self.folder}` " if self.folder else ""
+        folder = shlex.quote(f"DIR/{self.folder}")
+        source = f"`input={folder}` " if self.folder else ""
         return f"{source}`pair={self.pair}='{self.path}'` `layout='{self.layout}'`"
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:

@@ -21,6 +21,13 @@ from beam_tfr.layouts.name_pattern import NamePattern
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import are_different, split_of_folder
+from beam_tfr.layouts.unnamed_masks import (
+    FileKind,
+    KindOf,
+    find_unnamed_masks,
+    hold_only,
+    is_unknown,
+)
 from beam_tfr.schema.differences import common_start
 
 # Names of folders of images.
@@ -45,8 +52,6 @@ _OF_IMAGES = NamePattern(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_ma
 _MOST_NAMES = 100  # of files in a folder that are compared
 _MOST_FOLDERS = 10  # folders whose files are compared
 _MOST_LEVELS = 12  # of folders of a path, counted from its start and from its end
-_MOST_PHOTOS = 3  # files of a folder that show whether it holds photos
-IsPhoto = Callable[[str], bool]  # path of a file -> whether it certainly is a photo, not a mask
 _LIKE_IMAGES = "{stem}.png"
 
 
@@ -277,28 +282,23 @@ def list_nothing(_: str) -> Sequence[str]:
     return ()
 
 
-def is_unknown(_: str) -> bool:
-    """Returns False, where it is not known whether a file is a photo."""
-    return False
-
-
 def find_mask_folders(
-    folders: Iterable[str], names_in: NamesIn = list_nothing, is_photo: IsPhoto = is_unknown
+    folders: Iterable[str], names_in: NamesIn = list_nothing, kind_of: KindOf = is_unknown
 ) -> MaskFolders | None:
     """Finds the first folder of masks beside a folder of images; None if there is none.
 
     A folder of photos holds no masks, whatever its name, unless the other folder is named like
-    images: mask_weared_incorrect and with_mask are classes.
+    images: mask_weared_incorrect and with_mask are classes. If no folder is named like masks, their
+    files tell.
 
     Args:
         folders: paths of folders of files, below the folder that all share.
         names_in: folder -> names of files in it, maybe none.
-        is_photo: path of a file -> whether it certainly is a photo.
+        kind_of: path of a file -> what it holds.
     """
 
     def holds_photos(folder: str) -> bool:
-        paths = [f"{folder}/{name}" for name in names_in(folder)[:_MOST_PHOTOS]]
-        return bool(paths) and all(map(is_photo, paths))
+        return hold_only(folder, names_in(folder), FileKind.PHOTO, kind_of)
 
     ordered = sorted(folders)
     names_at = _group_names(ordered)
@@ -310,7 +310,10 @@ def find_mask_folders(
     ]
     compared = next(_compare_files(without_photos, names_in), None)
     compared = compared or _find_deep_masks(_group_names(without_photos))
-    if compared is None or not split_of_folder(compared.images):
+    if compared is None:
+        unnamed = find_unnamed_masks(ordered, names_in, kind_of)
+        return _divide_paths(*unnamed) if unnamed else None
+    if not split_of_folder(compared.images):
         return compared
     beside = set[str]()
     for place, names in names_at.items():
@@ -518,7 +521,7 @@ def _divide_paths(images: str, masks: str) -> MaskFolders:
 def describe_mask_folders(
     folders: Iterable[str],
     names_in: NamesIn = list_nothing,
-    is_photo: IsPhoto = is_unknown,
+    kind_of: KindOf = is_unknown,
     *,
     in_archives: bool = False,
 ) -> str:
@@ -527,10 +530,10 @@ def describe_mask_folders(
     Args:
         folders: paths of folders of files, below the one that all share.
         names_in: folder -> names of files in it, maybe none.
-        is_photo: path of a file -> whether it certainly is a photo.
+        kind_of: path of a file -> what it holds.
         in_archives: whether some may be in archives, where only images are found.
     """
     all_folders = [*folders]
     known_names = functools.cache(names_in)  # lists a folder only once
-    found = find_mask_folders(all_folders, known_names, is_photo)
+    found = find_mask_folders(all_folders, known_names, kind_of)
     return found.describe(all_folders, known_names, in_archives=in_archives) if found else ""

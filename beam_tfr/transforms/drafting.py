@@ -10,7 +10,7 @@ from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names
 from beam_tfr.inputs.measuring import SampleSize, measure_sample
 from beam_tfr.inputs.parquet import is_in_parquet
-from beam_tfr.inputs.png_photos import is_rgb_photo
+from beam_tfr.inputs.png_kinds import find_kind
 from beam_tfr.layouts.class_folders import describe_last_folders, find_deep_folders
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
@@ -97,12 +97,12 @@ class DraftFromSample:
             UsageError: see `check_split_folders`.
         """
         names_in = functools.partial(list_names, self.read.root)
-        is_photo = functools.partial(is_rgb_photo, self.read.root)
+        kind_of = functools.partial(find_kind, self.read.root)
         if self.has_default_layout:
             keys = [ref.key for ref in survey.sample_refs()]
-            check_split_folders(survey.folders, self.shares_option, keys, names_in, is_photo)
+            check_split_folders(survey.folders, self.shares_option, keys, names_in, kind_of)
             _count_doubtful_classes(survey.folders)
-        if find_mask_folders(survey.folders, names_in, is_photo):
+        if find_mask_folders(survey.folders, names_in, kind_of):
             count("mask-folders", survey.folders.total())
         if isinstance(self.origin, Tables):
             ignored_splits = self.origin.find_ignored_splits(survey.split_folders)

@@ -3,16 +3,19 @@
 import struct
 
 from beam_tfr import storage
+from beam_tfr.layouts.unnamed_masks import FileKind
 
 _HEADER = struct.Struct(">8s8x2I2B")  # signature, width, height, bits, color type
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = (2, 6)  # color types: without and with transparency
 # For each pixel of a PNG: photos take 1 to 3, and areas of few colors less than 0.5.
 _LEAST_BYTES = 0.75
+_MOST_AREA_BYTES = 0.1  # for each pixel of a mask; drawings such as digits take more
+_FRAME_BYTES = 100  # of a PNG, besides its pixels
 
 
-def is_rgb_photo(root: str, path: str) -> bool:
-    """Whether a file is a PNG with too many colors for a mask; reads only its header.
+def find_kind(root: str, path: str) -> FileKind:
+    """Tells what a PNG holds; reads only its header.
 
     Args:
         root: the folder that the path is below.
@@ -21,14 +24,19 @@ def is_rgb_photo(root: str, path: str) -> bool:
     try:
         entry = storage.find(root + path)
         if entry is None:
-            return False
+            return FileKind.UNKNOWN
         header = storage.read_part(root + path, 0, _HEADER.size)
     except OSError:
-        return False
+        return FileKind.UNKNOWN
     if len(header) < _HEADER.size:
-        return False
+        return FileKind.UNKNOWN
     signature, width, height, _, color_type = _HEADER.unpack(header)
-    if signature != _SIGNATURE or color_type not in _RGB:
-        return False
     pixels = int(width * height)
-    return entry.size_bytes > _LEAST_BYTES * pixels > 0
+    if signature != _SIGNATURE or not pixels:
+        return FileKind.UNKNOWN
+    if entry.size_bytes > _LEAST_BYTES * pixels:
+        return FileKind.PHOTO if color_type in _RGB else FileKind.DETAILED
+    has_areas = entry.size_bytes - _FRAME_BYTES < _MOST_AREA_BYTES * pixels
+    if has_areas and color_type not in _RGB:
+        return FileKind.AREAS
+    return FileKind.UNKNOWN
