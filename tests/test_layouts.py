@@ -744,6 +744,7 @@ def two_files(*folders: str) -> dict[str, list[str]]:
         ),
         ({"top": ["a1.tif"], "gts_for_participants": ["a1.tif"]}, "gts_for_participants/"),
         ({"automatic": ["1.jpg"], "manual": ["1.jpg"]}, ""),
+        ({"Jo": ["1.jpg"], "Joann": ["1.jpg"]}, ""),
         ({"benign": ["benign1.png"], "normal": ["normal1.png"]}, ""),
         (
             two_files("x/images", "x/masks", "y/images", "y/masks"),

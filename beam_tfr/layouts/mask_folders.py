@@ -37,7 +37,7 @@ IMAGES = NamePattern(
     r"|(?:part|batch|chunk)[-_ ]?[0-9]+)"
 )
 _MASK_WORDS = (
-    r"(?:(?:masks?|labels?|ann(?:o(?:t(?:ation)?)?)?s?|segmentations?"
+    r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|(?<![A-Za-z])anns?|segmentations?"
     r"|segmentation(?:class|object)[a-z]*|seg(?=[-_ ]?dir)|targets|binary"
     r"|ground[-_ ]?truth|gts?|gtfine|gtcoarse|trimaps?|manual|semantic|instances?"
     r"|labeledapproved_full)"
