@@ -211,7 +211,7 @@ def test_the_pictures_can_be_drawn_again(tmp_path: Path) -> None:
 def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
     with Image.open(next(photos.glob("train/hat/*.jpg"))) as photo:
         photo.resize((48, 63)).save(photos / "train" / "hat" / "small.jpg")
-    block, _ = blocks(DOCS / "pipeline.md", "python")
+    block, *_ = blocks(DOCS / "pipeline.md", "python")
     exec(
         block.replace("photos/**", f"{photos}/train/**").replace(
             "/data/large", f"{tmp_path}/dataset"
@@ -228,11 +228,25 @@ def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
     assert reader.open(tmp_path / "dataset").counts["written"] == 12
 
 
+def test_a_step_that_changes_pixels(photos: Path, tmp_path: Path) -> None:
+    _, block, _ = blocks(DOCS / "pipeline.md", "python")
+    gray = Image.new("L", (60, 60), 100)
+    gray.paste(150, (0, 0, 30, 60))
+    for photo in photos.glob("train/*/*.jpg"):
+        gray.save(photo, quality=95)
+    exec(
+        block.replace("photos/**", f"{photos}/train/**").replace("/data/", f"{tmp_path}/"),
+        {"__name__": "example"},
+    )
+    statistics = reader.open(tmp_path / "clear").statistics
+    assert min(statistics["channel_std"]) > 100  # black and white now
+
+
 def test_steps_of_your_own_in_a_larger_pipeline(photos: Path, tmp_path: Path) -> None:
     """The model rejects what is dark; manifest and rejects go on into other steps."""
     for name in ("dark", "darker"):
         Image.new("RGB", (60, 60), (20, 20, 20)).save(photos / "train" / "hat" / f"{name}.jpg")
-    _, block = blocks(DOCS / "pipeline.md", "python")
+    *_, block = blocks(DOCS / "pipeline.md", "python")
     exec(
         block.replace("photos/**", f"{photos}/train/**").replace("/data/", f"{tmp_path}/"),
         {"__name__": "example"},
