@@ -240,16 +240,16 @@ def change(folder: Path, **columns: Any) -> Path:
         ({"length": lambda old: [None, *old[1:]]}, "a length is impossible"),
         (
             {"offset": lambda old: [old[0] + 1, *old[1:]]},
-            "an offset is not behind the record before it",
+            "an offset does not follow the record before it",
         ),
-        ({"offset": lambda old: old[::-1]}, "an offset is not behind the record before it"),
+        ({"offset": lambda old: old[::-1]}, "an offset does not follow the record before it"),
         (
             {"length": lambda old: [*old[:-1], old[-1] + 9]},
-            "an offset is not behind the record before it",
+            "an offset does not follow the record before it",
         ),
         (
             {"length": lambda old: [*old[:-1], old[-1] + 9], "offset": lambda old: old},
-            "an offset is not behind the record before it",
+            "an offset does not follow the record before it",
         ),
     ],
 )

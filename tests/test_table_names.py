@@ -140,7 +140,7 @@ def test_a_later_row_that_is_no_number_is_a_reject(
     path.write_text("path,class\n1.jpg,0.0\n2.jpg,1.0\n3.jpg,1.5\n4.jpg,2.0\n5.jpg,cat\n")
     refs = read(path, label_column="class")
     assert [ref.reason for ref in refs] == ["", "", "bad-value", "", "bad-value"]
-    assert "'1.5' is no whole number, but the names in the first rows are" in refs[2].detail
+    assert "'1.5' is not a whole number, but the names in the first rows are" in refs[2].detail
     assert refs[3].labels == ("2",)
     path.write_text("path,class\n1.jpg,0\n2.jpg,1\n3.jpg,2.0\n4.jpg,cat\n")
     refs = read(path, label_column="class")

@@ -665,7 +665,7 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
             {},
             ["image/format is 'png', expected 'jpeg' by the options"],
         ),
-        (stored("jpeg", TURNED), KEEP, ["the image has the EXIF orientation 6"]),
+        (stored("jpeg", TURNED), KEEP, ["the image has EXIF orientation 6"]),
         (stored("jpeg", TURNED), {**KEEP, "ignore_orientation": True}, []),
         (
             stored("png", BYTES["png"], source_height=WIDTH, source_width=HEIGHT),

@@ -162,18 +162,21 @@ def _read_toml(path: str) -> dict[str, Any]:
     """
     try:
         data = storage.read_bytes(path, max_bytes=_MAX_CONFIG_BYTES)
-        if len(data) > _MAX_CONFIG_BYTES:
-            raise ValueError(f"it has more than {_MAX_CONFIG_BYTES >> 20} MiB")
-        text = data.decode()
-        if _has_long_key(text):
-            raise ValueError(f"a name in it has more than {_MAX_KEY_DOTS} dots")
-        return tomllib.loads(text, parse_float=str)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise UsageError(message, option="config", value=path) from error
+    if len(data) > _MAX_CONFIG_BYTES:
+        message = f"has more than {_MAX_CONFIG_BYTES >> 20} MiB"
+        raise UsageError(message, option="config", value=path)
+    try:
+        text = data.decode()
+        if not _has_long_key(text):
+            return tomllib.loads(text, parse_float=str)
     except (ValueError, RecursionError) as error:
-        message = f"cannot be read: it is not TOML: {describe_parse_error(error)}"
+        message = f"is not valid TOML: {describe_parse_error(error)}"
         raise UsageError(message, option="config", value=path) from error
+    message = f"has a name with more than {_MAX_KEY_DOTS} dots"
+    raise UsageError(message, option="config", value=path)
 
 
 def _has_long_key(text: str) -> bool:

@@ -238,5 +238,5 @@ def _frame_ends(offsets: Any, lengths: Any, longest: int) -> Int64:
         raise ValueError("does not fit its shard: a length is impossible")
     ends: Int64 = np.cumsum(lengths + FRAME_BYTES)
     if (offsets + lengths + FOOTER.size != ends).any():
-        raise ValueError("does not fit its shard: an offset is not behind the record before it")
+        raise ValueError("does not fit its shard: an offset does not follow the record before it")
     return ends

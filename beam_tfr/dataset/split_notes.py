@@ -199,7 +199,7 @@ def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image")
 
     Args:
         overlap: the sources.
-        keys: the keys of the first records.
+        keys: the keys of two records with the same source, one of each split.
         noun: what a record is made of.
     """
     return _describe_equal_bytes(overlap.number, " and ".join(overlap.splits), keys, noun)

@@ -181,11 +181,11 @@ class Companion(ColumnKind):
             problem = str(error).partition(" <")[0]
             raise RejectError("bad-value", f"its {self.key} {problem}") from error
         values = file.values
-        if file.is_scaled:
+        if file.needs_scaling:
             values = scale_nearest(values, pixels.shown_size)
         placed = pixels.map_pixels(values, outside=outside)
         notes = [*self._note_values(placed, pixels)]
-        if file.is_scaled:
+        if file.needs_scaling:
             notes.append(_SCALED)
         if file.is_merged:
             notes.append(_MERGED)

@@ -49,13 +49,13 @@ class FilePixels(NamedTuple):
 
     Attributes:
         values: [h, w].
-        is_scaled: whether they have yet to be scaled to the size of the image.
+        needs_scaling: whether they have yet to be scaled to the size of the image.
         is_merged: whether they were merged from several equal channels.
         palette: the palette whose indices they are; None if they are values or stand for colors.
     """
 
     values: NDArray[Any]
-    is_scaled: bool
+    needs_scaling: bool
     is_merged: bool
     palette: Palette | None
 
@@ -140,7 +140,7 @@ class Handling:
 
         _check_is_png(data)
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-            is_scaled = self._check_size(image.size, pixels)
+            needs_scaling = self._check_size(image.size, pixels)
             width, height = image.size
             is_merged = image.mode in _COLORED and not self.colors
             if is_merged and data[_BITS_AT] > 8:  # Pillow reads only the upper half
@@ -149,7 +149,7 @@ class Handling:
                 values = self._decode(image, dtypes)
                 stores_indices = image.mode == "P" and not self.colors
                 palette = Palette.of_image(image) if stores_indices else None
-        return FilePixels(values, is_scaled, is_merged, palette)
+        return FilePixels(values, needs_scaling, is_merged, palette)
 
     def _decode(self, image: Any, dtypes: Mapping[str, Any]) -> NDArray[Any]:
         """Decodes the values of an opened file."""

@@ -46,9 +46,9 @@ def unpack_untrusted(packed: bytes) -> list[bytes]:
         (number,) = struct.unpack_from("<I", joined)
         lengths = struct.unpack_from(f"<{number}I", joined, 4)
     except (zlib.error, struct.error) as error:
-        raise ValueError(f"these are no packed values: {error}") from None
+        raise ValueError(f"not packed values: {error}") from None
     if not inflater.eof or 4 + 4 * number + sum(lengths) != len(joined):
-        raise ValueError("these are no packed values, or too many")
+        raise ValueError("not packed values, or too many")
     ends = itertools.accumulate(lengths, initial=4 + 4 * number)
     return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
 

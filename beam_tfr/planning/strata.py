@@ -359,7 +359,7 @@ def draft_images(
 
     Args:
         survey: survey of the images to place.
-        counts: numbers of all images.
+        counts: the number of images of each class, and of each class in each split.
         shares: split -> share.
     """
     divider = Divider(shares)
@@ -378,7 +378,7 @@ def draft_groups(
 
     Args:
         survey: survey of the groups to place.
-        counts: numbers of all images.
+        counts: the number of images of each class, and of each class in each split.
         shares: split -> share.
         seed: decides which of two kinds is divided first.
     """

@@ -245,7 +245,7 @@ def check_access(path: str) -> None:
         cause = str(error.message).partition("\n")[0]
         cure = "give it Google's default credentials (gcloud auth application-default login)"
         if "STORAGE_EMULATOR_HOST" in os.environ:
-            cure = "it does not know STORAGE_EMULATOR_HOST: use ImageDataset or Records, which do"
+            cure = "use ImageDataset or Records, since TensorFlow ignores STORAGE_EMULATOR_HOST"
         raise DataError(
             f"TensorFlow, which reads gs:// by itself, cannot read {path}: {cause}; {cure}, or "
             "copy the files to a disk"

@@ -58,7 +58,7 @@ def _list_numbers(match: re.Match[str]) -> Sequence[int]:
 
 
 def _count_digits(match: re.Match[str]) -> int:
-    """Returns the least number of digits of the numbers in a range."""
+    """Returns the width to which the numbers of a range are padded with zeros, or 1."""
     texts = [match["first"], match["last"]]
     is_padded = any(text.startswith("0") and len(text) > 1 for text in texts)
     return max(map(len, texts)) if is_padded else 1

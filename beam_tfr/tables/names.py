@@ -199,7 +199,7 @@ class NameColumn:
         name = _shorten_number(name)
         if self.kind is _Kind.POINTED and not _is_integer(name):
             raise ValueError(
-                f"{name!r:.100} is no whole number, but the names in the first rows are, with a "
+                f"{name!r:.100} is not a whole number, but the names in the first rows are, with a "
                 "point as in 1.0; if they are texts, `classes=` names them as they are written"
             )
         return name

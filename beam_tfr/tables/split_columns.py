@@ -127,7 +127,7 @@ def _describe_other_values(content: TableContent, column: str, cells: Sequence[A
         column: the name of the column.
         cells: the cells of the column in the first rows.
     """
-    start = f"column {column!a} is not taken for the split of each row, as it"
+    start = f"column {column!a} is not used as the split of each row, as it"
     cure = f"`split_column={column}`{_without_shares(content)} takes it"
     distinct = list_distinct(cells)
     splits = {_read_split(cell) for cell in distinct}

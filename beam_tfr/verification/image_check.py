@@ -140,4 +140,4 @@ def _pixel_problems(
     if source.frames > 1 and source.format != "jpeg":  # pictures behind a JPEG are never read
         yield f"the image has {source.frames} frames"
     if source.orientation != 1 and not options.ignore_orientation:
-        yield f"the image has the EXIF orientation {source.orientation}"
+        yield f"the image has EXIF orientation {source.orientation}"
