@@ -25,7 +25,7 @@ from beam_tfr.commands import (
 )
 from beam_tfr.commands.calls import refuse_arguments
 from beam_tfr.commands.parser import Parser
-from beam_tfr.console import signals
+from beam_tfr.console import process, signals
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, print_message
 from beam_tfr.options import suggest_name
 from beam_tfr.schema.errors import (
@@ -99,6 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run() -> NoReturn:
     """Runs `main` and exits with its code, as the console script."""
+    process.program = _name_program(sys.argv[1:])
     open_standard_streams()
     # Google's libraries warn about every Python except the newest, several times a run.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
@@ -117,13 +118,18 @@ def run() -> NoReturn:
     os._exit(code)
 
 
+def _name_program(arguments: Sequence[str]) -> str:
+    """Returns the program and its command, for messages."""
+    return " ".join(["beam-tfr", *(name for name in arguments[:1] if name in MODULES)])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
         make_parser().print_help()
         return 0
-    program = f"beam-tfr {arguments[0]}" if arguments[0] in MODULES else "beam-tfr"
+    program = _name_program(arguments)
     try:
         code = _run_command(arguments, program)
         sys.stdout.flush()

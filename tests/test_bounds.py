@@ -3,59 +3,78 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
+import subprocess
+import sys
+import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
-from beam_tfr import first_look, storage
+from beam_tfr import storage
+from beam_tfr.inputs.archives import list_images
 from beam_tfr.launch import bounds
 from beam_tfr.launch.bounds import bounded_look
-from beam_tfr.schema.errors import DataError
 from beam_tfr.storage import opened
-from tests.conftest import Run
+from tests.conftest import SAMPLE
 from tests.converted import write_photos
 
+# A command with small bounds, of which a step of the look is the function that is named first.
+PROGRAM = """
+import sys
+from beam_tfr import cli, first_look
+from beam_tfr.launch import bounds
 
-def loop_for_ever() -> None:
-    while True:
-        sum(range(1000))
-
-
-def grow_for_ever() -> None:
+def grow_for_ever(*_, **__):
     held = []
     while True:
         held.append(b"x" * 1_000_000)
 
-
-def spend(seconds: float) -> None:
-    end = time.process_time() + seconds
-    while time.process_time() < end:
+def loop_for_ever(*_, **__):
+    while True:
         pass
 
+bounds.MOST_BYTES = 64 << 20
+bounds.MOST_S = 0.5
+first_look.describe_mask_folders = globals()[sys.argv.pop(1)]
+cli.run()
+"""
 
-@pytest.fixture
-def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MOST_BYTES", 64 << 20)
-    monkeypatch.setattr(bounds, "MOST_S", 0.5)
 
-
-@pytest.mark.usefixtures("small_bounds")
 @pytest.mark.parametrize(
-    ("look", "excess"), [(loop_for_ever, "s of CPU time"), (grow_for_ever, "GB of memory")]
+    ("command", "step", "excess"),
+    [
+        ("plan", "loop_for_ever", r"[0-9]+ s of CPU time"),
+        ("convert", "grow_for_ever", r"0\.[0-9] GB of memory"),
+    ],
 )
 def test_a_look_that_never_ends_is_ended(
-    look: Callable[[], None], excess: str, tmp_path: Path
+    command: str, step: str, excess: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"path,class\n")
-    storage.read_bytes(str(path))
-    with pytest.raises(DataError, match=rf"{excess}.*{re.escape(str(path))}"), bounded_look():
-        look()
+    write_photos(tmp_path / "in")
+    arguments = ["--input", tmp_path / "in", "--layout", "{split}/{label}/*"]
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, step, command, *arguments, "--output", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    given = re.escape(str(tmp_path / "in"))
+    assert run.returncode == 1
+    assert re.search(rf"beam-tfr {command}: looking at '{given}' took {excess}", run.stderr)
+    assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.usefixtures("small_bounds")
+def test_bytes_that_are_opened_allow_more() -> None:
+    before = bounds._Usage(peak_bytes=0, cpu_s=0.0, opened_bytes=100)
+    most = bounds._Usage(bounds.MOST_BYTES, bounds.MOST_S, 100)
+    assert not most.describe_excess(before)
+    for more in (most._replace(peak_bytes=most.peak_bytes + 64), most._replace(cpu_s=41.0)):
+        assert more.describe_excess(before)
+        assert not more._replace(opened_bytes=2_000_000).describe_excess(before)
+
+
 def test_the_largest_files_and_the_last_one_are_named(tmp_path: Path) -> None:
     sizes = {"before": 90, "1": 3, "2": 5, "3": 1, "4": 4, "last": 2}
     for name, size in sizes.items():
@@ -64,58 +83,20 @@ def test_the_largest_files_and_the_last_one_are_named(tmp_path: Path) -> None:
     opened.forget_paths()
     for name in [*sizes][1:]:
         storage.read_bytes(str(tmp_path / name))
-    with pytest.raises(DataError) as caught, bounded_look():
-        loop_for_ever()
-    named = re.findall(rf"{re.escape(str(tmp_path))}/(\w+)", str(caught.value))
-    assert named == ["2", "4", "last"]
+    assert opened.list_paths() == [str(tmp_path / name) for name in ("2", "4", "last")]
 
 
-@pytest.mark.usefixtures("small_bounds")
-def test_an_exception_that_is_swallowed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "_PATIENCE_S", 0.1)
-    attempts = []
-
-    def swallow_twice() -> None:
-        while True:
-            try:
-                loop_for_ever()
-            except BaseException:
-                attempts.append(None)
-                if len(attempts) > 2:
-                    raise
-
-    with pytest.raises(DataError), bounded_look():
-        swallow_twice()
-    assert len(attempts) == 3
+def test_archives_are_named(tmp_path: Path) -> None:
+    archive = tmp_path / "in.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(next(SAMPLE.rglob("*.jpg")), "a/1.jpg")
+    opened.forget_paths()
+    file = storage.Entry(str(archive), archive.stat().st_size, 0)
+    assert len([*list_images(file)]) == 1
+    assert opened.list_paths() == [str(archive)]
 
 
-@pytest.mark.usefixtures("small_bounds")
-def test_bytes_that_are_opened_allow_more(tmp_path: Path) -> None:
-    path = tmp_path / "large.csv"
-    path.write_bytes(bytes(4 << 20))
-    with bounded_look():
-        storage.read_bytes(str(path))
-        held = b"x" * (128 << 20)
-    assert held
-
-
-@pytest.mark.usefixtures("small_bounds")
-def test_nothing_comes_after_a_look() -> None:
-    for _ in range(5):
-        with bounded_look():
-            spend(0.1)
-    spend(0.6)
-
-
-@pytest.mark.usefixtures("small_bounds")
-@pytest.mark.parametrize("command", ["plan", "convert"])
-def test_commands_bound_their_look(
-    command: str, beam_tfr: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    write_photos(tmp_path / "in")
-    monkeypatch.setattr(first_look, "describe_mask_folders", lambda *_, **__: loop_for_ever())
-    arguments = ["--input", tmp_path / "in", "--layout", "{split}/{label}/*"]
-    run = beam_tfr(command, *arguments, "--output", tmp_path / "out")
-    assert run.code == 1
-    assert "looking at the input took" in run.err
-    assert not (tmp_path / "out").exists()
+def test_nothing_is_bounded_in_a_program_of_somebody_else() -> None:
+    before = threading.active_count()
+    with bounded_look(["in"]):
+        assert threading.active_count() == before

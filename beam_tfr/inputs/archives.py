@@ -38,6 +38,7 @@ from beam_tfr.inputs.zip_names import UNIX, is_guessed, is_utf8, name_in_zip
 from beam_tfr.layouts.split_names import splits_of_file
 from beam_tfr.schema.errors import DataError, RejectError
 from beam_tfr.schema.extensions import is_junk
+from beam_tfr.storage.opened import note_path
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -143,6 +144,7 @@ class RangeReader(io.RawIOBase):
     def __init__(self, file: storage.Entry) -> None:
         self.file = file
         self._position = 0
+        note_path(file.path, file.size_bytes)
 
     def readable(self) -> bool:
         return True

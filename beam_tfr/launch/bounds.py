@@ -7,16 +7,19 @@ somebody made to grow without end.
 """
 
 import contextlib
-import ctypes
+import os
 import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.errors import DataError
+from beam_tfr.console import process
+from beam_tfr.console.terminal import print_message
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.differences import join_names, join_texts
+from beam_tfr.schema.errors import DataError, spell_as_flags
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.storage import opened
 
@@ -25,12 +28,7 @@ BYTES_PER_BYTE = 64  # and this for each byte of the files that are opened
 MOST_S = 40.0  # of CPU time,
 S_PER_BYTE = 1e-6  # and this for each byte
 _PERIOD_S = 0.05
-_PATIENCE_S = 5.0  # until the exception is raised again, if a library has swallowed it
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes: see getrusage(2) of each system
-
-
-class _LookTakesTooMuchError(BaseException):
-    """Raised within a look by its watch; no handler of ordinary errors catches it."""
 
 
 class _Usage(NamedTuple):
@@ -57,67 +55,51 @@ class _Usage(NamedTuple):
         return ""
 
 
-class _Watch(threading.Thread):
-    """Ends a look of another thread once it has used more than allowed.
+@contextlib.contextmanager
+def bounded_look(given: Sequence[str]) -> Iterator[None]:
+    """Bounds what the block takes, in a process that runs a command.
+
+    A block that takes too much ends the process with a message, which names what the user gave, the
+    largest files that were opened, and the last one. An exception could arrive while a library
+    holds a lock. A look precedes everything that a command writes.
+
+    In a program of somebody else nothing is bounded, since its other threads would count too.
 
     Args:
-        looker: identifier of the thread.
-
-    Attributes:
-        excess: what the look has used, if it was too much; else empty.
+        given: paths and patterns that the user gave; see `list_given`.
     """
-
-    def __init__(self, looker: int) -> None:
-        super().__init__(name="bounds", daemon=True)
-        self.excess = ""
-        self._looker = looker
-        self._before = _Usage.measure()
-        self._lock = threading.Lock()  # held by whoever decides whether the look has ended
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        """Measures until the look ends, and interrupts it once it takes too much."""
-        while not self._ended.wait(_PATIENCE_S if self.excess else _PERIOD_S):
-            excess = _Usage.measure().describe_excess(self._before)
-            with self._lock:
-                if excess and not self._ended.is_set():
-                    self.excess = excess
-                    _raise_in(self._looker, ctypes.py_object(_LookTakesTooMuchError))
-
-    def end(self) -> None:
-        """Notes that the look has ended; no exception comes after this."""
-        with self._lock:
-            self._ended.set()
-            _raise_in(self._looker, None)
-
-
-def _raise_in(thread: int, error: Any) -> None:
-    """Raises an exception, as a `py_object`, in a thread; None takes back one that is pending."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
-
-
-@contextlib.contextmanager
-def bounded_look() -> Iterator[None]:
-    """Bounds what the block takes in this thread.
-
-    Raises:
-        DataError: it takes too much; names the largest files that were opened, and the last one.
-    """
-    watch = _Watch(threading.get_ident())
+    if not process.program:
+        yield
+        return
+    ended = threading.Event()
+    watch = threading.Thread(target=_watch, args=(ended, given), name="bounds", daemon=True)
     watch.start()
     try:
-        try:
-            yield
-        finally:
-            watch.end()
-    except _LookTakesTooMuchError:
-        raise DataError(_describe(watch.excess)) from None
-    if watch.excess:
-        raise DataError(_describe(watch.excess))
+        yield
+    finally:
+        ended.set()
 
 
-def _describe(excess: str) -> str:
-    problem = f"looking at the input took {excess}, far more than its size explains"
+def _watch(ended: threading.Event, given: Sequence[str]) -> None:
+    """Measures until a look ends, and ends the process once the look has taken too much."""
+    before = _Usage.measure()
+    while not ended.wait(_PERIOD_S):
+        excess = _Usage.measure().describe_excess(before)
+        if excess:
+            print_message(f"{process.program}: {spell_as_flags(_describe(excess, given))}")
+            os._exit(DataError.exit_code)
+
+
+def list_given(options: ConvertOptions) -> list[str]:
+    """Lists the paths and patterns of the input that the user gave."""
+    lists = [options.input_list] if options.input_list else []
+    return [*options.input, *lists, *options.table]
+
+
+def _describe(excess: str, given: Sequence[str]) -> str:
+    """Describes a look that took too much."""
+    inputs = join_names([*map(quote, given)]) or "the input"
+    problem = f"looking at {inputs} took {excess}, far more than the size explains"
     names = [*map(quote, opened.list_paths())]
     if not names:
         return f"{problem}; no file was read yet: leave folders out of it"

@@ -19,7 +19,7 @@ from beam_tfr.engine.beam_internals import LocalRunner
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow_run, handling_interrupts
 from beam_tfr.first_look import early_warnings
-from beam_tfr.launch.bounds import bounded_look
+from beam_tfr.launch.bounds import bounded_look, list_given
 from beam_tfr.launch.flags import (
     choose_runner,
     engine_advice,
@@ -64,7 +64,7 @@ def prepare_run(
         runner = choose_runner(beam_options, beam_flags)  # refuses wrong flags before files
     cloud.use_cloud_options(beam_options)
     opened.forget_paths()
-    with bounded_look():
+    with bounded_look(list_given(options)):
         source = open_input(options)
     if runner or not checks.creates_no_job(beam_options):
         check_gcs_access(options)
@@ -133,7 +133,7 @@ def run_step(
         return _run_without_access(
             options, beam_options, build_step, outcome=outcome, progress=progress, say=say
         )
-    with bounded_look():
+    with bounded_look(list_given(options)):
         for warning in early_warnings(
             source, shares_option=options.shares_option, exclude=options.exclude
         ):

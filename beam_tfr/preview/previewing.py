@@ -42,7 +42,7 @@ from beam_tfr.inputs.measuring import measure_sample
 from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import describe_missed
 from beam_tfr.launch import prepare_run
-from beam_tfr.launch.bounds import bounded_look
+from beam_tfr.launch.bounds import bounded_look, list_given
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_no_classes,
@@ -167,7 +167,7 @@ def preview(
     if source.encoding in IMAGE_ENCODINGS:
         seconds = estimate.seconds
         cpu_seconds = estimate.cpu_seconds
-    with bounded_look():
+    with bounded_look(list_given(options)):
         warnings = [
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample, listing),

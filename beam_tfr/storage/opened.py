@@ -13,9 +13,16 @@ _lock = threading.Lock()
 
 def note(path: str, size: int) -> None:
     """Notes that a file, or a part of it with so many bytes, is read."""
-    global num_bytes, _last_path  # counted for the whole process
+    global num_bytes  # counted for the whole process
     with _lock:
         num_bytes += size
+    note_path(path, size)
+
+
+def note_path(path: str, size: int) -> None:
+    """Notes that a file of this size is read, in parts that are noted apart."""
+    global _last_path
+    with _lock:
         _last_path = path
         _size_of[path] = max(size, _size_of.get(path, 0))
         if len(_size_of) > _MOST_LARGEST:
