@@ -77,7 +77,7 @@ INSTEAD = {
     "create ml": {"short": NO_AREA},  # they become NaN
     "voc": {
         "-1e308": "has no area",
-        **dict.fromkeys(("NaN", "infinite", "-infinite"), "which is no number"),
+        **dict.fromkeys(("NaN", "infinite", "-infinite"), "which is not a number"),
     },
 }
 PLACES = {

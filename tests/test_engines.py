@@ -299,7 +299,7 @@ def test_a_failing_run_is_one_sentence_on_every_engine(
     assert (run.code, run.out) == (1, "")
     said = (
         r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows "
-        r"5: nothing is published\..*\n"
+        r"5\. Nothing is published\..*\n"
     )
     assert re.fullmatch(said, run.err, re.DOTALL)
 

@@ -288,7 +288,7 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     found = [(one.key, one.reason, one.detail[:30]) for one in done.rejects]
     assert sorted(found) == [
         ("00.png", "not-found", "its depth ../depth/00.png: No "),
-        ("01.png", "bad-value", "its heat has (9, 9) pixels, th"),
+        ("01.png", "bad-value", "its heat has (9, 9) pixels, bu"),
     ]
     (shard,) = (tmp_path / "d").glob("d-train-*.tfrecord.gz")
     before = shard.read_bytes()

@@ -189,7 +189,7 @@ def test_too_many_rejects() -> None:
             totals_of(plan, infos, allowed)
         assert str(told.value).startswith(
             "3 of 16 images were rejected (layout-mismatch 2, damaged-image 1), "
-            f"`max_rejects={allowed}` allows {shown}: nothing is published."
+            f"`max_rejects={allowed}` allows {shown}. Nothing is published."
         )
 
 
@@ -203,7 +203,7 @@ def test_a_share_of_rejects_is_exact(images: int, hundredths: int, data: st.Data
     )
     info = info_of(plan, NO_SPLIT, 0, images, images - rejected)
     if rejected > allowed:
-        with pytest.raises(DataError, match=f"allows {allowed:,}: nothing"):
+        with pytest.raises(DataError, match=rf"allows {allowed:,}\. Nothing"):
             totals_of(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
     else:
         totals_of(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
@@ -239,7 +239,7 @@ def test_rows_are_called_rows() -> None:
     infos = make_infos(plan)
     with pytest.raises(
         DataError,
-        match=r"^3 of 16 rows were rejected .*: nothing is published\. Fix them, leave them out "
+        match=r"^3 of 16 rows were rejected .*\. Nothing is published\. Fix them, leave them out "
         r"of `table=`, or call",
     ):
         totals_of(plan, infos, 0)

@@ -281,7 +281,7 @@ def test_of_an_update_and_another_run_one_works(
     source = ["--input", f"{photos.folder}/**"]
     name = read_manifest(str(dataset)).name
     commands = {
-        "update": ["update", dataset, *source, *loose],
+        "update": ["update", dataset, *source, *loose, "--max_removed", "1.0"],
         "convert": ["convert", "--output", dataset, "--name", name, *source, *loose],
         "repair": ["repair", dataset, *source, "--quiet"],
     }

@@ -153,7 +153,9 @@ def _check_stored(dataset: Manifest) -> None:
     Raises:
         DataError: it does, such as `input`.
     """
-    others = dataset.options.keys() & options_of(ConvertOptions).keys() - stored_names()
+    others = dataset.options.keys() & options_of(ConvertOptions).keys() - stored_names(
+        ConvertOptions
+    )
     if others:
         raise DataError(
             f"the manifest of {dataset.folder} was edited: `convert` does not store "

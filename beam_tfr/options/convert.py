@@ -534,9 +534,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return SUFFIXES[self.stored_compression["compression"]]
 
 
-def stored_names() -> Set[str]:
+def stored_names(options: type[ConvertOptions]) -> Set[str]:
     """Returns the names of the options that manifests hold: see `ConvertOptions.data_options`."""
-    changing = {name for name, about in options_of(ConvertOptions).items() if about.changes_data}
+    changing = {name for name, about in options_of(options).items() if about.changes_data}
     return (changing | options_of(TableOptions).keys() | {"classes"}) - {*_PLACES}
 
 

@@ -285,7 +285,7 @@ def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
             return _Box.same(BadCell(f"its bndbox has no {side}"))
         number = _parse_number(text)
         if number is None:
-            return _Box.same(BadCell(f"its {side} is {text!r:.60}, which is no number"))
+            return _Box.same(BadCell(f"its {side} is {text!r:.60}, which is not a number"))
         sides.append(number)
     left, top, right, bottom = sides
     begins_at_0 = min(left, top) < 1
@@ -342,7 +342,9 @@ def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
         text = (element.text or "").strip()
         number = _parse_number(text)
         if number is None:
-            return BadCell(f"the {element.tag} of its polygon is {text!r:.60}, which is no number")
+            return BadCell(
+                f"the {element.tag} of its polygon is {text!r:.60}, which is not a number"
+            )
         places[corner[1]].append(number)
     across = places["x"]
     down = places["y"]
