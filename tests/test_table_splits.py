@@ -379,7 +379,7 @@ def test_a_column_called_split(tmp_path: Path) -> None:
     write_csv(tmp_path / "bananas.csv", "1.png", split="yes")
     bananas = open_input(table=f"{tmp_path}/bananas.csv", **OPTIONS)
     assert keys_by_split(bananas) == {"train": ["1.png"]}
-    assert "--split_column split " in warning_of(bananas, "column 'split' is not taken")
+    assert "--split_column split " in warning_of(bananas, "column 'split' is not used")
 
 
 @pytest.mark.parametrize(
