@@ -41,7 +41,7 @@ class UntypedCellError(ValueError):
 
 
 class FractionError(ValueError):
-    """A number in a column of whole numbers that is none of these."""
+    """A number with a fraction, in a column of whole numbers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

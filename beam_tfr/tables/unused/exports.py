@@ -55,13 +55,22 @@ def _select_regions(content: TableContent, columns: Sequence[str]) -> Iterator[s
     if _has_via(columns):
         yield from (name for name in columns if name.startswith(("region_", "file_")))
         return
+    yield from _select_objects_in_percent(content, columns)
+    if isinstance(content.table_format, Delimited):
+        cells_of = read_first_cells(content, columns)
+        yield from (name for name, cells in cells_of.items() if any(map(_has_shapes, cells)))
+
+
+def _select_objects_in_percent(content: TableContent, columns: Sequence[str]) -> Iterator[str]:
+    """Yields the columns of objects whose sides are in percent, and those of their fields."""
     fields = itertools.chain(columns, list_fields_of(content, columns))
     percents = [name for name in fields if name.rpartition(".")[2] == OF_PERCENT]
     objects = {name.rpartition(".")[0] for name in percents}
     for name in columns:
         if name in objects or name.rpartition(".")[0] in objects:
             yield name
-    if isinstance(content.table_format, Delimited):
-        for name, cells in read_first_cells(content, columns).items():
-            if any(isinstance(cell, str) and SHAPES_OF_PERCENT.search(cell) for cell in cells):
-                yield name
+
+
+def _has_shapes(cell: object) -> bool:
+    """Whether a cell is the text of shapes whose sides are in percent."""
+    return isinstance(cell, str) and SHAPES_OF_PERCENT.search(cell) is not None
