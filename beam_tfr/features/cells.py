@@ -40,6 +40,11 @@ class UntypedCellError(ValueError):
     """A cell that no type of a column can read; the message says what to write instead."""
 
 
+def members_of(cell: Any) -> list[Any]:
+    """Returns the members of a list; any other cell is its only member."""
+    return cell if isinstance(cell, list) else [cell]
+
+
 class FractionError(ValueError):
     """A number with a fraction, in a column of whole numbers."""
 

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
-from beam_tfr.features.cells import MAX_VALUES, BadCell
+from beam_tfr.features.cells import MAX_VALUES, BadCell, members_of
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.differences import join_texts
@@ -281,7 +281,7 @@ def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
     """Yields the names in an object, and the names of fields in nested objects."""
     for name, cell in row.items():
         yield name
-        for member in cell if isinstance(cell, list) else [cell]:
+        for member in members_of(cell):
             if isinstance(member, Mapping):
                 yield from (f"{name}.{field}" for field in _list_fields(member))
 

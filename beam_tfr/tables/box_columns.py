@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.features.box_formats import RELATIVE, is_relative
 from beam_tfr.features.boxes import Boxes
-from beam_tfr.features.cells import is_missing, to_float
+from beam_tfr.features.cells import is_missing, members_of, to_float
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
@@ -315,7 +315,7 @@ def _numbers_in(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> Iter
     for row in rows:
         for side in sides:
             cell = row[side]
-            for member in cell if isinstance(cell, list) else [cell]:
+            for member in members_of(cell):
                 with contextlib.suppress(ValueError):
                     number = to_float(member)
                     if number == number:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from beam_tfr.features.box_formats import RELATIVE, to_corners
-from beam_tfr.features.cells import split_boxes, to_finite
+from beam_tfr.features.cells import members_of, split_boxes, to_finite
 
 _FIRST_CELLS = 1_000
 _TOLERANCE = 0.01  # share by which boxes may extend beyond their image
@@ -29,7 +29,7 @@ def guess_form(form: str, boxes: Sequence[Quad]) -> str:
 
 def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
     """Returns the boxes of columns with one side each; none if a cell is no number."""
-    sides = [itertools.chain.from_iterable(map(_list_values, cells)) for cells in columns]
+    sides = [itertools.chain.from_iterable(map(members_of, cells)) for cells in columns]
     try:
         return [[*map(to_finite, box)] for box in zip(*sides, strict=True)]
     except ValueError:
@@ -58,7 +58,3 @@ def read_quads(cells: Iterable[Any]) -> list[Quad]:
             are_lists = all(isinstance(member, list) for member in members)
             quads += [[*map(to_finite, box)] for box in (members if are_lists else [members])]
     return [quad for quad in quads if len(quad) == 4]
-
-
-def _list_values(cell: Any) -> list[Any]:
-    return cell if isinstance(cell, list) else [cell]

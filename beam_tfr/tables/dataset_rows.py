@@ -12,6 +12,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import ShardPart
+from beam_tfr.features.cells import members_of
 from beam_tfr.inputs.parquet_process import BATCH_ROWS
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordError
@@ -126,7 +127,7 @@ def _is_whole(cell: Any) -> bool:
 
     Contents leave out long values, and escape values that are not text.
     """
-    parts = cell if isinstance(cell, list) else [cell]
+    parts = members_of(cell)
     return not any(map(_is_partial, parts))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.features.base import ColumnKind
-from beam_tfr.features.cells import BadCell, UntypedCellError
+from beam_tfr.features.cells import BadCell, UntypedCellError, members_of
 from beam_tfr.features.companions import READER_KEYS
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.features.inference import infer_declaration
@@ -318,7 +318,7 @@ def _suggest_images(content: TableContent) -> str:
 
 def _is_bad(cell: Any) -> bool:
     """Whether a cell, or a member of it, has no value of any type."""
-    members = cell if isinstance(cell, list) else [cell]
+    members = members_of(cell)
     return any(isinstance(member, BadCell) for member in members)
 
 

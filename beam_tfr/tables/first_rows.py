@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import BadCell, members_of
 from beam_tfr.inputs.skipped import UNCOUNTED
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import (
@@ -335,5 +335,5 @@ def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> 
 
 def _holds(kind: type, cell: Any) -> bool:
     """Whether a cell is of a type, or has a member of it."""
-    parts = cell if isinstance(cell, list) else [cell]
+    parts = members_of(cell)
     return any(isinstance(part, kind) for part in parts)

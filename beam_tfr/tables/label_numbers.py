@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from beam_tfr.features.cells import members_of
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.tables.content import TableContent
@@ -51,12 +52,8 @@ def _read_numbers(content: TableContent, numbers: str) -> Mapping[str, int]:
     columns = [content.options.label_column, numbers]
     with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error
         for _, cells in read_first_rows(content.files[0], columns, _FIRST_ROWS):
-            texts, row_numbers = map(_list_values, cells)
+            texts, row_numbers = map(members_of, cells)
             for text, number in zip(texts, row_numbers, strict=False):
                 if isinstance(text, str) and isinstance(number, int):
                     number_of.setdefault(text.strip(), number)
     return number_of
-
-
-def _list_values(cell: Any) -> list[Any]:
-    return cell if isinstance(cell, list) else [cell]

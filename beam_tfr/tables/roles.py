@@ -14,7 +14,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind, Values
 from beam_tfr.features.boxes import Boxes, BoxPolicy
-from beam_tfr.features.cells import split_text
+from beam_tfr.features.cells import members_of, split_text
 from beam_tfr.inputs.labels import LABEL_RULE, choose_split
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT
@@ -349,7 +349,7 @@ def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
         if in_text:
             return parts
         return [part for part in parts if not _is_blank(part)] or parts  # for example `cat;`
-    return cell if isinstance(cell, list) else [cell]
+    return members_of(cell)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Suggests options that name the columns of images and of their classes, for messages."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from beam_tfr.features.cells import members_of
 from beam_tfr.tables.box_names import CLASSES, by_plain_name, find_name
 from beam_tfr.tables.box_objects import CLASS_FIELDS, by_end, describe_class_map, find_file
 from beam_tfr.tables.content import TableContent
@@ -37,7 +38,7 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
     metadata = f"{label}-metadata"
     if not label or not content.options.uri_column or metadata not in content.columns:
         return
-    if not all(_is_number(member) for cell in labels for member in _members(cell)):
+    if not all(_is_number(member) for cell in labels for member in members_of(cell)):
         return
     fields = list_fields_of(content, [metadata])
     if f"{metadata}.class-name" in fields:
@@ -66,11 +67,7 @@ def _find_label(content: TableContent, uri_column: str) -> str:
 
 def _are_texts(cells: Iterable[Any]) -> bool:
     """Whether each cell has a text, or a list of texts."""
-    return all(isinstance(member, str) for cell in cells for member in _members(cell))
-
-
-def _members(cell: Any) -> Sequence[Any]:
-    return cell if isinstance(cell, list) else [cell]
+    return all(isinstance(member, str) for cell in cells for member in members_of(cell))
 
 
 def _is_number(member: Any) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr.features.boxes import Boxes
+from beam_tfr.features.cells import members_of
 from beam_tfr.features.registry import find_boxes, parse_columns
 from beam_tfr.schema.feature_names import (
     BOXES,
@@ -69,7 +70,7 @@ def _declare(content: TableContent, boxes: Boxes, column: str) -> str:
     """
     values = list[Any]()
     for cell in read_first_cells(content, [column])[column]:
-        values += cell if isinstance(cell, list) else [cell]
+        values += members_of(cell)
     objects = {side.rpartition(".")[0] for side in boxes.columns}
     is_of_objects = "." in column and column.rpartition(".")[0] in objects
     if not column.startswith(_OF_OBJECTS) and not is_of_objects:

@@ -5,7 +5,7 @@ from typing import Any
 
 from beam_tfr.features.base import ColumnKind
 from beam_tfr.features.boxes import Boxes
-from beam_tfr.features.cells import to_float
+from beam_tfr.features.cells import members_of, to_float
 from beam_tfr.tables.box_names import letters_of
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import list_fields_of, read_first_cells
@@ -50,7 +50,7 @@ def _names_angle(column: str) -> bool:
 
 def _is_turn(cell: Any) -> bool:
     """Whether a cell, or a member of it, is a number other than 0."""
-    for member in cell if isinstance(cell, list) else [cell]:
+    for member in members_of(cell):
         try:
             if to_float(member):
                 return True
