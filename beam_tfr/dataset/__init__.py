@@ -1,1 +1,1 @@
-"""Describes a finished dataset: its manifest, its splits, its counts."""
+"""Describes a finished dataset: its manifest, splits and counts."""

@@ -1,4 +1,4 @@
-"""Describes the dataset that an update starts from, its options and its shards."""
+"""Describes the dataset that an update starts from: its options and shards."""
 
 import enum
 import functools
@@ -18,12 +18,12 @@ from beam_tfr.schema.naming import shard_name
 from beam_tfr.schema.plan import count_reject_shards, shard_size
 
 INPUTS = ("input", "input_list", "table")
-# Only one of each of these can be given, so one that is given replaces the dataset's.
+# Each set of options allows only one, so a specified one replaces the dataset's.
 _EXCLUSIVE = (
     {"num_shards", "target_shard_bytes", "examples_per_shard"},
     {"splits", "folds"},
 )
-# What shares of splits, and a column of splits, replace of the dataset's.
+# Option -> the dataset's options that it replaces.
 _OTHER_SPLITS = {
     "split_column": {"splits", "folds", "stratify", "group_column"},
     "splits": {"split_column"},
@@ -32,11 +32,11 @@ _OTHER_SPLITS = {
 
 
 class RecordBoxes(enum.StrEnum):
-    """The boxes of records that an update copies."""
+    """Whether the records that an update copies have boxes that may have changed."""
 
     NONE = ""
-    STAY = "stay"  # they cannot have changed
-    MAY_CHANGE = "may change"  # a table gives them: only records of equal rows are copied
+    STAY = "stay"  # the boxes cannot have changed
+    MAY_CHANGE = "may change"  # they are from a table: only records of equal rows are copied
 
 
 class BaseDataset(NamedTuple):
@@ -45,14 +45,13 @@ class BaseDataset(NamedTuple):
     Attributes:
         folder: folder of the dataset.
         digest: digest of its manifest.
-        compare: how to decide that a source is the same: "auto", "checksum" or "names", see
+        compare: how to decide whether a source is unchanged: "auto", "checksum" or "names", see
             `known.match`.
-        with_rejects: whether rejects that did not change are rejected again without being read.
+        with_rejects: whether unchanged rejects are rejected again without being read.
         codecs: the codecs that made the records, as JSON; empty if they do not matter.
-        rows_stay: whether the contents keep their columns, so that the row of a copied record stays
-            the same.
-        boxes: whether records have boxes, and whether these may have changed.
-        renames: (class, its new name) for each renamed class in its records.
+        rows_stay: whether the contents keep their columns, so that copied records keep their rows.
+        boxes: whether the records have boxes, and whether the boxes may have changed.
+        renames: (class, its new name) for each renamed class in the records.
     """
 
     folder: str
@@ -66,11 +65,11 @@ class BaseDataset(NamedTuple):
 
     @classmethod
     def of(cls, dataset: Manifest) -> Self:
-        """Makes the base from a manifest, unchanged."""
+        """Returns the base for a manifest, with default settings."""
         return cls(dataset.folder, dataset.fields["manifest_digest"])
 
     def read_manifest(self) -> Manifest:
-        """Reads the manifest, from memory after the first time.
+        """Reads the manifest, once per process.
 
         Raises:
             RunError: another dataset has replaced this one.
@@ -78,13 +77,13 @@ class BaseDataset(NamedTuple):
         return _read_manifest_once(self.folder, self.digest)
 
     def check_codecs(self, codecs: Mapping[str, str]) -> None:
-        """Checks that the records of a dataset can be mixed with new ones.
+        """Checks that the records of the dataset can be mixed with new ones.
 
         Args:
             codecs: library -> version of the codecs that make the new records.
 
         Raises:
-            UsageError: the dataset was made by other versions.
+            UsageError: other versions made the dataset.
         """
         used = json.loads(self.codecs or "{}")
         others = find_other_codecs(used, codecs)
@@ -99,10 +98,10 @@ class BaseDataset(NamedTuple):
 
 
 def read_unchanged_manifest(folder: str, digest: str) -> Manifest:
-    """Reads the manifest of a dataset that must still have this digest.
+    """Reads the manifest of a dataset and checks that it still has this digest.
 
     Raises:
-        RunError: another dataset has replaced it.
+        RunError: another dataset has replaced this one.
     """
     dataset = read_manifest(folder)
     if dataset.fields["manifest_digest"] != digest:
@@ -118,7 +117,7 @@ _read_manifest_once = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
 def restore_options(
     dataset: Manifest, changes: Mapping[str, Any], additions: Mapping[str, Any]
 ) -> ConvertOptions:
-    """Returns the options that made a dataset, with changes and additions, without its classes.
+    """Returns the options that made a dataset, without `classes`, after changes and additions.
 
     An option in `changes` takes precedence over `additions`, and `additions` over the dataset's
     options.
@@ -148,10 +147,10 @@ def restore_options(
 def _check_stored(dataset: Manifest) -> None:
     """Checks that a manifest holds no option that `convert` does not store.
 
-    A dataset may come from a stranger, who must not choose which files of this machine are read.
+    A dataset may come from a stranger, who must not choose which files on this machine are read.
 
     Raises:
-        DataError: it does, such as `input`.
+        DataError: the manifest holds such an option, for example `input`.
     """
     others = dataset.options.keys() & options_of(ConvertOptions).keys() - stored_names(
         ConvertOptions
@@ -164,9 +163,9 @@ def _check_stored(dataset: Manifest) -> None:
 
 
 def _find_other_splits(dataset: Manifest, present: Mapping[str, Any]) -> set[str]:
-    """Returns the options of a dataset that given options replace, as they define other splits."""
+    """Returns the dataset's options about splits that the specified options replace."""
     column = present.get("split_column", dataset.options.get("split_column"))
-    if column == NO_COLUMN:  # goes together with shares
+    if column == NO_COLUMN:  # works along with shares
         return set()
     replaced = set[str]()
     for name in _OTHER_SPLITS.keys() & present:
@@ -175,10 +174,10 @@ def _find_other_splits(dataset: Manifest, present: Mapping[str, Any]) -> set[str
 
 
 def _check_kind_of_input(dataset: Manifest, options: Mapping[str, Any]) -> None:
-    """Checks that options give an input of the kind that a dataset was made from.
+    """Checks that options specify the kind of input that a dataset was made from.
 
     Raises:
-        UsageError: they give no input, or another kind.
+        UsageError: the options specify no input, or input of another kind.
     """
     inputs = options.keys() & {*INPUTS}
     if "layout" in dataset.options:
@@ -192,11 +191,11 @@ class PlannedShard(NamedTuple):
     """A shard of a finished dataset.
 
     Attributes:
-        name: `train-00003-of-00016`.
-        split: its split.
-        images: number of images planned for it: records and rejects.
+        name: name of the shard, such as `train-00003-of-00016`.
+        split: name of its split.
+        images: number of images planned for the shard: records and rejects.
         first: number of its first record, in the order of the manifest.
-        entry: its file; None if it has only rejects.
+        entry: its file, as listed in the manifest; None if the shard has only rejects.
     """
 
     name: str

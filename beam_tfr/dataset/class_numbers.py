@@ -1,4 +1,4 @@
-"""Describes classes that are numbers other than their ids."""
+"""Describes classes whose names are numbers, but not their ids."""
 
 import itertools
 import re
@@ -9,10 +9,10 @@ _MOST_IDS = 100_000  # in a file of classes
 
 
 def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -> str:
-    """Describes classes that are numbers, but not their ids; empty if there are none.
+    """Describes classes whose names are numbers, but not their ids; empty if there are none.
 
-    Folders named 0 to 42 are an example, because texts are sorted as 0, 1, 10; the labels 1 to 196
-    of a table are another.
+    Folders named 0 to 42 are one example, because they are sorted as text: 0, 1, 10. The labels 1
+    to 196 in a table are another.
 
     Args:
         classes: classes in the order of their ids.
@@ -38,7 +38,7 @@ def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -
 
 
 def _suggest_file(classes: Sequence[str], numbers: Sequence[int]) -> str:
-    """Suggests how to make the numbers of classes their ids; empty if that is impossible."""
+    """Suggests how to make the ids of classes equal to their names; empty if that is impossible."""
     if numbers[0] < 0 or numbers[-1] > _MOST_IDS:
         return ""
     width = len(classes[0]) if len({*map(len, classes)}) == 1 else 1

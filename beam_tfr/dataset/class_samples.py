@@ -1,4 +1,4 @@
-"""Chooses some records of each class by the contents of a dataset."""
+"""Chooses some records of each class, based on the contents of a dataset."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ NO_CLASS = -1
 
 
 def mix(records: Rows) -> NDArray[np.uint64]:
-    """Returns numbers that order records as if at random, always in the same way.
+    """Hashes numbers, so that records sorted by their hashes are in a fixed random order.
 
     Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c.
     """
@@ -27,10 +27,10 @@ def mix(records: Rows) -> NDArray[np.uint64]:
 
 
 class ClassSamples:
-    """Some records of each class, chosen as if at random.
+    """A fixed random sample of the records of each class.
 
     Args:
-        number: number of records to keep of each class.
+        number: number of records to keep for each class.
     """
 
     def __init__(self, number: int) -> None:
@@ -39,7 +39,7 @@ class ClassSamples:
         self._records = np.zeros(0, np.int64)
 
     def add(self, labels: Rows, records: Rows) -> None:
-        """Adds records, with the number of the class of each."""
+        """Adds records and the class id of each."""
         all_labels = np.concatenate([self._labels, labels])
         all_records = np.concatenate([self._records, records])
         order = np.lexsort((mix(all_records), all_labels))
@@ -51,7 +51,7 @@ class ClassSamples:
         self._records = all_records[order][kept]
 
     def of_class(self, label: int, most: int) -> Sequence[int]:
-        """Returns at most so many records of a class."""
+        """Returns at most so many of the records kept for a class."""
         begin, end = np.searchsorted(self._labels, [label, label + 1])
         records: list[int] = self._records[begin:end].tolist()
         return records[:most]
@@ -60,9 +60,10 @@ class ClassSamples:
 def choose_of_each_class(
     dataset: Manifest, shards: Sequence[ShardEntry], most: int
 ) -> dict[int, list[int]]:
-    """Chooses records of each class, equally many of each if possible, and always the same.
+    """Chooses records of each class, always the same ones, equally many of each if possible.
 
-    If there are more classes than records, chooses the first class, the last, and others between.
+    If there are more classes than records, chooses the first class, the last, and evenly spaced
+    classes between them.
 
     Args:
         dataset: the dataset.
@@ -70,7 +71,7 @@ def choose_of_each_class(
         most: number of records.
 
     Returns:
-        Class, or `NO_CLASS` -> the numbers of its records in these shards, from 0. A record of
+        Class, or `NO_CLASS` -> the numbers of its records in these shards, from 0. A record with
         several classes belongs to the first of them.
 
     Raises:
@@ -98,7 +99,7 @@ def choose_of_each_class(
 def _list_classes(
     dataset: Manifest, shards: Sequence[ShardEntry]
 ) -> Iterator[tuple[Rows, Rows, int]]:
-    """Yields the result of `find_classes` for each shard, and the number of its records."""
+    """Yields the result of `find_classes` for each shard, and the shard's number of records."""
     columns = label_columns(dataset)
     if columns:
         for table in read_all_contents(dataset, columns, shards):
@@ -110,22 +111,22 @@ def _list_classes(
 
 
 def _spread(labels: Sequence[int], most: int) -> list[int]:
-    """Returns at most so many labels, from the first to the last."""
+    """Returns at most `most` labels, evenly spaced from the first to the last."""
     places = np.linspace(0, len(labels) - 1, min(most, len(labels))).astype(int)
     return [labels[place] for place in places.tolist()]
 
 
 def label_columns(dataset: Manifest) -> list[str]:
-    """Returns the column of the contents that holds the classes; empty without one."""
+    """Returns the column of the contents that holds the classes; empty if there is none."""
     columns = {feature: column.name for feature, column in dataset.contents_columns.items()}
     names = (dataset.names.label, OBJECT_LABEL)
     return [columns[name] for name in names if name in columns][:1]
 
 
 def find_classes(dataset: Manifest, table: Any) -> tuple[Rows, Rows]:
-    """Returns the classes of records, and the row of each; several rows for several classes.
+    """Returns the class and the row of each record; one entry for each class of a record.
 
-    Without labels, they are the classes of the boxes; `NO_CLASS` if there are none either.
+    The classes are those of the boxes if there are no labels, and `NO_CLASS` if there are no boxes.
     """
     everything = np.arange(len(table))
     columns = label_columns(dataset)
@@ -139,7 +140,7 @@ def find_classes(dataset: Manifest, table: Any) -> tuple[Rows, Rows]:
 
 
 def _unnest_classes(lists: Any) -> tuple[Rows, Rows]:
-    """Returns each class of each row once, and the rows; `NO_CLASS` for a row without a class."""
+    """Returns the different classes in each row, and their rows; `NO_CLASS` for an empty row."""
     need_pyarrow()
     from pyarrow import compute
 

@@ -1,4 +1,4 @@
-"""Computes weights of classes from the counts in the manifest."""
+"""Computes class weights from the counts in the manifest."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from beam_tfr.schema.untrusted import quote
 def class_weights(
     path: str | os.PathLike[str], split: str, *, cap: float | None = None
 ) -> dict[int, float]:
-    """Returns weights of classes for Keras' `fit(class_weight=…)`; rare classes weigh more.
+    """Returns class weights for Keras' `fit(class_weight=…)`; rare classes weigh more.
 
     The mean weight of an example is 1, so the learning rate needs no adjustment.
 
@@ -27,14 +27,15 @@ def class_weights(
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split; several, "train+validation"; "all"; or all but some,
             "all-fold4".
-        cap: the largest weight, 1 or more; what it takes from rare classes goes to the others.
+        cap: the largest weight, 1 or more; the weight it removes from rare classes goes to the
+            others.
 
     Returns:
         Label -> weight; 0 for a class without examples.
 
     Raises:
-        UsageError: there is no such split, `cap` is too small, or an example has no class or
-            several.
+        UsageError: the split does not exist, `cap` is too small, or an example has no class or
+            several classes.
         DataError: the folder holds no complete dataset.
     """
     dataset = read_manifest(check_folder(path))
@@ -49,10 +50,10 @@ def class_weights(
 
 
 def _check_cap(cap: object) -> None:
-    """Checks the largest weight, if there is one.
+    """Checks the largest weight, if one is specified.
 
     Raises:
-        UsageError: it is not a number, or less than 1.
+        UsageError: `cap` is not a number, or less than 1.
     """
     if cap is None or (is_number(cap) and 1 <= float(cap) < math.inf):  # type: ignore[arg-type]
         return
@@ -60,10 +61,10 @@ def _check_cap(cap: object) -> None:
 
 
 def _check_single_label(dataset: Manifest) -> None:
-    """Checks that each example has one class.
+    """Checks that each example has exactly one class.
 
     Raises:
-        UsageError: an example has no class, or several.
+        UsageError: an example has no class, or several classes.
     """
     label = dataset.feature_kinds.label
     if label is None:
@@ -77,9 +78,9 @@ def _check_single_label(dataset: Manifest) -> None:
 
 
 def _weigh(counts: list[int], cap: float | None) -> list[float]:
-    """Returns the weight of each class, given its examples: classes count equally, up to `cap`.
+    """Returns the weight of each class from its number of examples: equal totals, up to `cap`.
 
-    The result is exact until the last division, so it is the same on every machine.
+    Arithmetic is exact until the last division, so the result is the same on every machine.
     """
     present = sorted(count for count in counts if count)
     rest = Fraction(sum(present))  # of the weight of all examples

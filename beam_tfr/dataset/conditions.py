@@ -14,7 +14,7 @@ Where = Annotated[
 ]
 _CONDITION = re.compile("([^=]+)=(.*)", re.DOTALL)
 
-# Names of columns of contents that no feature has -> the ends of the features that they mean.
+# Names that only columns of the contents have -> the ends of the features that they stand for.
 _ENDS = {
     "label": ("/label", "/class/text"),
     "class": ("/class", "/class/text"),
@@ -26,10 +26,10 @@ def parse_conditions(where: Where) -> dict[str, str]:
     """Parses `where=`; returns name -> value.
 
     Args:
-        where: "NAME=VALUE", a list of such texts, or a mapping.
+        where: "NAME=VALUE", a list of such strings, or a mapping.
 
     Raises:
-        UsageError: it has another type, lacks a name or "=", or has two values for one name.
+        UsageError: `where` has another type, lacks a name or "=", or has two values for one name.
     """
     if isinstance(where, Mapping):
         return {name: str(value) for name, value in where.items()}
@@ -57,16 +57,16 @@ def parse_conditions(where: Where) -> dict[str, str]:
 
 
 def features_named(features: Iterable[str], name: str) -> list[str]:
-    """Returns the features that a short name means.
+    """Returns the features that a short name stands for.
 
-    "label" is "image/class/label" and "image/class/text".
+    "label" stands for "image/class/label" and "image/class/text".
     """
     ends = _ENDS.get(name, (f"/{name}",))
     return [feature for feature in features if f"/{feature}".endswith(ends)]
 
 
 def value_text(value: Any) -> str:
-    """Returns a value as text, to compare it with that of a condition."""
+    """Returns a value as a string, to compare it with the value in a condition."""
     if isinstance(value, float):
         return f"{value:.7g}"  # all digits that a float32 can hold
     if isinstance(value, bytes):
@@ -75,7 +75,7 @@ def value_text(value: Any) -> str:
 
 
 def fits_conditions(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
-    """Whether each named feature of a record has the given value.
+    """Whether each named feature of a record has the specified value.
 
     A feature with several values matches if one of them is equal.
     """
@@ -88,12 +88,12 @@ def _has_value(values: Mapping[str, Sequence[Any]], name: str, value: str) -> bo
 
 
 def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
-    """Returns the numbers of a shard's records that fit all conditions, by its contents.
+    """Returns the row numbers of a shard's records that meet all conditions, based on its contents.
 
     Args:
         dataset: manifest of the dataset.
         table: the contents, with all columns.
-        where: name -> value. A name is that of a column, or of a feature as for `features_named`.
+        where: name -> value. A name is a column, or a feature as in `features_named`.
 
     Raises:
         UsageError: there is no such column.
@@ -107,10 +107,10 @@ def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Se
 
 
 def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
-    """Returns the columns of contents that the name of a condition means.
+    """Returns the columns of the contents that a name in a condition stands for.
 
     Raises:
-        UsageError: there are none.
+        UsageError: there is no such column.
     """
     if name in table.column_names and name != "label":
         return [name]
@@ -125,7 +125,7 @@ def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
 
 
 def _cell_texts(table: Any, column: str) -> list[list[str]]:
-    """Returns the values of each cell of a column as texts; a null cell has none."""
+    """Returns the values of each cell in a column as strings; a null cell has none."""
     cells = []
     for cell in table.column(column).to_pylist():
         members = cell if isinstance(cell, list) else [cell]

@@ -1,6 +1,6 @@
 """Compares the contents of a shard with the manifest.
 
-Nothing else vouches for them, because digests cover only records.
+This is their only check, because digests cover only records.
 """
 
 from typing import Any
@@ -10,12 +10,12 @@ from beam_tfr.schema.naming import shard_number, split_of_file
 
 
 def find_contradiction(dataset: Manifest, file: str, table: Any) -> str:
-    """Describes how columns of contents contradict the manifest; empty if they do not.
+    """Describes how columns of the contents contradict the manifest; empty if they agree.
 
     Args:
-        dataset: its manifest.
+        dataset: manifest of the dataset.
         file: name of the shard's file.
-        table: a `pyarrow.Table` with all columns, or some.
+        table: a `pyarrow.Table` with some or all columns.
     """
     constants: dict[str, str | int] = {"split": split_of_file(file), "shard": shard_number(file)}
     present = {*table.column_names}
@@ -37,7 +37,7 @@ def _has_only(column: Any, value: str | int) -> bool:
 
 
 def _are_ids(column: Any, num_classes: int) -> bool:
-    """Whether all numbers are ids of classes, or -1 for none."""
+    """Whether all numbers are class ids, or -1 for no class."""
     from pyarrow import compute
 
     bounds = compute.min_max(_members_of(column)).as_py()
@@ -46,13 +46,13 @@ def _are_ids(column: Any, num_classes: int) -> bool:
 
 
 def _are_names(column: Any, class_names: tuple[str, ...]) -> bool:
-    """Whether all texts are names of classes, or empty for none."""
-    names = {*class_names, "", None}  # None: those that are too long for a cell
+    """Whether all strings are class names, or empty for no class."""
+    names = {*class_names, "", None}  # None: the name is too long for a cell
     return names.issuperset(_members_of(column).unique().to_pylist())
 
 
 def _members_of(column: Any) -> Any:
-    """Returns the values of a column, or those in its lists."""
+    """Returns the values of a column, or of the lists in it."""
     from pyarrow import compute, types
 
     return compute.list_flatten(column) if types.is_list(column.type) else column

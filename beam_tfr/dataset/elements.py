@@ -1,4 +1,4 @@
-"""Decodes a record to its image and features, and makes batches of several."""
+"""Decodes a record to an image and features, and makes batches."""
 
 import contextlib
 import importlib
@@ -26,20 +26,20 @@ Pixels = NDArray[np.uint8]
 
 
 class ExampleDecoder:
-    """Decodes serialized Examples of one dataset.
+    """Decodes the serialized Examples of one dataset.
 
     Args:
         output: see `ImageDataset`.
-        one_hot: labels become float32 [classes].
-        boxes: format of the boxes; None: elements have none.
-        target: the column in place of the labels; None: the labels.
-        transform: function that is called with each image; if there are boxes, masks or pairs, with
-            image and features.
+        one_hot: whether labels become float32 [classes].
+        boxes: format of the boxes; None: elements have no boxes.
+        target: the column to return instead of the labels; None: the labels.
+        transform: function that is called with each image, or with image and features if there
+            are boxes, masks or pairs.
 
     Attributes:
         columns: the features besides the image, by name.
         channels: 1 after --color gray, else 3, as in `beam_tfr.reader.load`.
-        image_size: (height, width) of all images in pixels, or None where they differ.
+        image_size: (height, width) of all images in pixels, or None if sizes differ.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class ExampleDecoder:
     def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
         """Decodes a record to (image, features).
 
-        The image is uint8 [height, width, channels], or the encoded bytes; the features are the
-        `columns`.
+        The image is uint8 [height, width, channels], or its encoded bytes; the features are those
+        in `columns`.
 
         Raises:
             ValueError: the record does not match the manifest.
@@ -100,7 +100,7 @@ class ExampleDecoder:
         return image, features
 
     def _image(self, example: StoredExample) -> Any:
-        """Returns the image of an example: its pixels, or its bytes if images stay encoded."""
+        """Returns the pixels of an example's image, or its bytes if images stay encoded."""
         if self._encoding == "raw":
             data = example.value(RAW, "bytes")
         else:
@@ -108,7 +108,7 @@ class ExampleDecoder:
         if self._request.output == "encoded":
             return data
         image = self._decode_image(example, data)
-        if image.shape[2] != self.channels:  # a gray tensor in a dataset of both
+        if image.shape[2] != self.channels:  # a gray tensor in a dataset that has both kinds
             image = np.repeat(image, self.channels, axis=2)
         if self.image_size is not None and image.shape[:2] != self.image_size:
             raise ValueError(
@@ -117,9 +117,9 @@ class ExampleDecoder:
         return image
 
     def _decode_image(self, example: StoredExample, data: bytes) -> Pixels:
-        """Decodes the pixels of an image.
+        """Decodes an image to pixels.
 
-        A raw image may have a single channel where others have three.
+        A raw image may have one channel even if others in the dataset have three.
         """
         if self._encoding == "raw":
             return _raw_pixels(data)
@@ -129,9 +129,9 @@ class ExampleDecoder:
         return decode_image(data, form, self.channels, self._most_pixels)
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
-        """Returns the replacement of a missing example.
+        """Returns the element that replaces a missing example.
 
-        It is a black image (1x1 if sizes differ), with 0, empty bytes or empty lists.
+        The image is black (1x1 if sizes differ); the features are 0, empty bytes or empty lists.
         """
         if self._request.output == "encoded":
             image: Any = b""
@@ -140,7 +140,7 @@ class ExampleDecoder:
         return image, {name: column.filler() for name, column in self.columns.items()}
 
     def parts(self, image: Any, features: Any) -> dict[str, Any]:
-        """Returns the parts of an element, by name, in order, after `transform`.
+        """Returns the parts of an element after `transform`, by name, in order.
 
         Raises:
             UsageError: `transform` should return image and features, but does not.
@@ -168,7 +168,7 @@ class ExampleDecoder:
         return result[0], result[1]
 
     def element(self, parts: dict[str, Any]) -> Any:
-        """Returns the element for its parts."""
+        """Returns the element made of these parts."""
         if self._request.output == "dict":
             return parts
         if self._request.output == "image":
@@ -178,7 +178,11 @@ class ExampleDecoder:
 
 
 def _raw_pixels(tensor: bytes) -> Pixels:
-    """Returns the content of a serialized TensorProto."""
+    """Returns the pixels in a serialized TensorProto.
+
+    Raises:
+        ValueError: the tensor is not uint8 [height, width, channels].
+    """
     dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
     if dtype != "uint8" or len(shape) != 3:
         raise ValueError(f"{RAW} is not a uint8 tensor [height, width, channels]")
@@ -187,12 +191,12 @@ def _raw_pixels(tensor: bytes) -> Pixels:
 
 
 def stack_images(images: list[Any]) -> Any:
-    """Batches images, or the results of a transform.
+    """Makes a batch of images, or of the results of a transform.
 
     Arrays are stacked, bytes become a list, and PyTorch collates everything else.
 
     Raises:
-        UsageError: arrays have different shapes.
+        UsageError: the arrays have different shapes.
     """
     if isinstance(images[0], bytes):
         return images
@@ -212,16 +216,16 @@ def stack_images(images: list[Any]) -> Any:
 def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.maxsize) -> Pixels:
     """Decodes an image, or its first frame, to uint8 [height, width, channels].
 
-    EXIF orientation is ignored. The pixels equal those of `beam_tfr.reader`.
+    EXIF orientation is ignored. The pixels equal those that `beam_tfr.reader` returns.
 
     Args:
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
         channels: 1 or 3.
-        most_pixels: the most that an image of the dataset can have.
+        most_pixels: the most pixels that an image in the dataset can have.
 
     Raises:
-        ValueError: the image does not decode, or has more pixels.
+        ValueError: the image cannot be decoded, or has more pixels.
     """
     check_pixels(count_pixels(data, form), most_pixels)
     if form == "jpeg":
@@ -239,7 +243,7 @@ def check_pixels(pixels: int, most_pixels: int) -> None:
     """Checks the number of pixels of an image.
 
     Raises:
-        ValueError: it has more than an image of the dataset can have.
+        ValueError: the image has more pixels than an image in the dataset can have.
     """
     if pixels > most_pixels:
         raise ValueError(
@@ -248,7 +252,7 @@ def check_pixels(pixels: int, most_pixels: int) -> None:
 
 
 def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
-    """Decodes a PNG or WebP, twice as fast as Pillow."""
+    """Decodes a PNG or WebP, twice as fast as Pillow does."""
     color = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), color | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None:
@@ -270,7 +274,7 @@ def _decode_by_pillow(data: bytes, form: str, channels: int, most_pixels: int) -
 
 @contextlib.contextmanager
 def _pillow_errors(form: str) -> Iterator[None]:
-    """Turns Pillow's errors about an image into a ValueError."""
+    """Turns Pillow's errors about an image into ValueErrors."""
     try:
         yield
     except Exception as error:  # Pillow raises many

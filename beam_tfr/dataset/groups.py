@@ -1,4 +1,4 @@
-"""Finds the groups of a dataset that a layout reads from paths."""
+"""Finds groups of images that the layout of a dataset reads from paths."""
 
 import collections
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.schema.errors import BeamTfrError
 
-_MOST_IMAGES = 1_000_000  # whose keys are read for a note
+_MOST_IMAGES = 1_000_000  # the keys of more are not read for a note
 
 
 class LargestGroup(NamedTuple):
@@ -16,7 +16,7 @@ class LargestGroup(NamedTuple):
 
     Attributes:
         name: name of the group.
-        images: number of its images.
+        images: number of images in it.
     """
 
     name: str
@@ -24,7 +24,7 @@ class LargestGroup(NamedTuple):
 
     @classmethod
     def of(cls, groups: collections.Counter[str]) -> "LargestGroup | None":
-        """Returns the largest group, of equal ones the first by name; None if there are none."""
+        """Returns the largest group, or the first by name of several; None if there are none."""
         if not groups:
             return None
         name = min(groups, key=lambda group: (-groups[group], group))
@@ -32,9 +32,10 @@ class LargestGroup(NamedTuple):
 
 
 def find_largest_group(dataset: Manifest) -> LargestGroup | None:
-    """Finds the largest group by the layout of a dataset and the keys in its contents.
+    """Finds the largest group, using the layout of a dataset and the keys in its contents.
 
-    None if the layout has no groups, the dataset has very many images, or contents are damaged.
+    Returns None if the layout has no groups, the dataset has too many images, or contents are
+    damaged.
     """
     layout_option = str(dataset.options.get("layout", ""))
     if "{group}" not in layout_option or dataset.counts["written"] > _MOST_IMAGES:

@@ -1,4 +1,4 @@
-"""Reads and writes history.jsonl, a line for each update of a dataset."""
+"""Reads and writes history.jsonl, which has a line for each update of a dataset."""
 
 import collections
 import datetime
@@ -23,10 +23,10 @@ class Update(NamedTuple):
 
     Attributes:
         command: "update" or "remove".
-        counted: whether the changes are known; they are not if all images are converted again.
-        folder: folder of the dataset, if the new one does not take its place.
-        changes: number of changed records, by kind, from an earlier step.
-        resplit: whether all images are divided among the splits anew.
+        counted: whether the changes are counted; not if all images are converted again.
+        folder: folder of the old dataset, if the new one is written elsewhere.
+        changes: number of records that an earlier step changed, by kind.
+        resplit: whether all images are divided among the splits again.
     """
 
     command: str
@@ -37,19 +37,19 @@ class Update(NamedTuple):
 
 
 def read_history(folder: str) -> list[dict[str, Any]]:
-    """Reads the lines of a dataset's history, oldest first, as far as `_read_end` goes.
+    """Reads the last lines of a dataset's history, oldest first.
 
-    Leaves out damaged lines; empty without a history.
+    Leaves out damaged lines; empty if there is no history.
     """
     lines = map(_parse_line, _read_end(folder).splitlines())
     return [line for line in lines if line]
 
 
 def _read_end(folder: str) -> bytes:
-    """Reads the last lines of a history, at most `_MOST_BYTES`."""
+    """Reads the last whole lines of a history, at most `_MOST_BYTES`."""
     path = storage.join(folder, HISTORY_FILE)
     entry = storage.find(path)
-    if entry is None or storage.is_link(path):  # a file from elsewhere would become a part of it
+    if entry is None or storage.is_link(path):  # a link would copy a foreign file into it
         return b""
     begin = max(0, entry.size_bytes - _MOST_BYTES)
     data = storage.read_part(path, begin, _MOST_BYTES)
@@ -72,7 +72,7 @@ def _parse_line(text: bytes) -> dict[str, Any]:
 
 
 def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
-    """Yields what the last updates of a dataset changed, a line for each."""
+    """Yields a line for each of the last updates of a dataset, with its changes."""
     for line in read_history(folder)[-most:]:
         changes = [f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind)]
         date = line.get("time", "")[:10]
@@ -85,10 +85,10 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
     """Returns the content of history.jsonl after an update.
 
     Args:
-        before: the dataset.
-        after: fields of its new manifest.
-        counts: numbers of all records, with `before`.
-        update: how it was updated.
+        before: the dataset before the update.
+        after: fields of the new manifest.
+        counts: counts of all records; `counts.before` has the copied ones.
+        update: how the dataset was updated.
     """
     now = datetime.datetime.now(datetime.UTC)
     line = {
@@ -114,9 +114,9 @@ def _count_changes(before: Manifest, counts: Counts, earlier: Mapping[str, int])
     """Counts the images that changed, for each of the `CHANGE_KINDS`.
 
     Args:
-        before: the dataset.
-        counts: numbers of all records, with `before`.
-        earlier: changes by an earlier step.
+        before: the dataset before the update.
+        counts: counts of all records; `counts.before` has the copied ones.
+        earlier: number of changes in an earlier step, by kind.
     """
     stayed = sum(counts.before.values())
     kinds = collections.Counter(counts.before) + collections.Counter(earlier)

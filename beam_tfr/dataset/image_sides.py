@@ -1,6 +1,6 @@
 """Reads the number of pixels of a record's image from its header.
 
-A dataset may come from elsewhere, and an image of a few bytes may take gigabytes to decode.
+A dataset may come from a stranger, and an image of a few bytes may take gigabytes to decode.
 """
 
 import contextlib
@@ -8,19 +8,19 @@ import contextlib
 import simplejpeg
 
 PNG_BEGIN = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
-PNG_SIDES = slice(16, 24)  # width and height, of 4 bytes each
+PNG_SIDES = slice(16, 24)  # width and height, 4 bytes each
 _WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
 
 
 def count_pixels(data: bytes, form: str) -> int:
-    """Returns the number of pixels in the header of an image; 0 if its decoder checks them itself.
+    """Returns the number of pixels in the header of an image; 0 if its decoder checks it itself.
 
     Args:
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
 
     Raises:
-        ValueError: the image has another format, which OpenCV would decode nevertheless.
+        ValueError: the image has another format, although OpenCV might decode it.
     """
     if form == "jpeg":
         with contextlib.suppress(ValueError):
@@ -41,7 +41,7 @@ def _count_png(data: bytes) -> int:
 
 
 def _count_webp(data: bytes) -> int:
-    """Returns the pixels of a WebP (RFC 9649); its first chunk describes the whole image."""
+    """Returns the number of pixels of a WebP (RFC 9649), from the sides in its first chunk."""
     is_riff = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
     match data[_WEBP_KIND] if is_riff else b"":
         case b"VP8X":

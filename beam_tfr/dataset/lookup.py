@@ -1,4 +1,4 @@
-"""Reads single records of a dataset, by the contents of its shards.
+"""Reads single records of a dataset, located by the contents of its shards.
 
 Needs neither TensorFlow nor Beam.
 """
@@ -29,31 +29,31 @@ from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
 
-_ESCAPED_BYTE = "\\x"  # in contents, of a key that is not UTF-8
-# Two records that are no farther apart are read with one request, up to so many bytes.
+_ESCAPED_BYTE = "\\x"  # in a key of the contents that is not UTF-8
+# One request reads records with gaps of at most the first number, and at most the second in all.
 _MAX_GAP_BYTES = 1 << 16
 _MAX_READ_BYTES = 8 << 20
-_CONTENTS_AT_A_TIME = 32  # read by as many threads, on gs:// with a request each
+_CONTENTS_AT_A_TIME = 32  # shards, with a thread and a request each
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 class _RecordRead(NamedTuple):
-    """Records of a shard that are read with one request, in the order of their ranges."""
+    """Records of a shard that one request reads, in the order of their byte ranges."""
 
     shard: ShardIndex
     ranges: list[ByteRange]
 
 
 class RecordLookup:
-    """The records of some parts of a dataset, by number.
+    """Random access to the records in some parts of a dataset, by number.
 
-    Several threads may use it at once, and it can be pickled. Keeps no file open.
+    Several threads may share a lookup, and it can be pickled. It keeps no file open.
 
     Args:
         dataset: manifest of the dataset.
-        parts: the parts, one after the other; record 0 is the first record of the first part.
+        parts: the parts, in order; record 0 is the first record of the first part.
     """
 
     def __init__(self, dataset: Manifest, parts: Sequence[ShardPart]) -> None:
@@ -65,7 +65,7 @@ class RecordLookup:
 
     @classmethod
     def whole(cls, dataset: Manifest) -> "RecordLookup":
-        """Returns all records of a dataset, by their numbers in the order of the manifest."""
+        """Returns a lookup of all records in a dataset, numbered in the order of the manifest."""
         parts = [ShardPart.whole(dataset.folder, shard) for shard in dataset.shards]
         return cls(dataset, [part for part in parts if part.take])
 
@@ -76,14 +76,14 @@ class RecordLookup:
         return {**self.__dict__, "_shards": {}}
 
     def locate(self, number: int) -> tuple[ShardPart, int]:
-        """Returns the part that holds a record, and the number of the record in its file."""
+        """Returns the part that holds a record, and the record's number in the file."""
         index = bisect.bisect_right(self._ends, number)
         part = self.parts[index]
         first = self._ends[index] - part.take
         return part, part.begin + number - first
 
     def stretches(self, numbers: Sequence[int]) -> Iterator[tuple[ShardPart, int, int]]:
-        """Divides numbers into stretches of consecutive records.
+        """Groups record numbers into stretches of consecutive records.
 
         Yields:
             The part, the first row, and the number of records.
@@ -101,18 +101,21 @@ class RecordLookup:
             begin += size
 
     def read_records(self, numbers: Sequence[int]) -> list[bytes]:
-        """Reads the records of these numbers, in this order; raises the errors of `read_frames`."""
+        """Reads the records with these numbers, in this order.
+
+        Raises the errors of `read_frames`.
+        """
         frames = self.read_frames(numbers)
         return [frame[HEADER_BYTES : -FOOTER.size] for frame in frames]
 
     def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
-        """Reads the records of these numbers, in this order, as `tfrecords.frame` frames them.
+        """Reads the records with these numbers, in this order, framed as by `tfrecords.frame`.
 
         Makes as few requests as possible.
 
         Raises:
-            DataError: there are no contents, a file is damaged (with its name), or another dataset
-                has replaced this one.
+            DataError: contents are missing, a file is damaged (the message names it), or another
+                dataset has replaced this one.
             OSError: a file cannot be read.
         """
         rows: dict[ShardPart, list[tuple[int, int]]] = {}
@@ -132,12 +135,12 @@ class RecordLookup:
         return frames
 
     def whole_key(self, number: int, key: str | None) -> str:
-        """Returns the key of a record, given the key in the contents.
+        """Returns the full key of a record from its key in the contents.
 
-        Contents leave out long keys, and spell bytes that are not UTF-8 in another way.
+        Contents leave out long keys, and escape bytes that are not UTF-8.
 
         Raises:
-            DataError: the record has no key; or as `read_frames`.
+            DataError: the record has no key, or it cannot be read, as in `read_frames`.
         """
         if key is not None and _ESCAPED_BYTE not in key:
             return key
@@ -149,14 +152,14 @@ class RecordLookup:
         return to_text(stored[0])
 
     def check_contents(self) -> None:
-        """Checks that records can be read by number, by opening the contents of the first shard.
+        """Opens the contents of the first shard to check that records can be read by number.
 
         Raises the errors of `read_records`.
         """
         self._find_shard(self.parts[0])
 
     def read_contents(self, part: ShardPart, columns: Sequence[str] | None = None) -> Any:
-        """Reads the contents of the whole shard of a part, as the function `read_contents` does.
+        """Reads the contents of a part's whole shard, like the function `read_contents`.
 
         Raises:
             DataError: the contents are missing or damaged.
@@ -164,7 +167,7 @@ class RecordLookup:
         return read_contents(self.dataset, part.file_name, part.records, part.num_bytes, columns)
 
     def open_shard(self, part: ShardPart) -> Any:
-        """Takes the whole contents of the shard of a part.
+        """Accepts the contents of a part's whole shard.
 
         Its records can then be read without reading the contents again.
         """
@@ -173,13 +176,13 @@ class RecordLookup:
         return table
 
     def generation(self, part: ShardPart) -> int:
-        """Returns the generation of the file of a part, as its records are read."""
+        """Returns the generation of a part's file, which reads of its records require."""
         return self._find_shard(part).generation
 
     def _map(self, function: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
         """Calls a function for each item, and returns the results.
 
-        On gs:// threads call it, because each call waits for requests.
+        On gs://, threads make the calls, because each call waits for requests.
         """
         if len(items) < 2 or not storage.is_remote(self.dataset.folder):
             return [*map(function, items)]
@@ -189,7 +192,7 @@ class RecordLookup:
     def _plan_reads(
         self, rows_of_part: tuple[ShardPart, list[tuple[int, int]]]
     ) -> list[_RecordRead]:
-        """Groups records of a part, given by row and slot, that are read with one request."""
+        """Groups records of a part, listed by row and slot, that one request can read."""
         part, rows = rows_of_part
         shard = self._find_shard(part)
         reads = list[_RecordRead]()
@@ -207,7 +210,7 @@ class RecordLookup:
         return shard
 
     def _index_shard(self, part: ShardPart, table: Any) -> ShardIndex:
-        """Makes the index of the shard of a part, given its contents."""
+        """Makes the index of a part's shard from its contents."""
         entry = storage.find(part.file)
         check_not_replaced(self.dataset)  # so contents and file both belong to it
         if entry is None or entry.size_bytes != part.num_bytes:
@@ -227,7 +230,7 @@ class RecordLookup:
         return shard
 
     def _fetch(self, read: _RecordRead) -> bytes:
-        """Reads the bytes of a file from the first range to the last."""
+        """Reads the bytes of a file from its first range to its last."""
         shard = read.shard
         begin = read.ranges[0].begin
         size = read.ranges[-1].end - begin
@@ -241,7 +244,7 @@ class RecordLookup:
 
 
 def _is_near(ranges: Sequence[ByteRange], following: ByteRange) -> bool:
-    """Whether a record can be read with the same request as those before it."""
+    """Whether one request can read a record along with those before it."""
     if following.begin - ranges[-1].end > _MAX_GAP_BYTES:
         return False
     return following.end - ranges[0].begin <= _MAX_READ_BYTES
@@ -254,16 +257,16 @@ def read_contents(
     num_bytes: int,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """The contents of a shard: a `pyarrow.Table` of the `contents_schema`.
+    """Reads the contents of a shard: a `pyarrow.Table` with the `contents_schema`.
 
     Args:
         dataset: manifest of the dataset.
         file: name of the shard's file.
-        num_records, num_bytes: of the shard, as the manifest says.
-        columns: those to read; None for all.
+        num_records, num_bytes: numbers of the shard's records and bytes in the manifest.
+        columns: the columns to read; None for all.
 
     Raises:
-        DataError: there are none, they are damaged, or another dataset has replaced this one.
+        DataError: the contents are missing or damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
     """
     path = storage.join(dataset.folder, contents_name(file))
@@ -296,24 +299,24 @@ def read_contents(
 def read_shard_contents(
     dataset: Manifest, shard: ShardEntry, columns: Sequence[str] | None = None
 ) -> Any:
-    """Reads the contents of a shard in the manifest; see `read_contents`."""
+    """Reads the contents of a shard in the manifest, as `read_contents` does."""
     return read_contents(dataset, shard.file, shard.num_examples, shard.num_bytes, columns)
 
 
 def read_all_contents(
     dataset: Manifest, columns: Sequence[str], shards: Sequence[ShardEntry] | None = None
 ) -> Iterator[Any]:
-    """Yields the contents of shards, in their order, as `read_contents` returns them.
+    """Yields the contents of shards in order, as `read_contents` returns them.
 
-    Threads read those of some shards ahead.
+    Threads read the contents of some shards ahead.
 
     Args:
         dataset: manifest of the dataset.
-        columns: those to read.
-        shards: None for all, in the order of the manifest.
+        columns: the columns to read.
+        shards: the shards; None for all, in the order of the manifest.
 
     Raises:
-        DataError: as `read_contents`; also at the end, if another dataset has replaced this one.
+        DataError: as in `read_contents`; also at the end, if another dataset has replaced this one.
     """
     read = functools.partial(read_shard_contents, dataset, columns=columns)
     chosen = dataset.shards if shards is None else shards
@@ -326,7 +329,8 @@ def read_all_contents(
 def missing_contents(dataset: Manifest, file: str) -> DataError:
     """Builds the error for missing contents of a shard.
 
-    Raises an error if the dataset was replaced.
+    Raises:
+        DataError: another dataset has replaced this one.
     """
     check_not_replaced(dataset)
     path = storage.join(dataset.folder, contents_name(file))

@@ -1,8 +1,8 @@
-"""manifest.json, which describes a complete dataset.
+"""Reads and checks manifest.json, which describes a complete dataset.
 
 Readers and `verify` start here: `read_manifest(folder)` returns a checked `Manifest` or raises an
-error that says what to do. `publish` writes it. The schema of the file is `manifest.schema.json`
-beside this module; docs/dataset.md explains it.
+error that says what to do. `publish` writes the file. Its schema is `manifest.schema.json` next to
+this module; docs/dataset.md explains the fields.
 """
 
 import collections
@@ -59,9 +59,9 @@ _READER_OPTIONS = {
     "ignore_orientation",
     "max_pixels",
 }
-# Of a record in a shard, however it is compressed: keys differ, and so do checksums.
+# The least size of a record in any shard: different keys and checksums do not compress.
 _MIN_RECORD_BYTES = 4
-# The cures of a damaged manifest, and of any other damage.
+# The fixes for a damaged manifest, and for any other damage.
 COPY_OR_CONVERT = "copy the dataset again, or run `beam-tfr convert … --overwrite`"
 REPAIR_OR_COPY = (
     "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the "
@@ -71,9 +71,9 @@ REPAIR_OR_COPY = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardEntry:
-    """One file of a split.
+    """One file of a split, as listed in the manifest.
 
-    Its fields are the name in the folder, records, bytes, and the SHA-256 of the file.
+    The fields are its name in the folder, the numbers of records and bytes, and its SHA-256.
     """
 
     file: str
@@ -86,7 +86,7 @@ class ShardEntry:
 class Split:
     """One split.
 
-    `class_counts` maps class names to records and is empty without labels.
+    `class_counts` maps class names to numbers of records; empty without labels.
     """
 
     matched: int
@@ -102,13 +102,13 @@ class Split:
 
 
 class DigestLocation(NamedTuple):
-    """Where manifest.json holds its own digest.
+    """The place of the digest of manifest.json in the file itself.
 
-    Readers see by it that the manifest was replaced.
+    Readers check it to notice that the manifest was replaced.
 
     Attributes:
         path: path of the file.
-        before, after: bytes of the file before the digest, and after it.
+        before, after: number of bytes in the file before and after the digest.
     """
 
     path: str
@@ -121,20 +121,20 @@ class Manifest:
     """A complete dataset, as described by its manifest.json.
 
     Attributes:
-        folder: folder that it was read from; not part of the file.
+        folder: folder that the manifest was read from; not part of the file.
         name: prefix of the shard files.
         options: the options of `convert` that can change a record, a shard or a reject.
-        image_options: those of the image options among them that readers and `verify` use.
+        image_options: the image options among them that readers and `verify` use.
         class_names: indexed by label id; empty without labels.
-        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record;
+        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} in one record;
             shape [-1] is a list of any length.
         counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {kind: n}}.
-        splits: name -> `Split`; `none` has the rejects that fit no split.
+        splits: name -> `Split`; `none` has the rejects that belong to no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before
-            encoding, source sizes.
-        dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
-        digest_location: where the file holds its digest.
-        fields: the whole file as parsed.
+            encoding; sizes of the source images.
+        dataset_digest: equal for equal datasets, wherever and whenever they were made.
+        digest_location: where the file holds its own digest.
+        fields: the whole parsed file.
     """
 
     folder: str
@@ -152,7 +152,7 @@ class Manifest:
 
     @property
     def gzip_level(self) -> int | None:
-        """The level of the shards: 0 if they are stored, None without gzip."""
+        """Returns the compression level of the shards: 0 for stored blocks, None without gzip."""
         return gzip_level(
             self.compression, self.options.get("gzip_level", "auto"), self.image_options.encoding
         )
@@ -163,18 +163,18 @@ class Manifest:
 
     @property
     def duplicates(self) -> Mapping[str, Any]:
-        """What `copies.summary` found; empty without copies, or if they were not looked for."""
+        """Returns the result of `copies.summary`; empty if no copies were searched or found."""
         summary: Mapping[str, Any] = self.fields.get("duplicates", {})
         return summary
 
     @property
     def shards(self) -> list[ShardEntry]:
-        """All shards, in the order of the splits."""
+        """Lists all shards, in the order of the splits."""
         return [shard for split in self.splits.values() for shard in split.shards]
 
     @functools.cached_property
     def class_totals(self) -> collections.Counter[str]:
-        """Class -> records of all splits, or boxes."""
+        """Returns class -> its number of records, or of boxes, in all splits."""
         totals = collections.Counter[str]()
         for name in self.split_names:
             totals.update(self.splits[name].class_counts)
@@ -182,12 +182,12 @@ class Manifest:
 
     @property
     def split_names(self) -> list[str]:
-        """The names of the splits, without those of images that fit no split, sorted."""
+        """Returns the sorted names of the splits, without the one for images that fit none."""
         return sorted(self.splits.keys() - {NO_SPLIT})
 
     @functools.cached_property
     def feature_kinds(self) -> "FeaturesDict":
-        """The features by their kinds, as they follow from the options."""
+        """Returns the features and their kinds, which follow from the options."""
         from beam_tfr.features.features_dict import FeaturesDict
 
         names = names_of(self.options["encoding"])
@@ -203,12 +203,12 @@ class Manifest:
 
     @property
     def names(self) -> RecordNames:
-        """The names of the features of key and label."""
+        """Returns the names of the features that hold the key and the label."""
         return self.feature_kinds.names
 
     @functools.cached_property
     def feature_specs(self) -> dict[str, FeatureSpec]:
-        """name -> (dtype, shape) of the features of one record."""
+        """Returns name -> (dtype, shape) of the features in one record."""
         specs = {}
         for name, feature in self.features.items():
             shape = tuple(feature["shape"])
@@ -217,11 +217,11 @@ class Manifest:
 
     @functools.cached_property
     def contents_columns(self) -> dict[str, ContentsColumn]:
-        """The columns of its contents that hold a feature: feature -> column."""
+        """Returns feature -> column of the contents that holds it."""
         return contents_columns(self.feature_specs, self.names)
 
     def contents_schema(self) -> Any:
-        """The `pyarrow.Schema` of its contents.
+        """Returns the `pyarrow.Schema` of the contents.
 
         Raises:
             NotInstalledError: pyarrow is missing.
@@ -237,9 +237,9 @@ def read_manifest(folder: str) -> Manifest:
 
     Raises:
         UsageError: the name of the folder is empty.
-        NotFoundError: there is no such folder.
-        DataError: there is no manifest (the message says what is there instead), or it is invalid,
-            was edited, or has a newer format.
+        NotFoundError: the folder does not exist.
+        DataError: the manifest is missing (the message says what the folder holds instead),
+            invalid, edited, or in a newer format.
     """
     if not folder:
         raise UsageError("the name of the dataset's folder is empty")
@@ -248,7 +248,7 @@ def read_manifest(folder: str) -> Manifest:
         data = storage.read_bytes(path, max_bytes=MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         error = _missing_manifest(folder)
-        if storage.find(path):  # put there in this moment
+        if storage.find(path):  # it has just been written
             return read_manifest(folder)
         raise error from None
     except OSError as error:
@@ -257,9 +257,9 @@ def read_manifest(folder: str) -> Manifest:
 
 
 def find_manifest(folder: str) -> Manifest | None:
-    """Reads the manifest of a folder, or returns None if there is none.
+    """Reads the manifest of a folder; returns None if there is none.
 
-    Raises like `read_manifest`.
+    Raises the errors of `read_manifest`.
     """
     if storage.find(storage.join(folder, MANIFEST_FILE)) is None:
         return None
@@ -267,7 +267,7 @@ def find_manifest(folder: str) -> Manifest | None:
 
 
 def _missing_manifest(folder: str) -> DataError:
-    """The error for a folder without a manifest, which says what is there instead."""
+    """Builds the error for a folder without a manifest, which says what the folder holds."""
     incomplete = f"{folder} is not a complete dataset"
     missing = f"{incomplete}: {MANIFEST_FILE} is missing"
     try:
@@ -297,7 +297,7 @@ def _missing_manifest(folder: str) -> DataError:
 
 
 def _list_shown_folders(folder: str) -> list[str]:
-    """The folders in a folder, with a slash each, but hidden ones; none if it is not there."""
+    """Lists the folders in a folder that are not hidden, as "name/"; empty if it does not exist."""
     if not storage.is_folder(folder):
         return []
     return [f"{name}/" for name in storage.list_folders(folder) if not name.startswith(".")]
@@ -306,10 +306,10 @@ def _list_shown_folders(folder: str) -> list[str]:
 def check_not_replaced(dataset: Manifest) -> None:
     """Checks that a dataset is still in its folder.
 
-    If so, all that was read until now belongs to it.
+    If it is, everything read so far belongs to it.
 
     Raises:
-        DataError: it was replaced, is being replaced, or its manifest cannot be read.
+        DataError: the dataset was replaced, is being replaced, or its manifest cannot be read.
     """
     digest = dataset.fields["manifest_digest"].encode()
     location = dataset.digest_location
@@ -324,7 +324,7 @@ def check_not_replaced(dataset: Manifest) -> None:
 
 
 def replaced_message(folder: str) -> str:
-    """A message that says that a dataset was replaced."""
+    """Returns a message that a dataset was replaced."""
     return (
         f"{folder} was replaced by another dataset, or is being replaced, while it was read; read "
         "it again"
@@ -334,7 +334,7 @@ def replaced_message(folder: str) -> str:
 def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
     """Checks that the files of splits exist and have the right sizes.
 
-    Lists them, and opens none.
+    Lists the files without opening any.
 
     Raises:
         DataError: a file is missing, has another size, or is too small for its records.
@@ -357,10 +357,7 @@ def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
 
 
 def wrong_size(path: str, size: int | None, expected: int) -> DataError:
-    """The error for a file that is missing or has another size.
-
-    The manifest says how many bytes it must have.
-    """
+    """Builds the error for a file that is missing, or that differs in size from the manifest."""
     if size is None:
         return DataError(f"{path} is missing: {REPAIR_OR_COPY}")
     cure = REPAIR_OR_COPY
@@ -369,12 +366,12 @@ def wrong_size(path: str, size: int | None, expected: int) -> DataError:
     return DataError(f"{path} has {size} bytes instead of {expected}: {cure}")
 
 
-@functools.lru_cache(maxsize=4)  # parsing that of 70,000 shards takes a second: once for all splits
+@functools.lru_cache(maxsize=4)  # parsing one with 70,000 shards takes a second
 def parse_manifest(data: bytes, folder: str) -> Manifest:
-    """Makes a `Manifest` from the untrusted bytes of its file.
+    """Parses the untrusted bytes of manifest.json.
 
     Raises:
-        DataError: the manifest is invalid, was edited, or has a newer format.
+        DataError: the manifest is invalid, edited, or in a newer format.
     """
     path = storage.join(folder, MANIFEST_FILE)
     try:
@@ -404,7 +401,7 @@ def _parse_fields(data: bytes) -> dict[str, Any]:
     """Parses JSON within limits of memory.
 
     Raises:
-        ValueError: it exceeds them, or is no JSON object with a version.
+        ValueError: the JSON exceeds the limits, or is not an object with a version.
     """
     if len(data) > MAX_MANIFEST_BYTES:
         raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
@@ -423,7 +420,7 @@ def _check_version(path: str, version: object) -> None:
     """Checks that this beam_tfr reads a version of the format.
 
     Raises:
-        DataError: it does not.
+        DataError: it does not read this version.
     """
     if version != FORMAT_VERSION:
         raise DataError(
@@ -437,7 +434,7 @@ def _check_version(path: str, version: object) -> None:
 def _compile_schema() -> Callable[..., object]:
     """Compiles the schema to a function that checks a manifest.
 
-    It raises a ValueError that says which field is wrong.
+    The function raises a ValueError that names the wrong field.
     """
     path = pathlib.Path(__file__).with_name("manifest.schema.json")
     schema = json.loads(path.read_text())
@@ -448,11 +445,11 @@ def _compile_schema() -> Callable[..., object]:
 
 
 def _build_manifest(fields: dict[str, Any], location: DigestLocation, folder: str) -> Manifest:
-    """Makes a `Manifest` from fields that fit the schema.
+    """Makes a `Manifest` from fields that match the schema.
 
     Raises:
-        ValueError: fields contradict each other; `verify` looks for the contradictions that readers
-            can bear.
+        ValueError: fields contradict each other; `verify` looks for contradictions that do not
+            affect readers.
         UsageError: this version does not know an option.
     """
     options = fields["options"]
@@ -496,7 +493,7 @@ def _check_class_names(manifest: Manifest) -> None:
 
 
 def _check_features(manifest: Manifest) -> None:
-    """Checks that a dataset has the features that its options mean."""
+    """Checks that a dataset has the features that its options define."""
     for name, (dtype, shape) in manifest.feature_kinds.specs.items():
         feature = manifest.features.get(name)
         if feature != {"dtype": dtype, "shape": list(shape)}:
@@ -504,16 +501,16 @@ def _check_features(manifest: Manifest) -> None:
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
-    """Digest of all other fields, to detect edits."""
+    """Returns the digest of all other fields, to detect edits."""
     covered = {**fields}
     covered.pop("manifest_digest", None)
     return json_digest(covered)
 
 
 def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str]]) -> str:
-    """Digest of everything in a dataset that training can see.
+    """Returns the digest of everything in a dataset that training can see.
 
-    It depends on neither location nor compression.
+    It does not depend on location or compression.
 
     Args:
         fields: fields of the manifest.
@@ -540,10 +537,10 @@ def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str
 
 
 def labels_text(labels: Iterable[str]) -> bytes:
-    """Content of labels.txt."""
+    """Returns the content of labels.txt."""
     return "".join(f"{label}\n" for label in labels).encode()
 
 
 def manifest_bytes(fields: Mapping[str, Any]) -> bytes:
-    """Content of manifest.json."""
+    """Returns the content of manifest.json."""
     return (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode("ascii")

@@ -13,7 +13,7 @@ from beam_tfr.schema.untrusted import quote
 
 STREAMS = 8  # by default
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")  # values of `output=`
-_WITHOUT_TARGETS = ("image", "raw_record")  # outputs of neither labels nor boxes
+_WITHOUT_TARGETS = ("image", "raw_record")  # outputs without labels and boxes
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
 
@@ -21,7 +21,7 @@ def check_integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> in
     """Checks and returns an argument that is a whole number.
 
     Raises:
-        UsageError: it is not a whole number from `at_least` to 2^bits - 1.
+        UsageError: the value is not a whole number from `at_least` to 2^bits - 1.
     """
     try:
         return check_whole_number(value, at_least, (1 << bits) - 1)
@@ -33,7 +33,7 @@ def check_choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     """Checks and returns an argument that is one of a few strings.
 
     Raises:
-        UsageError: it is none of those allowed.
+        UsageError: the value is not one of the allowed strings.
     """
     is_text = value is None or isinstance(value, str)
     if not is_text or value not in allowed:
@@ -57,11 +57,11 @@ def check_targets(
     Args:
         dataset: the dataset.
         output: the value of `output=`.
-        one_hot, boxes, max_boxes, target: those to check.
+        one_hot, boxes, max_boxes, target: the arguments to check.
         label: the feature that `one_hot` applies to.
 
     Raises:
-        UsageError: one of them is wrong, has no effect, or does not fit the dataset.
+        UsageError: an argument is wrong, has no effect, or does not match the dataset.
     """
     if not isinstance(one_hot, bool):
         raise UsageError("must be True or False", option="one_hot", value=quote(one_hot))
@@ -83,12 +83,12 @@ def check_targets(
 
 
 def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) -> None:
-    """Checks that `target=` names a column that can take the place of the labels.
+    """Checks that `target=` names a column that can replace the labels.
 
     Args:
         dataset, output: see `check_targets`.
         target: the column.
-        others: whether another argument says what takes their place.
+        others: whether another argument changes the labels too.
     """
     fail = functools.partial(UsageError, option="target", value=quote(target))
     columns = [column.name for column in dataset.feature_kinds.columns if column.is_plain]
@@ -127,7 +127,7 @@ def _check_boxes(dataset: Manifest, output: str, boxes: str, *, one_hot: bool) -
 
 
 def check_shuffle(shuffle: Any, seed: Any) -> int | None:
-    """The seed of the shuffle; None with shuffle=False.
+    """Checks `shuffle=` and `seed=`; returns the seed of the shuffle, or None with shuffle=False.
 
     Raises:
         UsageError: one of the two is wrong.
@@ -144,10 +144,10 @@ def check_shuffle(shuffle: Any, seed: Any) -> int | None:
 
 
 def check_global_shuffle(seed: Any, streams: Any) -> int:
-    """The seed of a shuffle of the whole split.
+    """Checks and returns the seed that shuffles a whole split.
 
     Raises:
-        UsageError: it is wrong, or `streams=` is given too.
+        UsageError: the seed is wrong, or `streams=` is also set.
     """
     checked = check_integer("seed", seed, 0, bits=63)
     if streams != STREAMS:
@@ -161,10 +161,10 @@ def check_global_shuffle(seed: Any, streams: Any) -> int:
 
 
 def check_repeat(repeat: Any) -> int | None:
-    """The number of epochs that `repeat=` asks for; None means forever.
+    """Returns the number of epochs that `repeat=` requests; None means forever.
 
     Raises:
-        UsageError: it is neither True, False nor a whole number from 1.
+        UsageError: the value is neither True, False nor a whole number of at least 1.
     """
     if isinstance(repeat, bool):
         return None if repeat else 1
@@ -172,9 +172,9 @@ def check_repeat(repeat: Any) -> int | None:
 
 
 def check_folder(path: Any) -> str:
-    """The path of a dataset's folder, as a string.
+    """Checks and returns the path of a dataset's folder, as a string.
 
     Raises:
-        UsageError: it is malformed.
+        UsageError: the path is malformed.
     """
     return storage.check_path(path, option="path")

@@ -1,4 +1,4 @@
-"""Reads rejects.jsonl, which anyone may have changed."""
+"""Reads rejects.jsonl, an untrusted file."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.untrusted import parse_json
 
-_MOST_LINE_BYTES = 1 << 20  # no line of ours has as many
+_MOST_LINE_BYTES = 1 << 20  # convert writes no line this long
 
 
 def read_rejects(path: str) -> Iterator[Reject]:
@@ -31,7 +31,7 @@ def _parse_reject(line: bytes) -> Reject | None:
     with contextlib.suppress(ValueError):
         fields = parse_json(line)
         if isinstance(fields, dict) and isinstance(fields.get("key"), str):
-            to_bytes(fields["key"])  # raises an error for half characters
+            to_bytes(fields["key"])  # raises an error for lone surrogates
             texts = [str(fields.get(name, "")) for name in Reject._fields]
             return Reject(*texts)
     return None

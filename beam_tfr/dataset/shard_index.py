@@ -1,8 +1,8 @@
-"""Where each record of a shard is in its file, by the contents of the shard.
+"""Finds where a shard's file holds each record, based on the contents of the shard.
 
-A plain shard holds one frame after the other. A stored one is GZIP of blocks that are not
-compressed, whose headers lie between the bytes of the frames. A compressed one is inflated from the
-restart point before a record. `records.shard_file` writes all three.
+A plain shard holds one frame after another. A stored shard is GZIP with uncompressed blocks, whose
+headers interrupt the bytes of the frames. A compressed shard is inflated from the restart point
+before a record. `records.shard_file` writes all three kinds.
 """
 
 import abc
@@ -33,7 +33,7 @@ Int64 = NDArray[np.int64]
 class ByteRange(NamedTuple):
     """Bytes [begin, end) of a file, which hold the record of a row.
 
-    `slot` is the place of the record among those asked for.
+    `slot` is the record's place among the requested records.
     """
 
     begin: int
@@ -42,19 +42,19 @@ class ByteRange(NamedTuple):
     slot: int
 
     def cut_from(self, data: memoryview, origin: int) -> memoryview:
-        """These bytes, of data that begins at a byte of the file."""
+        """Returns these bytes from data that begins at `origin` in the file."""
         return data[self.begin - origin : self.end - origin]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardIndex(abc.ABC):
-    """Where the records of a shard are.
+    """The positions of the records in a shard.
 
     Attributes:
-        path: of its file.
-        generation: of its file, when the dataset was seen to be the one of the manifest.
+        path: path of the shard's file.
+        generation: generation of the file when it was checked against the manifest.
         num_bytes: size of the file.
-        ends: of the frames, in the bytes of the records: int64 [records].
+        ends: the end of each frame in the uncompressed data: int64 [records].
     """
 
     path: str
@@ -63,22 +63,22 @@ class ShardIndex(abc.ABC):
     ends: Int64
 
     def begin(self, row: int) -> int:
-        """Where the frame of a record begins in the bytes of the records."""
+        """Returns where the frame of a record begins in the uncompressed data."""
         return int(self.ends[row - 1]) if row else 0
 
     def end(self, row: int) -> int:
-        """Where the frame of a record ends in the bytes of the records."""
+        """Returns where the frame of a record ends in the uncompressed data."""
         return int(self.ends[row])
 
     def cut_frames(self, ranges: Sequence[ByteRange], data: bytes) -> Iterator[bytes]:
         """Yields the frames of some records.
 
         Args:
-            ranges: where they are, ascending.
+            ranges: the ranges of the records, ascending.
             data: the bytes of the file from the first range to the last.
 
         Raises:
-            RecordError: one is damaged.
+            RecordError: a record is damaged.
         """
         frames = self._cut_ranges(ranges, memoryview(data))
         for (_, _, row, _), frame in zip(ranges, frames, strict=True):
@@ -90,19 +90,19 @@ class ShardIndex(abc.ABC):
 
     @abc.abstractmethod
     def check_layout(self) -> None:
-        """Checks that the records fit the file.
+        """Checks that the positions of the records match the file.
 
         Raises:
-            ValueError: they do not.
+            ValueError: they do not match.
         """
 
     @abc.abstractmethod
     def locate(self, row: int) -> tuple[int, int]:
-        """The bytes [begin, end) of the file to read for a record."""
+        """Returns the bytes [begin, end) of the file to read for a record."""
 
     @abc.abstractmethod
     def _cut_ranges(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
-        """Yields what should be the frames of some records."""
+        """Yields the frames of some records, not yet checked."""
 
 
 class PlainShard(ShardIndex):
@@ -121,7 +121,7 @@ class PlainShard(ShardIndex):
             yield bytes(span.cut_from(data, origin))
 
     def _file_bytes(self) -> int:
-        """The size of the file by its records."""
+        """Returns the size that the file must have for its records."""
         return int(self.ends[-1])
 
 
@@ -147,7 +147,7 @@ class CompressedShard(ShardIndex):
     """A shard of compressed GZIP.
 
     Attributes:
-        restarts: where the inflating starts for each record, in the file: int64 [records].
+        restarts: the place in the file where inflating starts for each record: int64 [records].
     """
 
     restarts: Int64
@@ -175,12 +175,13 @@ class CompressedShard(ShardIndex):
                 yield inflated[begin - first : end - first]
 
     def _inflate(self, span: ByteRange, data: memoryview) -> tuple[int, bytes]:
-        """The records after a restart point.
+        """Inflates the records after a restart point.
 
-        It also says where they begin in the bytes of the records.
+        Returns:
+            Where these records begin in the uncompressed data, and their bytes.
 
         Raises:
-            RecordError: they are damaged.
+            RecordError: the records are damaged.
         """
         first = int(self.restarts.searchsorted(span.begin, "left"))
         last = int(self.restarts.searchsorted(span.begin, "right")) - 1
@@ -200,15 +201,15 @@ class CompressedShard(ShardIndex):
 def index_shard(
     table: Any, *, path: str, generation: int, num_bytes: int, gzip_level: int | None
 ) -> ShardIndex:
-    """Makes the index of a shard from its contents, which nothing vouches for.
+    """Makes the index of a shard from its contents, which are untrusted.
 
     Args:
         table: the `INDEX_COLUMNS` of the contents.
-        path, generation, num_bytes: of the file.
-        gzip_level: of the shards of the dataset.
+        path, generation, num_bytes: path, generation and size of the file.
+        gzip_level: compression level of the dataset's shards.
 
     Raises:
-        ValueError: the contents contradict each other, or do not fit the file.
+        ValueError: the contents contradict each other, or do not match the file.
     """
     offsets, lengths, restarts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
     ends = _frame_ends(offsets, lengths, max_record_bytes_in(num_bytes))
@@ -227,10 +228,10 @@ def index_shard(
 
 
 def _frame_ends(offsets: Any, lengths: Any, longest: int) -> Int64:
-    """Where each frame ends in the bytes of the records.
+    """Returns the end of each frame in the uncompressed data.
 
     Raises:
-        ValueError: the columns contradict each other, or no shard is so long.
+        ValueError: the columns contradict each other, or a length is impossible.
     """
     if lengths.dtype != np.int64 or offsets.dtype != np.int64:  # there are nulls
         raise ValueError("does not fit its shard: a length is impossible")

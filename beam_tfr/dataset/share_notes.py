@@ -1,4 +1,4 @@
-"""Describes what `stratify=` could not divide by the shares of the splits."""
+"""Describes classes that `stratify=` could not divide by the shares of the splits."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ _MOST_NAMES = 10
 
 
 class _ClassShares(NamedTuple):
-    """The images of a class in each split, or all images if there are no classes.
+    """The number of images of a class in each split, or of all images if there are no classes.
 
     Attributes:
         name: name of the class; empty for all images.
         numbers: split -> number of images.
-        ideals: split -> its share of the images.
+        ideals: split -> number of images that its share asks for, perhaps with a fraction.
     """
 
     name: str
@@ -43,21 +43,21 @@ class _ClassShares(NamedTuple):
 
     @property
     def worst_split(self) -> str:
-        """The split that is farthest from its share."""
+        """Returns the split that is farthest from its share."""
         return max(self.numbers, key=self.gap)
 
     @property
     def smallest_split(self) -> str:
-        """The split with the smallest share."""
+        """Returns the split with the smallest share."""
         return min(self.ideals, key=lambda split: self.ideals[split])
 
     def gap(self, split: str) -> Fraction:
-        """Returns how many images a split has beyond its share, or lacks."""
+        """Returns by how many images a split exceeds or misses its share."""
         return abs(self.numbers[split] - self.ideals[split])
 
     @property
     def is_off(self) -> bool:
-        """Whether a split is more than an image off its share.
+        """Whether a split differs from its share by more than one image.
 
         A split whose share is less than an image still gets one.
         """
@@ -79,7 +79,7 @@ def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
 
 
 def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
-    """Yields reasons other than options why classes of a dataset may be off their shares."""
+    """Yields reasons, other than options, why classes in a dataset may differ from their shares."""
     if dataset.counts["rejected"].keys() - {"duplicate"}:
         yield "rejects are missing"
     if _was_updated(dataset):
@@ -87,7 +87,7 @@ def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
 
 
 def _was_updated(dataset: Manifest) -> bool:
-    """Whether a dataset was updated, or images removed, since all images were divided."""
+    """Whether a dataset was updated, or lost images, since all images were last divided."""
     updates = read_history(dataset.folder)
     return bool(updates) and not updates[-1].get("resplit")
 
@@ -103,15 +103,15 @@ def describe_shares(
 ) -> Iterator[str]:
     """Yields sentences about classes that are not divided by the shares of the splits.
 
-    Without classes, about all images.
+    If there are no classes, the sentences are about all images.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
         class_names: names of all classes.
-        options: those of the dataset or plan.
-        sizes: split -> images.
-        find_largest: finds the largest group of images; None if it is not known.
-        other_reasons: why classes may be off their shares, besides options.
+        options: options of the dataset or plan.
+        sizes: split -> number of images.
+        find_largest: finds the largest group of images; returns None if it is not known.
+        other_reasons: why classes may differ from their shares, besides options.
     """
     shares = shares_of(options)
     if not options.get("stratify") or not shares:
@@ -142,7 +142,7 @@ def _list_reasons(
     find_largest: Callable[[], LargestGroup | None],
     whole: _ClassShares,
 ) -> Iterator[str]:
-    """Yields why classes may be off their shares, according to the options.
+    """Yields reasons in the options why classes may differ from their shares.
 
     Args:
         whole: the shares of all images.
@@ -165,7 +165,7 @@ def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
 
 
 def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> str:
-    """Describes classes that are off their shares."""
+    """Describes classes that differ from their shares."""
     worst = max(classes, key=lambda entry: entry.gap(entry.worst_split))
     split = worst.worst_split
     images = counted(worst.numbers[split], "image")
@@ -184,7 +184,7 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
 
 
 def _describe_groups(largest: LargestGroup | None, whole: _ClassShares) -> str:
-    """The reason that groups are; `whole` has all images."""
+    """Explains that groups stay together; `whole` has the shares of all images."""
     if largest is None:
         return "groups stay together, of which `beam-tfr plan` names the largest"
     images = counted(largest.images, "image")

@@ -1,4 +1,4 @@
-"""Describes oddities of the splits of a dataset.
+"""Describes problems with the splits of a dataset.
 
 These are images with the same bytes in several splits or classes, and classes that a split lacks.
 """
@@ -24,11 +24,11 @@ from beam_tfr.schema.encodings import noun_of
 from beam_tfr.schema.errors import BeamTfrError
 
 HASH_BYTES = 8  # of the SHA-256 of a source
-NO_HASH = bytes(HASH_BYTES)  # where there is none
+NO_HASH = bytes(HASH_BYTES)  # if the hash is unknown
 _LABEL = np.dtype("<i8")
 _MOST_NAMES = 3  # of classes
 _MOST_NOTES = 3  # of a kind
-# Letters that Unicode says to show as nothing (Default_Ignorable_Code_Point).
+# Characters that Unicode says to hide (Default_Ignorable_Code_Point).
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
@@ -40,12 +40,12 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 class SourceHashes(NamedTuple):
-    """The hashes of the sources of some records of a split.
+    """The hashes of the sources of some records in a split.
 
     Attributes:
-        split: the split.
-        hashes: the first `HASH_BYTES` of the SHA-256 of each source, one after another.
-        labels: the id of the class of each, as `encode_label` returns it; empty if unknown.
+        split: name of the split.
+        hashes: the first `HASH_BYTES` of the SHA-256 of each source, concatenated.
+        labels: the class id of each record, as `encode_label` returns it; empty if unknown.
     """
 
     split: str
@@ -54,13 +54,13 @@ class SourceHashes(NamedTuple):
 
 
 def encode_label(labels: Sequence[int]) -> bytes:
-    """Returns the id of the class of a record, given its labels; -1 unless it has exactly one."""
+    """Returns the class id of a record from its labels; -1 unless there is exactly one label."""
     label = labels[0] if len(labels) == 1 else -1
     return label.to_bytes(_LABEL.itemsize, "little", signed=True)
 
 
 class RecordPlace(NamedTuple):
-    """The place of a record: which of several `SourceHashes`, and its number there."""
+    """The place of a record: the index of its `SourceHashes`, and its number there."""
 
     part: int
     record: int
@@ -71,8 +71,8 @@ class Overlap(NamedTuple):
 
     Attributes:
         splits: the splits, in their usual order.
-        number: number of different sources that both have.
-        first: a record of each split, with the same source.
+        number: number of different sources that both splits have.
+        first: a record in each split, both with the same source.
     """
 
     splits: tuple[str, str]
@@ -85,7 +85,7 @@ class Contradiction(NamedTuple):
 
     Attributes:
         number: number of different sources.
-        first: two records of such a source, with different classes.
+        first: two records with the same source and different classes.
     """
 
     number: int
@@ -93,7 +93,7 @@ class Contradiction(NamedTuple):
 
 
 class _SplitHashes:
-    """The hashes of all sources of a split; 16 bytes of memory for each.
+    """The hashes of all sources in a split; 16 bytes of memory for each.
 
     Attributes:
         different: the different hashes, sorted.
@@ -104,8 +104,10 @@ class _SplitHashes:
         arrays = [np.frombuffer(part.hashes, np.uint64) for _, part in parts]
         self._ends = np.cumsum([len(array) for array in arrays])
         self._hashes: UInt64 = np.concatenate(arrays)
-        ordered: UInt64 = np.sort(self._hashes)  # `np.unique` takes a hundred times as long
-        follows_other = np.diff(ordered, prepend=np.uint64(0)) != 0  # nor is it `NO_HASH`
+        ordered: UInt64 = np.sort(self._hashes)  # `np.unique` is a hundred times slower
+        follows_other = (
+            np.diff(ordered, prepend=np.uint64(0)) != 0
+        )  # also leaves out `NO_HASH`, which is 0
         self.different: UInt64 = ordered[follows_other]
 
     def find_shared(self, other: "_SplitHashes") -> UInt64:
@@ -118,15 +120,15 @@ class _SplitHashes:
         return shared
 
     def find_first(self, source: np.uint64) -> RecordPlace:
-        """Returns the first record of a source, given its hash."""
+        """Returns the first record of a source, found by its hash."""
         place = _find_place(self._ends, int(np.argmax(self._hashes == source)))
         return place._replace(part=self._numbers[place.part])
 
 
 def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
-    """Finds sources that two splits share, for each pair of splits that share any.
+    """Finds the sources that two splits share, for each pair of splits that shares any.
 
-    The pair that shares most comes first.
+    The pair that shares the most comes first.
     """
     parts_of = collections.defaultdict[str, list[tuple[int, SourceHashes]]](list)
     for number, part in enumerate(parts):
@@ -144,7 +146,10 @@ def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
 
 
 def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
-    """Finds sources whose records have different classes, one class each; None without any."""
+    """Finds sources whose records have different classes; None if there are none.
+
+    Only records with exactly one class count.
+    """
     hashes = np.frombuffer(b"".join(part.hashes for part in parts), np.uint64)
     labels = np.frombuffer(b"".join(part.labels for part in parts), _LABEL)
     if len(labels) != len(hashes):
@@ -163,26 +168,26 @@ def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
 
 
 def _find_place(ends: npt.NDArray[np.int_], index: int) -> RecordPlace:
-    """Returns the place of a record; `ends` holds the number of records up to each part's end."""
+    """Returns the place of a record; `ends` has the running total of records after each part."""
     part = int(np.searchsorted(ends, index, side="right"))
     begin = int(ends[part - 1]) if part else 0
     return RecordPlace(part, int(index) - begin)
 
 
 def describe_contradiction(number: int, keys: Sequence[str], noun: str) -> str:
-    """Describes sources of different classes; see `describe_overlap` for the arguments."""
+    """Describes sources with different classes; see `describe_overlap` for the arguments."""
     return _describe_equal_bytes(number, "different classes", keys, noun)
 
 
 def describe_contradictions(
     dataset: Manifest, shards: Sequence[ShardEntry], parts: Sequence[SourceHashes]
 ) -> Iterator[str]:
-    """Yields a sentence about sources in several classes, if each image has one class.
+    """Yields a sentence about sources in several classes, if each image should have one class.
 
     Args:
         dataset: the dataset.
-        shards: the shard of each of the parts.
-        parts: the sources of its records.
+        shards: the shard of each part.
+        parts: the hashes of the sources in each shard.
     """
     label = dataset.feature_kinds.label
     if label is None or label.is_list:
@@ -199,8 +204,8 @@ def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image")
 
     Args:
         overlap: the sources.
-        keys: the keys of two records with the same source, one of each split.
-        noun: what a record is made of.
+        keys: the keys of two records with the same source, one from each split.
+        noun: what a record holds, such as "image".
     """
     return _describe_equal_bytes(overlap.number, " and ".join(overlap.splits), keys, noun)
 
@@ -231,7 +236,7 @@ def describe_overlaps(
 
 
 def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
-    """Reads the key of a record; returns its place if contents or record cannot be read."""
+    """Reads the key of a record; names its shard and number instead if the key cannot be read."""
     with contextlib.suppress(BeamTfrError, OSError):
         table = read_shard_contents(dataset, shard, ["key"])
         lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, shard)])
@@ -242,9 +247,9 @@ def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
 def describe_classes(
     splits: Mapping[str, Any], classes: Collection[str], encoding: str
 ) -> Iterator[str]:
-    """Yields sentences about classes that a split lacks, or that have no image, or only one.
+    """Yields sentences about classes that a split lacks, or that have at most one image.
 
-    Also about names of classes or splits that may mean the same.
+    Also yields sentences about names of classes or splits that may mean the same.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
@@ -283,7 +288,7 @@ def _describe_rare(
 
 
 def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
-    """Yields a sentence about names whose differences are easily overlooked."""
+    """Yields a sentence about names whose differences are easy to overlook."""
     groups = collections.defaultdict[str, list[str]](list)
     for name in names:
         groups[_fold(name)].append(name)
@@ -298,18 +303,18 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _fold(name: str) -> str:
-    """Returns a name without case, marks between words, leading zeros and invisible characters."""
+    """Removes case, marks between words, leading zeros and invisible characters from a name."""
     folded = _BETWEEN_WORDS.sub("", _as_seen(name)).casefold()
     return str(int(folded)) if folded.isdecimal() and len(folded) < _LONGEST_NUMBER else folded
 
 
 def _as_seen(name: str) -> str:
-    """Returns a name without invisible characters, with one spelling of letters that look alike."""
+    """Removes invisible characters from a name, and unifies letters that look alike."""
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
 
 
 def _spell_apart(names: Sequence[str]) -> list[str]:
-    """Returns names for a message; if some look alike, their characters are escaped."""
+    """Returns names for a message; their characters are escaped if some look alike."""
     shown = [*map(printable, names)]
     if len({*map(_as_seen, shown)}) == len(names):
         return shown
@@ -317,7 +322,7 @@ def _spell_apart(names: Sequence[str]) -> list[str]:
 
 
 def describe_unlabelled(dataset: Manifest) -> Iterator[str]:
-    """Yields a sentence about images without a label in a dataset of one label for each image."""
+    """Yields a sentence about images without a label, if each image should have one."""
     label = dataset.feature_kinds.label
     if label is None or label.is_list:
         return
@@ -334,7 +339,7 @@ def describe_unlabelled(dataset: Manifest) -> Iterator[str]:
 def _describe_missing(
     counts: Mapping[str, Mapping[str, int]], present: Sequence[str], noun: str
 ) -> Iterator[str]:
-    """Yields a sentence about each split that lacks classes that others have."""
+    """Yields a sentence for each split that lacks classes that other splits have."""
     for split, of_split in counts.items():
         missing = [name for name in present if not of_split.get(name)]
         if missing and len(missing) == len(present):
@@ -344,7 +349,7 @@ def _describe_missing(
 
 
 def _name_classes(names: Sequence[str]) -> str:
-    """Names some classes as the subject of a sentence: "classes a, b, c, and 7 more have"."""
+    """Makes the subject of a sentence about some classes: "classes a, b, c, and 7 more have"."""
     if len(names) == 1:
         return f"class {printable(names[0])} has"
     listed = join_texts([*map(printable, names)], most=_MOST_NAMES, separator=", ")

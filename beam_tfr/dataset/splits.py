@@ -18,7 +18,7 @@ _HELP = (
     'write a name, several ("train+validation"), "all", all but some ("all-fold4"), or a slice '
     '("train[:80%]", "all[1000:]")'
 )
-_ALL = "all"  # stands for all splits, unless one is named so
+_ALL = "all"  # stands for all splits, unless a split has this name
 
 
 class ShardPart(NamedTuple):
@@ -35,7 +35,7 @@ class ShardPart(NamedTuple):
 
     @classmethod
     def whole(cls, folder: str, entry: ShardEntry) -> "ShardPart":
-        """All records of a shard in the folder of its dataset."""
+        """Returns the part that covers all records of a shard in a dataset's folder."""
         path = storage.join(folder, entry.file)
         return cls(path, entry.num_examples, 0, entry.num_examples, entry.num_bytes)
 
@@ -48,8 +48,8 @@ class ExampleSelection(NamedTuple):
     """The examples that `split=` selects.
 
     Attributes:
-        splits: the splits in it.
-        parts: in the order of the names in `split=`, then of their shards; none is empty.
+        splits: the splits that the examples come from.
+        parts: the parts of shards, in the order of the names in `split=`; none is empty.
     """
 
     splits: tuple[Split, ...]
@@ -69,7 +69,7 @@ class _Slice(NamedTuple):
 
 
 def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) -> Sequence[str]:
-    """Returns the names of splits that a text such as "all-fold4" asks for; None asks for all.
+    """Returns the names of the splits that a string such as "all-fold4" selects; None selects all.
 
     Raises:
         UsageError: a split does not exist.
@@ -115,10 +115,10 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
 
 
 def _find_names(dataset: Manifest, term: str) -> list[str]:
-    """Returns the names of splits that a term without a slice means: a name, "all", "all-fold4".
+    """Returns the splits that a term without a slice selects: a name, "all" or "all-fold4".
 
     Raises:
-        ValueError: there is no split of a name behind a "-", or none is left.
+        ValueError: a name after "-" does not exist, or no split is left.
     """
     name, *left_out = (part.strip() for part in term.split("-"))
     if name == _ALL and _ALL not in dataset.splits:
@@ -127,10 +127,10 @@ def _find_names(dataset: Manifest, term: str) -> list[str]:
 
 
 def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
-    """Returns the splits with records, without some.
+    """Returns the splits that have records, except those left out.
 
     Raises:
-        ValueError: one of these does not exist, or no split is left.
+        ValueError: a split to leave out does not exist, or no split is left.
     """
     names = dataset.split_names
     for name in left_out:
@@ -143,7 +143,7 @@ def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
 
 
 def _parse_slice(dataset: Manifest, term: str) -> list[_Slice]:
-    """Parses a split, or several in a row, or a slice of them.
+    """Parses a term of `split=`: a split, several splits such as "all", or a slice of them.
 
     Raises:
         ValueError: the split does not exist, or the slice is malformed or empty.
@@ -168,7 +168,7 @@ def _parse_slice(dataset: Manifest, term: str) -> list[_Slice]:
 
 
 def _slice_splits(dataset: Manifest, names: Sequence[str], begin: int, end: int) -> list[_Slice]:
-    """Returns the slices of splits in a row that hold examples [begin, end) of them."""
+    """Returns the slices of consecutive splits that hold their examples [begin, end)."""
     slices = list[_Slice]()
     first = 0
     for name in names:
@@ -182,12 +182,12 @@ def _slice_splits(dataset: Manifest, names: Sequence[str], begin: int, end: int)
 
 
 def _parse_bound(bound: str, total: int) -> int:
-    """A slice bound as a number of examples.
+    """Parses a slice bound; returns a number of examples.
 
     Percentages are rounded down, so [:p%] and [p%:] never overlap.
 
     Raises:
-        ValueError: it is malformed, or outside the split.
+        ValueError: the bound is malformed, or outside the split.
     """
     if not _BOUND.fullmatch(bound):
         raise ValueError(f"{bound!r} is neither a number of examples nor a percentage; {_HELP}")
@@ -207,7 +207,7 @@ def _check_overlaps(slices: list[_Slice]) -> None:
     """Checks that no example is in two slices.
 
     Raises:
-        ValueError: one is.
+        ValueError: two slices overlap.
     """
     for first, second in itertools.combinations(slices, 2):
         begin = max(first.begin, second.begin)

@@ -1,7 +1,7 @@
-"""Keeps hashes of the images that were taken down, in removed.txt, so they do not come back.
+"""Keeps hashes of images that were taken down, in removed.txt, so that they do not come back.
 
-A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates
-into the folder leave such keys out, and reject such files as `taken-down`.
+Each line is `key` or `source`, and the SHA-256 of a key or of a source file. Conversions into the
+folder, and updates, leave out such keys and reject such files as `taken-down`.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ from beam_tfr import storage
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import DataError
 
-_MOST_BYTES = 256 << 20  # 256 MiB, of some million images
+_MOST_BYTES = 256 << 20  # 256 MiB, enough for some million images
 
 
 class Removed(NamedTuple):
-    """Hashes of the images that were taken down, in hex: of keys, and of source files."""
+    """Hashes, in hex, of the keys and source files of images that were taken down."""
 
     keys: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
@@ -28,11 +28,11 @@ class Removed(NamedTuple):
 
 
 def read_removed(folder: str) -> Removed:
-    """Reads which images were taken down from the dataset in a folder.
+    """Reads the hashes of the images that were taken down from the dataset in a folder.
 
     Raises:
         DataError: the file is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     path = storage.join(folder, REMOVED_FILE)
     hashes: dict[str, set[str]] = {"key": set(), "source": set()}
@@ -50,7 +50,7 @@ def _read_lines(path: str) -> list[str]:
     """Reads the lines of a file; empty if there is no such file.
 
     Raises:
-        DataError: it is too long.
+        DataError: the file is too long.
     """
     data = b""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -20,9 +20,9 @@ _TITLES = {  # field of a split -> title of its row
 def count_rows(
     splits: Mapping[str, Any], classes: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields the rows of a table of splits and classes.
+    """Yields a title and the cells of each row in a table of splits and classes.
 
-    Each is a title and texts: first splits and their numbers, then classes.
+    Rows with the splits and their numbers come first, then a row for each class.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the
@@ -44,7 +44,7 @@ def count_rows(
 
 
 def _split_number(splits: Mapping[str, Any], name: str, field: str) -> int:
-    if name == NO_SPLIT and field == "num_shards":  # it has no files
+    if name == NO_SPLIT and field == "num_shards":  # this split has no files
         return 0
     return int(getattr(splits[name], field))
 
@@ -57,7 +57,7 @@ def _with_total(numbers: Sequence[int]) -> list[str]:
 def class_count_rows(
     names: Sequence[str], counts: Sequence[Mapping[str, int]]
 ) -> list[tuple[str, list[int]]]:
-    """Returns the rows of the classes; those after `MAX_CLASSES_SHOWN` share one row."""
+    """Returns a row for each class; classes after the first `MAX_CLASSES_SHOWN` share one row."""
     rows = []
     for name in names[:MAX_CLASSES_SHOWN]:
         numbers = [split.get(name, 0) for split in counts]
@@ -70,7 +70,7 @@ def class_count_rows(
 
 
 def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
-    """Formats the rows as lines for a terminal, as narrow as they can be."""
+    """Formats the rows as lines for a terminal, as narrow as possible."""
     rows = [[f"{title:.24}", *cells] for title, cells in count_rows(splits, classes)]
     columns = itertools.zip_longest(*rows, fillvalue="")
     title_width, *widths = (max(map(len, column)) for column in columns)

@@ -1,11 +1,11 @@
-"""Describes options that name a class or a split that does not exist."""
+"""Describes options that name a class or split that does not exist."""
 
 import difflib
 from collections.abc import Collection, Container, Iterator, Mapping
 
-# Comparing two names takes the product of their letters.
+# Comparing two names takes time proportional to the product of their lengths.
 _MOST_LETTERS = 60
-_MOST_COMPARED = 1_000  # names with one
+_MOST_COMPARED = 1_000  # names that one name is compared with
 
 
 def describe_unused_renames(
@@ -29,11 +29,11 @@ def describe_unused_renames(
 def describe_unused_allowances(
     names: Collection[str], splits: Collection[str], classes: Collection[str]
 ) -> Iterator[str]:
-    """Yields messages about names in `allow_empty=` that allow nothing.
+    """Yields messages about names in `allow_empty=` that have no effect.
 
     Args:
         names: the names in the option.
-        splits, classes: those of the dataset.
+        splits, classes: names of the dataset's splits and classes.
     """
     present = {*splits, *classes}
     for name in names:
@@ -45,7 +45,7 @@ def describe_unused_allowances(
 
 
 def _suggest_name(name: str, present: Collection[str]) -> str:
-    """Suggests an existing name; empty if none is similar, or names are long."""
+    """Suggests an existing name; empty if no name is similar, or the names are too long."""
     if len(name) > _MOST_LETTERS:
         return ""
     others = [other for other in sorted(present) if len(other) <= _MOST_LETTERS]

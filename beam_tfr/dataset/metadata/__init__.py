@@ -1,6 +1,6 @@
-"""The files beside a manifest that are for other programs.
+"""Makes the files next to a manifest that are for other programs.
 
-They describe the dataset to these programs, or let them open it.
+The files describe the dataset to these programs, or let them open it.
 
     schema.pbtxt         the features, for tensorflow-metadata: TFDV, TFX, TensorFlow Transform
     croissant.json       shards with checksums, splits, labels, and the rows of the contents
@@ -8,8 +8,8 @@ They describe the dataset to these programs, or let them open it.
     dataset_info.json, features.json, *.labels.txt    for TensorFlow Datasets, unless the shards
                          are GZIP
 
-All follow from the manifest, and none is in a digest. docs/interoperability.md says how to use
-them.
+All are derived from the manifest, and no digest covers them. docs/interoperability.md says how to
+use them.
 """
 
 import json
@@ -24,10 +24,7 @@ from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS
 
 
 def metadata_files(dataset: Manifest) -> dict[str, bytes]:
-    """Makes the files for other programs from a manifest.
-
-    Returns name -> content.
-    """
+    """Makes the files for other programs from a manifest; returns name -> content."""
     files = {
         SCHEMA_FILE: schema_text(dataset).encode(),
         CROISSANT_FILE: _to_json(croissant_metadata(dataset)),

@@ -1,4 +1,4 @@
-"""README.md: the dataset card, from card.md beside this module."""
+"""Writes README.md, the dataset card, from card.md next to this module."""
 
 import json
 import pathlib
@@ -26,12 +26,12 @@ _MARK = b"<!-- beam-tfr writes this file anew"
 
 
 def is_own_card(data: bytes) -> bool:
-    """True if beam-tfr wrote a README.md, and nobody has taken it over."""
+    """Whether beam-tfr wrote a README.md, and no user has taken it over."""
     return _MARK in data
 
 
 def dataset_card(dataset: Manifest) -> str:
-    """The content of README.md."""
+    """Returns the content of README.md."""
     splits = splits_with_records(dataset)
     patterns = [_contents_pattern(dataset.name, split) for split in splits]
     first_split = next(iter(splits), "train")
@@ -53,13 +53,13 @@ def dataset_card(dataset: Manifest) -> str:
 
 
 def _contents_pattern(dataset: str, split: str) -> str:
-    """The front matter about the contents of a split."""
+    """Returns the front matter about the contents of a split."""
     path = contents_name(f"{dataset}-{split}-*.tfrecord")
     return f'  - split: "{split}"\n    path: {path}'
 
 
 def _license_lines(license_text: str) -> str:
-    """The front matter about the license."""
+    """Returns the front matter about the license."""
     if not license_text:
         return ""
     if LICENSE_ID.fullmatch(license_text):
@@ -68,7 +68,7 @@ def _license_lines(license_text: str) -> str:
 
 
 def _given_paragraphs(dataset: Manifest) -> str:
-    """What the user said of the dataset, a paragraph for each option."""
+    """Returns the user's texts about the dataset, a paragraph for each option."""
     paragraphs = []
     for option, text in given_texts(dataset).items():
         title = option.capitalize()
@@ -77,7 +77,7 @@ def _given_paragraphs(dataset: Manifest) -> str:
 
 
 def _count_table(dataset: Manifest) -> str:
-    """The counts by split and class as a Markdown table."""
+    """Returns the counts by split and class as a Markdown table."""
     rows = count_rows(dataset.splits, dataset.class_names)
     _, columns = next(rows)
     alignments = ["---:"] * len(columns)
@@ -99,7 +99,7 @@ def _tfds_line(dataset: Manifest, split: str) -> str:
 
 
 def _option_lines(dataset: Manifest) -> str:
-    """The options that made the dataset, without those elsewhere in the card."""
+    """Lists the options that made the dataset, except those shown elsewhere in the card."""
     lines = []
     for name in sorted(dataset.options.keys() - {"classes", *GIVEN_OPTIONS}):
         value = json.dumps(dataset.options[name])
@@ -108,5 +108,5 @@ def _option_lines(dataset: Manifest) -> str:
 
 
 def _without_markup(text: str) -> str:
-    """A text that Markdown shows as it is."""
+    """Escapes a string so that Markdown shows it unchanged."""
     return re.sub(r"[^\w .,-]", lambda match: f"&#{ord(match[0])};", text)

@@ -1,4 +1,4 @@
-"""croissant.json: a dataset in MLCommons' Croissant format."""
+"""Writes croissant.json, which describes a dataset in MLCommons' Croissant format."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ _NAMES = {"description": "description", "license": "license", "citation": "citeA
 
 
 def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
-    """The content of croissant.json."""
+    """Returns the content of croissant.json."""
     contents = _node(
         "FileSet",
         "contents",
@@ -41,7 +41,7 @@ def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
 
 
 def _texts(dataset: Manifest) -> dict[str, str]:
-    """What the user said of the dataset, by the names of Croissant."""
+    """Returns the user's texts about the dataset, by their names in Croissant."""
     texts = given_texts(dataset)
     license_text = texts.get("license", "")
     if LICENSE_ID.fullmatch(license_text):  # where the Hub links to
@@ -66,7 +66,7 @@ def _shard_files(dataset: Manifest) -> list[dict[str, Any]]:
 
 
 def _record_sets(dataset: Manifest) -> list[dict[str, Any]]:
-    """Splits and labels, with their data, and the rows of the contents."""
+    """Returns the record sets for the splits, the labels, and the rows of the contents."""
     record_sets = []
     splits = splits_with_records(dataset)
     if splits:
@@ -89,7 +89,7 @@ def _record_sets(dataset: Manifest) -> list[dict[str, Any]]:
 
 
 def _contents_fields(dataset: Manifest) -> list[dict[str, Any]]:
-    """The columns of the contents that hold one value, but for their digests."""
+    """Lists the columns of the contents that hold a single value."""
     columns = {**PLACE}
     columns |= {column.name: column for column in dataset.contents_columns.values()}
     del columns["restart"]  # null but for compressed shards
@@ -104,10 +104,10 @@ def _contents_fields(dataset: Manifest) -> list[dict[str, Any]]:
 def _inline_record_set(
     name: str, kind: str, fields: Mapping[str, str], rows: Iterable[tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """A record set that holds its data.
+    """Returns a record set that holds its data.
 
     Args:
-        name: of the record set.
+        name: name of the record set.
         kind: its type.
         fields: name -> type of its fields; the first is its key.
         rows: the values of the fields.

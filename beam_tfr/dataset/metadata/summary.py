@@ -1,4 +1,4 @@
-"""What several of the files say of a dataset."""
+"""Describes a dataset in words that several metadata files share."""
 
 import json
 import re
@@ -12,13 +12,13 @@ LICENSE_ID = re.compile(r"[a-z0-9.-]+")  # of the Hugging Face Hub
 
 
 def splits_with_records(dataset: Manifest) -> dict[str, Split]:
-    """Name -> split, in their usual order."""
+    """Returns name -> split for the splits that have records, in their usual order."""
     names = [name for name in sort_splits(dataset.splits) if dataset.splits[name].shards]
     return {name: dataset.splits[name] for name in names}
 
 
 def describe_size(dataset: Manifest) -> str:
-    """How large a dataset is: "886 images of 10 classes in TFRecords"."""
+    """Describes the size of a dataset: "886 images of 10 classes in TFRecords"."""
     noun = noun_of(dataset.options["encoding"])
     size = f"{dataset.counts['written']:,} {noun}"
     if dataset.class_names:
@@ -27,16 +27,16 @@ def describe_size(dataset: Manifest) -> str:
 
 
 def describe_dataset(dataset: Manifest) -> str:
-    """One line about a dataset: its size, classes and digest."""
+    """Describes a dataset in one line: its size, classes and digest."""
     return f"{describe_size(dataset)}; dataset digest {dataset.dataset_digest}"
 
 
 def given_texts(dataset: Manifest) -> dict[str, str]:
-    """Option -> text of what the user said of a dataset."""
+    """Returns option -> the user's text about the dataset."""
     names = [option for option in GIVEN_OPTIONS if dataset.options.get(option)]
     return {option: dataset.options[option] for option in names}
 
 
 def quote(text: str) -> str:
-    """A text in quotes, as protobuf's text format and YAML have it too."""
+    """Returns a string in quotes that are valid in JSON, YAML and protobuf's text format."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""schema.pbtxt: the features of a dataset, as TensorFlow Metadata has them.
+"""Writes schema.pbtxt, which describes the features of a dataset for TensorFlow Metadata.
 
 The file is a `tensorflow_metadata.proto.v0.Schema`.
 """
@@ -11,7 +11,7 @@ _TYPES = {"int64": "INT", "float": "FLOAT", "bytes": "BYTES"}
 
 
 def schema_text(dataset: Manifest) -> str:
-    """The schema in protobuf's text format."""
+    """Returns the schema in protobuf's text format."""
     specs = sorted(dataset.feature_specs.items())
     return "".join(_feature_text(dataset, name, spec) for name, spec in specs)
 
@@ -28,10 +28,7 @@ def _feature_text(dataset: Manifest, name: str, spec: FeatureSpec) -> str:
 
 
 def _domain(dataset: Manifest, name: str) -> list[str]:
-    """The line that says which values a feature can have.
-
-    Empty if nothing is known of them.
-    """
+    """Returns the line that states the possible values of a feature; empty if they are unknown."""
     lowest = 0
     texts = [*dataset.class_names]
     if dataset.options.get("label_column"):  # records without a class have the label -1, no text

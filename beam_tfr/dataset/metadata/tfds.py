@@ -1,4 +1,4 @@
-"""dataset_info.json and features.json of TensorFlow Datasets."""
+"""Writes dataset_info.json and features.json for TensorFlow Datasets."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _CHANNELS = {"rgb": 3, "gray": 1}  # any number with --color keep
 
 
 def tfds_info(dataset: Manifest) -> dict[str, Any]:
-    """The content of dataset_info.json."""
+    """Returns the content of dataset_info.json."""
     splits = []
     for name, split in splits_with_records(dataset).items():
         lengths = [str(shard.num_examples) for shard in split.shards]
@@ -38,7 +38,7 @@ def tfds_info(dataset: Manifest) -> dict[str, Any]:
 
 
 def tfds_features(dataset: Manifest) -> dict[str, Any]:
-    """The content of features.json."""
+    """Returns the content of features.json."""
     features = {}
     for name, (dtype, shape) in dataset.feature_specs.items():
         feature = _feature(dataset, name, dtype)
@@ -50,7 +50,7 @@ def tfds_features(dataset: Manifest) -> dict[str, Any]:
 
 
 def _feature(dataset: Manifest, name: str, dtype: str) -> dict[str, Any]:
-    """A feature, or what a list of it holds."""
+    """Describes a feature, or the elements of its lists."""
     options = dataset.image_options
     if name == ENCODED and options.encoding != "webp":  # which TensorFlow decodes to another rank
         height, width = options.stored_size or (-1, -1)
