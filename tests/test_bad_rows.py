@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,10 @@ def test_rows_within_a_cell_end_the_run_with_a_cure(
         "Hello\nworld",
         "Hello\n\nbig\nworld",
         "Dear all,\nHello, world\nBye, now",
+        "Hello,world\nbye,you",
+        "Gewicht\n1,5 kg",
+        "A crowd of\n1,000 people",
+        "def f():\n\treturn 1",
         "Roses are red,\nviolets are blue,\nsugar is sweet",
         '{\n  "a": 1,\n  "b": 2\n}',
         '"a"\n"b"\n"c"',
@@ -192,6 +197,70 @@ def test_the_cell_of_a_table_of_one_column_may_hold_any_lines(tmp_path: Path) ->
     assert [cells for _, cells in read_rows(str(tmp_path / "t.csv"), ["text"])] == [
         ["a\nb,c\nd\ne"]
     ]
+
+
+NEIGHBORS = {  # two rows whose texts begin and end with a quote
+    "names of images": [["img/9.jpg", '"Hello'], ["img/10.jpg", 'big world"']],
+    "ids": [["img_9", '"Hello'], ["img_10", 'big world"']],
+    "the next number": [["9", '"Hello'], ["10", 'big world"']],
+    "numbers of equal length": [["100234", '"Hello'], ["100877", 'world"']],
+    "text first": [['"Hello', "9.png"], ['world"', "10.png"]],
+    "text in the middle": [["x", '"Hello', "cat"], ["y", 'world"', "cat"]],
+}
+
+
+@pytest.mark.parametrize("name", [*NEIGHBORS])
+@pytest.mark.parametrize(("delimiter", "line_end"), [(",", "\r\n"), ("\t", "\n")])
+def test_neighboring_rows_in_a_cell_are_one_reject(
+    name: str, delimiter: str, line_end: str, tmp_path: Path
+) -> None:
+    columns = ["a", "b", "c"][: len(NEIGHBORS[name][0])]
+    rows = [columns, columns, *NEIGHBORS[name], columns]
+    table = tmp_path / ("t.csv" if delimiter == "," else "t.tsv")
+    table.write_bytes("".join(delimiter.join(row) + line_end for row in rows).encode())
+    refs = references(table, encoding="row", feature_columns={"*": ""})
+    assert [bool(ref.reason) for ref in refs] == [False, True, False]
+    assert f"{table.name}, line 3: has a cell of 2 lines that look like rows" in refs[1].detail
+    cure = refs[1].detail.partition("with pandas: ")[2].partition(". If")[0]
+    with contextlib.chdir(tmp_path):
+        eval(cure.replace("FILE", "table"), {"read_csv": pandas.read_csv, "table": table})
+    sound = [*read_rows(str(tmp_path / "sound.csv"), columns)]
+    assert [cells for _, cells in sound] == rows[1:]
+
+
+def test_ids_without_numbers_are_rows_between_tabs(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text('id\ttext\na\tb\nfeed\t"Hello\nface\tworld"\n')
+    refs = references(tmp_path / "t.tsv", encoding="row", feature_columns={"*": ""})
+    assert [bool(ref.reason) for ref in refs] == [False, True]
+
+
+def test_a_byte_that_is_not_utf_8_is_one_reject_with_a_cure(tmp_path: Path) -> None:
+    lines = ["id,note", *(f"{i},Käse" for i in range(9))]
+    for name, line in (("t.csv", "7,K\xe4s\xe9"), ("t.jsonl", '{"id": "7", "note": "K\xe4s\xe9"}')):
+        table = tmp_path / name
+        if name == "t.jsonl":
+            lines = [json.dumps({"id": str(i), "note": "Käse"}) for i in range(9)]
+        content = [text.encode() for text in lines]
+        content[4] = line.encode("latin-1")
+        table.write_bytes(b"\n".join(content))
+        refs = references(table, encoding="row", feature_columns={"*": ""})
+        (bad,) = [ref for ref in refs if ref.reason]
+        assert len(refs) == 9
+        assert f"{name}, line 5: byte 0xe4 is not valid UTF-8; if it is 'ä'" in bad.detail
+        command = "python3 -c" + bad.detail.partition("python3 -c")[2].partition(" makes")[0]
+        command = command.replace("OLD", name).replace("NEW", f"new.{name}")
+        subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+        new = (tmp_path / f"new.{name}").read_text().splitlines()
+        assert new == [*lines[:4], line.replace("\xe9", "é").replace("\xe4", "ä"), *lines[5:]]
+
+
+def test_a_table_in_another_encoding_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"id,note\n1,a\n" + b"2,K\xe4se\n" * 11)
+    with pytest.raises(DataError, match="row 12 after the header`: byte 0xe4"):
+        references(tmp_path / "t.csv", encoding="row", feature_columns={"*": ""})
+    (tmp_path / "t.csv").write_bytes(b"id,K\xe4se\n1,a\n")
+    with pytest.raises(DataError, match=r"t.csv`: byte 0xe4"):
+        references(tmp_path / "t.csv", encoding="row", feature_columns={"*": ""})
 
 
 def test_a_bad_row_of_several_of_an_image_ends_the_run(tmp_path: Path) -> None:

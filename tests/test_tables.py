@@ -803,13 +803,13 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
         ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2 after the header: ',' expected after '\"'"),
         (
             "t.csv",
-            b"id,age\na,1\nc,3\nb\xe9,2\n",
-            "row 3 after the header: byte 0xe9 is not valid UTF-8; save the table as UTF-8",
+            b"id,age\nb\xe9,2\n",
+            "row 1 after the header: byte 0xe9 is not valid UTF-8; if it is 'é' in CP1252",
         ),
         (
             "t.csv",
             "id,age\na,1\n".encode("utf-16"),
-            "t.csv: byte 0xff is not valid UTF-8; save the table as UTF-8",
+            "t.csv: byte 0xff is not valid UTF-8; the table is UTF-16: iconv",
         ),
         ("t.csv", b"id,age\na,1\rb,2\n", "has carriage returns within a line"),
         (
@@ -873,7 +873,7 @@ def test_broken_table_error_names_file_and_row(
 
 def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_rows, "SAMPLE_ROWS", 3)
-    monkeypatch.setattr("beam_tfr.tables.text_rows.MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr("beam_tfr.tables.text_lines.MAX_ROW_BYTES", 1000)
     path = tmp_path / "t.csv"
     path.write_text("age\n1\n2\n3\n4.5\n")
     last = references(path, features={"age": ""})["t#4"]

@@ -1,17 +1,17 @@
 """Reads the rows of text files: CSV, TSV and JSON Lines."""
 
-import codecs
 import contextlib
 import csv
+import dataclasses
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
-from beam_tfr.console.terminal import counted
-from beam_tfr.features.cells import MAX_VALUES, check_json, check_number
+from beam_tfr.features.cells import check_json
 from beam_tfr.schema.untrusted import parse_json
+from beam_tfr.tables.bad_rows import BadRows, refuse_quoted_rows, refuse_row
 from beam_tfr.tables.base import (
     BadRow,
     ColumnSelection,
@@ -37,27 +37,10 @@ from beam_tfr.tables.dialects import (
     fits_header,
     read_decimal_comma,
 )
+from beam_tfr.tables.quoted_rows import find_quoted_rows
+from beam_tfr.tables.text_lines import MAX_ROW_BYTES, RowBound, read_lines
 
-MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
-_MOST_BAD_ROWS = 10  # up to one in 10 rows, if that is more; else the table is damaged
-# The cures for tables whose rows have more cells than their header.
-_WITHOUT_NAMES = (
-    "is the name of a column missing there, or is a comma within a value without quotes?"
-)
-_LEAVE_OUT = (
-    "is a quote missing, or is a comma within a value, such as 1,5? To leave out all such rows, "
-    "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
-    ".to_csv('sound.csv', index=False)"
-)
-# The cure for texts that begin with a quote in tables whose writer does not quote.
-_QUOTE_TEXTS = (
-    "does a text begin with a quote that is not doubled? Write the table with csv.writer, or, if "
-    "it quotes no text, with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, "
-    "keep_default_na=False).to_csv('sound.csv', index=False). If the cell is right, write the "
-    "table as JSON Lines"
-)
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of objects
-_BLOCK_BYTES = 1 << 20  # 1 MiB
 
 
 class Delimited(TableFormat):
@@ -75,11 +58,12 @@ class Delimited(TableFormat):
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         with open_table(path) as file:
-            header, lines, _ = _read_lines(path, file, self._find_dialect(path, file))
+            lines = _read_lines(path, file, self._find_dialect(path, file))
+            header = lines.header
             num_rows = 1 if all(header) else most_rows
             rows = list[list[str]]()
             with contextlib.suppress(DamagedTableError):  # reading the rows raises the error
-                for _, cells in itertools.islice(lines, num_rows):
+                for _, cells in itertools.islice(lines.rows, num_rows):
                     if fits_header(cells, header):
                         rows.append(cells)
         problem = find_row_as_header(header, rows[0] if rows else [])
@@ -90,7 +74,8 @@ class Delimited(TableFormat):
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
         with open_table(path) as file:
             dialect = self._find_dialect(path, file)
-            header, lines, line_of = _read_lines(path, file, dialect)
+            lines = _read_lines(path, file, dialect)
+            header = lines.header
             names = [*filter(None, header)]
             check_columns(path, names, selection.columns, selection.known_columns)
             for note in dialect.notes:
@@ -100,17 +85,12 @@ class Delimited(TableFormat):
             decimal_commas = dialect.decimal_commas & {*positions}
             unnamed = _list_unnamed(header) if selection.known_columns else []
             if selection.images:
-                lines = _skip_empty_rows(path, lines, selection.say)
-            bad_rows = _BadRows()
-            for number, cells in lines:
-                if line_of() != number + 1:  # the header is line 1
-                    number = _locate_row(number, cells, line_of())
-                    _check_line_breaks(path, number, cells, len(header), dialect)
-                if len(cells) != len(header):
-                    if not fits_header(cells, header):
-                        yield _refuse_row(path, number, cells, len(header), bad_rows)
-                        continue
-                    cells = _fit_cells(cells, header)
+                lines.rows = _skip_empty_rows(path, lines.rows, selection.say)
+            for row in _check_rows(path, lines, dialect):
+                if isinstance(row, BadRow):
+                    yield row
+                    continue
+                number, cells = row
                 if unnamed:
                     _check_unnamed(path, number, cells, unnamed)
                 for position in decimal_commas:
@@ -126,18 +106,31 @@ class Delimited(TableFormat):
             raise table_error(path, str(error)) from None
 
 
-def _read_lines(
-    path: str, file: IO[bytes], dialect: Dialect
-) -> tuple[list[str], Iterator[tuple[int, list[str]]], Callable[[], int]]:
-    """Returns the header, the numbered rows that are not empty, and a function.
+@dataclasses.dataclass
+class _Lines:
+    """The lines of a table, as rows.
 
-    The function returns the line in which the last row that was read ends.
+    Attributes:
+        header: the names of the columns.
+        rows: the numbered rows that are not empty.
+        line_of_end: returns the line in which the last row that was read ends, from 1.
+        bound: says what is wrong with the text of the last row that was read.
+    """
+
+    header: list[str]
+    rows: Iterator[tuple[int, list[str]]]
+    line_of_end: Callable[[], int]
+    bound: RowBound
+
+
+def _read_lines(path: str, file: IO[bytes], dialect: Dialect) -> _Lines:
+    """Reads the header of a table, and prepares to read its rows.
 
     Raises:
         DataError: a line cannot be read, or the quotes do not match.
     """
     csv.field_size_limit(MAX_ROW_BYTES)
-    bound = _RowBound(dialect.delimiter)
+    bound = RowBound(dialect.delimiter)
     lines = itertools.islice(read_lines(file, bound, dialect.line_end), dialect.skipped_lines, None)
     parser = csv.reader(
         lines,
@@ -155,13 +148,46 @@ def _read_lines(
 
     filled = bound.refill_after_each(cells)
     if dialect.header:
-        return [*dialect.header], number_rows(path, filled), line_of_end
+        return _Lines([*dialect.header], number_rows(path, filled), line_of_end, bound)
     rows = number_rows(path, filled, first=0)
     _, header = next(rows, (0, []))
+    if bound.problem:
+        raise damaged_table(path, bound.problem)
     if not header:
         raise damaged_table(path, "is empty; its first line must name the columns")
     check_number_of_columns(path, len(header))
-    return header, rows, line_of_end
+    return _Lines(header, rows, line_of_end, bound)
+
+
+def _check_rows(
+    path: str, lines: _Lines, dialect: Dialect
+) -> Iterator[tuple[int, list[str]] | BadRow]:
+    """Yields the numbered rows, with as many cells as the header, and stand-ins for bad rows.
+
+    Raises:
+        DataError: the table seems to be damaged as a whole.
+    """
+    header = lines.header
+    num_columns = len(header)
+    bad_rows = BadRows(path)
+    bound = lines.bound
+    line_of_end = lines.line_of_end
+    for number, cells in lines.rows:
+        if bound.problem:
+            yield bad_rows.refuse(number, bound.pop_problem())
+            continue
+        if line_of_end() != number + 1:  # the header is line 1
+            number = _locate_row(number, cells, line_of_end())
+            quoted = find_quoted_rows(cells, num_columns, dialect)
+            if quoted:
+                yield refuse_quoted_rows(number, quoted, dialect, bad_rows)
+                continue
+        if len(cells) != num_columns:
+            if not fits_header(cells, header):
+                yield refuse_row(number, cells, num_columns, bad_rows)
+                continue
+            cells = _fit_cells(cells, header)
+        yield number, cells
 
 
 def _skip_empty_rows(
@@ -192,115 +218,11 @@ def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
     return number if line == number + 1 else RowAtLine(number, line)
 
 
-def _check_line_breaks(
-    path: str, number: int, cells: Sequence[str], num_columns: int, dialect: Dialect
-) -> None:
-    """Checks that no cell of a row seems to hold other rows of the table.
-
-    A text that begins with a quote, in a table whose writer does not quote, holds the rows up to
-    the next text that ends with one.
-
-    Args:
-        path: the table.
-        number: the number of the row.
-        cells: the cells of the row.
-        num_columns: how many cells a row has.
-        dialect: the dialect of the table.
-
-    Raises:
-        DataError: a cell seems to hold rows.
-    """
-    line_end = dialect.line_end.decode()
-    for place, cell in enumerate(cells):
-        if line_end not in cell:
-            continue
-        lines = cell.split(line_end)
-        if _holds_rows(lines, place, num_columns, dialect):
-            line_number = number.line if isinstance(number, RowAtLine) else number + 1
-            cure = _QUOTE_TEXTS.format(delimiter=dialect.delimiter)
-            raise damaged_table(
-                name_row(path, RowAtLine(number, line_number)),
-                f"has a cell of {len(lines)} lines that look like rows; {cure}",
-            )
-
-
-def _holds_rows(lines: Sequence[str], place: int, num_columns: int, dialect: Dialect) -> bool:
-    """Whether the lines of a cell are the end of a row, whole rows, and the beginning of a row.
-
-    Args:
-        lines: the lines of the cell.
-        place: the number of the cell's column, from 0.
-        num_columns: how many cells a row has.
-        dialect: the dialect of the table.
-    """
-    if num_columns == 1:
-        return False
-    first, *inner, last = (_count_delimiters(line, dialect) for line in lines)
-    per_row = num_columns - 1
-    return first >= per_row - place and per_row in inner and last >= place
-
-
-def _count_delimiters(line: str, dialect: Dialect) -> int:
-    """Counts the delimiters of a line, without those of prose, which a space follows."""
-    num_delimiters = line.count(dialect.delimiter)
-    if dialect.has_spaces:
-        return num_delimiters
-    return num_delimiters - line.count(f"{dialect.delimiter} ")
-
-
-class _BadRows:
-    """A count of the rows of a table that cannot be read.
-
-    They are rejects, unless the table seems to be damaged as a whole: its first row is bad, or more
-    than one in ten rows so far and more than `_MOST_BAD_ROWS`.
-    """
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def are_few_with(self, number: int) -> bool:
-        """Counts one more, given its number, and returns whether only single rows are bad."""
-        self._number += 1
-        return number > 1 and self._number <= max(_MOST_BAD_ROWS, number // 10)
-
-
 def _fit_cells(cells: list[str], header: Sequence[str]) -> list[str]:
     """Returns the cells of a row that `fits_header`, with as many cells as the header."""
     expected = len(header)
     missing = expected - len(cells)
     return cells[:expected] + [""] * missing
-
-
-def _refuse_row(
-    path: str, number: int, cells: Sequence[str], expected: int, bad_rows: _BadRows
-) -> BadRow:
-    """Returns a stand-in for a row whose number of cells differs from the header's.
-
-    Args:
-        path: the table.
-        number: the number of the row.
-        cells: the cells of the row.
-        expected: how many cells the row should have.
-        bad_rows: counts such rows.
-
-    Raises:
-        DataError: other rows may be damaged too: there are too many bad rows, or this one has a
-            cell of several lines, like rows after a missing quote.
-    """
-    num_cells = counted(len(cells), "cell")
-    has_several_lines = any("\n" in cell or "\r" in cell for cell in cells)
-    if not has_several_lines and bad_rows.are_few_with(number):
-        line = number.line if isinstance(number, RowAtLine) else number + 1
-        cause = "is a value cut, or a delimiter missing?"
-        if len(cells) > expected:
-            cause = "is a delimiter within a value without quotes?"
-        return BadRow(RowAtLine(number, line), f"{num_cells} instead of {expected}; {cause}")
-    cause = "is a quote missing?"
-    if not has_several_lines and len(cells) > expected:
-        cause = _WITHOUT_NAMES if number == 1 else _LEAVE_OUT
-    raise damaged_table(
-        name_row(path, number), f"has {num_cells}, but the header has {expected}; {cause}"
-    )
 
 
 def _leave_out_unnamed(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -347,8 +269,8 @@ class JsonLines(ObjectFormat):
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
     ) -> Iterator[dict[str, Any] | BadRow]:
-        bound = _RowBound()
-        bad_rows = _BadRows()
+        bound = RowBound()
+        bad_rows = BadRows(path)
         num_blank = 0
         for line_number, line in enumerate(read_lines(file, bound), 1):
             if line.isspace():
@@ -357,10 +279,11 @@ class JsonLines(ObjectFormat):
             bound.refill()
             row: dict[str, Any] | BadRow
             try:
+                bound.check_text()
                 row = _parse_object(line)
             except ValueError as error:
                 number = line_number - num_blank
-                if not bad_rows.are_few_with(number):
+                if not bad_rows.count_one_more(number):
                     raise
                 row = BadRow(RowAtLine(number, line_number), str(error))
             yield row
@@ -385,86 +308,3 @@ def _parse_object(line: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError('is not a JSON object, such as {"image": "1.jpg"}')
     return row
-
-
-class _RowBound:
-    """A bound on the text of each row, which may have several lines, and blank ones before it.
-
-    Args:
-        delimiter: the delimiter between the cells of a line; empty if it has no cells.
-    """
-
-    def __init__(self, delimiter: str = "") -> None:
-        self._delimiter = delimiter.encode()
-        self._room = MAX_ROW_BYTES
-
-    def refill(self) -> None:
-        """Notes that a row is complete."""
-        self._room = MAX_ROW_BYTES
-
-    def take(self, line: bytes) -> None:
-        """Notes that a row has one more line.
-
-        Raises:
-            ValueError: the row is too long, or the line has too many cells.
-        """
-        num_bytes = len(line)
-        self._room -= num_bytes
-        if self._room < 0:
-            problem = f"has more than {MAX_ROW_BYTES:,} bytes"
-            cure = "; is a quote not closed?" if self._delimiter else ""
-            raise ValueError(problem + cure)
-        if num_bytes > MAX_VALUES and self._delimiter:
-            check_number(line.count(self._delimiter))
-
-    def refill_after_each(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Yields the rows that are not empty, and notes that each is complete."""
-        for cells in rows:
-            if cells:
-                self.refill()
-                yield cells
-
-
-def read_lines(file: IO[bytes], bound: _RowBound, line_end: bytes = b"\n") -> Iterator[str]:
-    """Yields the lines of a text file, with their ends.
-
-    Raises:
-        ValueError: a row is too long, or a line is not UTF-8.
-    """
-    if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
-        file.seek(0)
-    lines = _split_file(file, line_end) if line_end != b"\n" else _read_by_line(file)
-    for line in lines:
-        bound.take(line)
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"byte 0x{line[error.start]:02x} is not valid UTF-8; save the table as UTF-8"
-                f"{_suggest_command(line)}"
-            ) from None
-
-
-def _suggest_command(line: bytes) -> str:
-    """Returns the command that converts a text to UTF-8, given a line of it that is not UTF-8."""
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "; it is UTF-16: iconv -f UTF-16 -t UTF-8 OLD > NEW"
-    return "; if a program on Windows wrote it, iconv -f CP1252 -t UTF-8 OLD > NEW does"
-
-
-def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
-    while line := file.readline(MAX_ROW_BYTES + 1):
-        yield line
-
-
-def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
-    r"""Yields the lines of a file whose line ends are not b"\n", with these ends."""
-    rest = b""
-    while block := file.read(_BLOCK_BYTES):
-        *lines, rest = (rest + block).split(line_end)
-        for line in lines:
-            yield line + line_end
-        if len(rest) > MAX_ROW_BYTES:
-            break
-    if rest:
-        yield rest

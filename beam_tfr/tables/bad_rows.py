@@ -1,0 +1,107 @@
+"""Turns rows of text tables that cannot be read into rejects, with the likely cause."""
+
+from collections.abc import Sequence
+
+from beam_tfr.console.terminal import counted
+from beam_tfr.tables.base import BadRow, DamagedTableError, RowAtLine, damaged_table, name_row
+from beam_tfr.tables.dialects import Dialect
+from beam_tfr.tables.quoted_rows import QuotedRows
+
+_MOST_BAD_ROWS = 10  # up to one in 10 rows, if that is more; else the table is damaged
+# The cures for tables whose rows have more cells than their header.
+_WITHOUT_NAMES = (
+    "is the name of a column missing there, or is a comma within a value without quotes?"
+)
+_LEAVE_OUT = (
+    "is a quote missing, or is a comma within a value, such as 1,5? To leave out all such rows, "
+    "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
+    ".to_csv('sound.csv', index=False)"
+)
+# The cure for texts that begin with a quote in tables whose writer does not quote.
+_QUOTE_TEXTS = (
+    "does a text begin with a quote that is not doubled? Write the table with csv.writer, or, if "
+    "it quotes no text, with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, "
+    "keep_default_na=False).to_csv('sound.csv', index=False). If the cell is right, write the "
+    "table as JSON Lines"
+)
+
+
+def _at_line(number: int) -> RowAtLine:
+    """Returns the number of a row with the line in which the row begins."""
+    return number if isinstance(number, RowAtLine) else RowAtLine(number, number + 1)
+
+
+class BadRows:
+    """Turns the rows of a table that cannot be read into rejects.
+
+    The table seems to be damaged as a whole if its first row is bad, or more than one in ten rows
+    so far and more than `_MOST_BAD_ROWS`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._number = 0
+
+    def refuse(self, number: int, problem: str) -> BadRow:
+        """Counts one more, and returns its stand-in.
+
+        Args:
+            number: the number of the row.
+            problem: what is wrong with it, and what to do.
+
+        Raises:
+            DataError: the table seems to be damaged as a whole.
+        """
+        if not self.count_one_more(number):
+            raise self.error(number, problem)
+        return BadRow(_at_line(number), problem)
+
+    def count_one_more(self, number: int) -> bool:
+        """Counts one more, given its number, and returns whether only single rows are bad."""
+        self._number += 1
+        return number > 1 and self._number <= max(_MOST_BAD_ROWS, number // 10)
+
+    def error(self, number: int, problem: str) -> DamagedTableError:
+        """Returns the error for a table of which this row, and perhaps others, cannot be read."""
+        return damaged_table(name_row(self._path, number), problem)
+
+
+def refuse_quoted_rows(
+    number: int, quoted: QuotedRows, dialect: Dialect, bad_rows: BadRows
+) -> BadRow:
+    """Returns a stand-in for a row with a cell that seems to hold other rows of the table.
+
+    Raises:
+        DataError: the cell seems to hold whole rows, or too many rows are bad.
+    """
+    cure = _QUOTE_TEXTS.format(delimiter=dialect.delimiter)
+    problem = f"has a cell of {quoted.num_lines} lines that look like rows; {cure}"
+    if quoted.is_long:
+        raise bad_rows.error(_at_line(number), problem)
+    return bad_rows.refuse(_at_line(number), problem)
+
+
+def refuse_row(number: int, cells: Sequence[str], expected: int, bad_rows: BadRows) -> BadRow:
+    """Returns a stand-in for a row whose number of cells differs from the header's.
+
+    Args:
+        number: the number of the row.
+        cells: the cells of the row.
+        expected: how many cells the row should have.
+        bad_rows: counts such rows.
+
+    Raises:
+        DataError: other rows may be damaged too: there are too many bad rows, or this one has a
+            cell of several lines, like rows after a missing quote.
+    """
+    num_cells = counted(len(cells), "cell")
+    has_several_lines = any("\n" in cell or "\r" in cell for cell in cells)
+    if not has_several_lines and bad_rows.count_one_more(number):
+        cause = "is a value cut, or a delimiter missing?"
+        if len(cells) > expected:
+            cause = "is a delimiter within a value without quotes?"
+        return BadRow(_at_line(number), f"{num_cells} instead of {expected}; {cause}")
+    cause = "is a quote missing?"
+    if not has_several_lines and len(cells) > expected:
+        cause = _WITHOUT_NAMES if number == 1 else _LEAVE_OUT
+    raise bad_rows.error(number, f"has {num_cells}, but the header has {expected}; {cause}")

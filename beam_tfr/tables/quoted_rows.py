@@ -1,0 +1,117 @@
+"""Finds rows of a table that a stray quote has made the cell of another row.
+
+A text that begins with a quote, in a table whose writer does not quote, holds all rows up to the
+next text that ends with a quote.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from beam_tfr.features.cells import NUMBER
+from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.tables.dialects import Dialect
+
+_DIGITS = re.compile(r"[0-9]+")
+_IN_PROSE = ",;"  # delimiters that texts hold, too
+_LEAST_DIGITS = 4  # of numbers that are alike, such as ids
+
+
+class QuotedRows(NamedTuple):
+    """The lines of a cell that look like rows.
+
+    Attributes:
+        num_lines: how many lines the cell has.
+        is_long: whether whole rows lie between its first and its last line.
+    """
+
+    num_lines: int
+    is_long: bool
+
+
+def find_quoted_rows(cells: Sequence[str], num_columns: int, dialect: Dialect) -> QuotedRows | None:
+    """Finds the first cell of a row that seems to hold other rows; None if there is none.
+
+    Args:
+        cells: the cells of the row.
+        num_columns: the number of cells in each row.
+        dialect: the dialect of the table.
+    """
+    line_end = dialect.line_end.decode()
+    if num_columns == 1:
+        return None
+    for place, cell in enumerate(cells):
+        if line_end not in cell:
+            continue
+        lines = [line.removesuffix("\r") for line in cell.split(line_end)]
+        if _holds_rows(lines, place, num_columns, dialect):
+            return QuotedRows(len(lines), is_long=True)
+        if len(lines) == 2 and _joins_two_rows(cells, place, lines, dialect):
+            return QuotedRows(len(lines), is_long=False)
+    return None
+
+
+def _holds_rows(lines: Sequence[str], place: int, num_columns: int, dialect: Dialect) -> bool:
+    """Whether the lines of a cell are the end of a row, whole rows, and the beginning of a row.
+
+    Args:
+        lines: the lines of the cell.
+        place: the number of the cell's column, from 0.
+        num_columns: the number of cells in each row.
+        dialect: the dialect of the table.
+    """
+    first, *inner, last = (_count_delimiters(line, dialect) for line in lines)
+    per_row = num_columns - 1
+    return first >= per_row - place and per_row in inner and last >= place
+
+
+def _count_delimiters(line: str, dialect: Dialect) -> int:
+    """Counts the delimiters of a line, without those of prose, which a space follows."""
+    num_delimiters = line.count(dialect.delimiter)
+    if dialect.has_spaces:
+        return num_delimiters
+    return num_delimiters - line.count(f"{dialect.delimiter} ")
+
+
+def _joins_two_rows(
+    cells: Sequence[str], place: int, lines: Sequence[str], dialect: Dialect
+) -> bool:
+    """Whether two rows, each with all its cells, would be read as these cells.
+
+    Texts of two lines may have as many commas by chance, so a cell of one row must also be like the
+    cell in the other row. Tabs and pipes are no part of texts.
+
+    Args:
+        cells: the cells of the row.
+        place: the number of the column, from 0, whose cell has two lines.
+        lines: these lines.
+        dialect: the dialect of the table.
+    """
+    upper = [*cells[:place], *lines[0].split(dialect.delimiter)]
+    lower = [*lines[1].split(dialect.delimiter), *cells[place + 1 :]]
+    if not len(upper) == len(lower) == len(cells):
+        return False
+    del upper[place]
+    del lower[place]
+    if dialect.delimiter not in _IN_PROSE:
+        return all(upper) and all(lower)
+    return any(map(_are_alike, upper, lower))
+
+
+def _are_alike(cell: str, other: str) -> bool:
+    """Whether cells of a column are of one kind, such as names of images, or numbered ids."""
+    if has_image_name(cell) and has_image_name(other):
+        return True
+    if NUMBER.fullmatch(cell) and NUMBER.fullmatch(other):
+        return _are_like_ids(cell, other)
+    has_number = _DIGITS.search(cell) is not None
+    are_equal = bool(cell) and cell == other
+    return are_equal or (has_number and _DIGITS.sub("0", cell) == _DIGITS.sub("0", other))
+
+
+def _are_like_ids(cell: str, other: str) -> bool:
+    """Whether two numbers are consecutive, or have as many digits as each other, and several."""
+    if not (cell.isdigit() and other.isdigit()):
+        return False
+    is_next = int(other) - int(cell) == 1
+    return is_next or len(cell) == len(other) >= _LEAST_DIGITS

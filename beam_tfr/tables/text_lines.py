@@ -1,0 +1,122 @@
+"""Reads the lines of text tables, within bounds on the text of each row."""
+
+import codecs
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from beam_tfr.features.cells import MAX_VALUES, check_number
+
+MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
+_BLOCK_BYTES = 1 << 20  # 1 MiB
+
+# Converts bytes of CP1252 in a text that is UTF-8 otherwise.
+_TO_UTF8 = (
+    'python3 -c \'import codecs, sys; codecs.register_error("old", lambda e: '
+    '(e.object[e.start:e.end].decode("cp1252", "replace"), e.end)); '
+    'sys.stdout.buffer.write(sys.stdin.buffer.read().decode(errors="old").encode())\' < OLD > NEW'
+)
+
+
+class RowBound:
+    """A bound on the text of each row, which may have several lines, and blank ones before it.
+
+    Args:
+        delimiter: the delimiter between the cells of a line; empty if it has no cells.
+
+    Attributes:
+        problem: what is wrong with the text of the last row that was read; empty if nothing is.
+    """
+
+    def __init__(self, delimiter: str = "") -> None:
+        self._delimiter = delimiter.encode()
+        self._room = MAX_ROW_BYTES
+        self.problem = ""
+
+    def refill(self) -> None:
+        """Notes that a row is complete."""
+        self._room = MAX_ROW_BYTES
+
+    def pop_problem(self) -> str:
+        """Returns the problem of the last row, which the next row does not have."""
+        problem = self.problem
+        self.problem = ""
+        return problem
+
+    def check_text(self) -> None:
+        """Raises ValueError if something is wrong with the text of the last row."""
+        if self.problem:
+            raise ValueError(self.pop_problem())
+
+    def take(self, line: bytes) -> None:
+        """Notes that a row has one more line.
+
+        Raises:
+            ValueError: the row is too long, or the line has too many cells.
+        """
+        num_bytes = len(line)
+        self._room -= num_bytes
+        if self._room < 0:
+            problem = f"has more than {MAX_ROW_BYTES:,} bytes"
+            cure = "; is a quote not closed?" if self._delimiter else ""
+            raise ValueError(problem + cure)
+        if num_bytes > MAX_VALUES and self._delimiter:
+            check_number(line.count(self._delimiter))
+
+    def refill_after_each(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yields the rows that are not empty, and notes that each is complete."""
+        for cells in rows:
+            if cells:
+                self.refill()
+                yield cells
+
+
+def read_lines(file: IO[bytes], bound: RowBound, line_end: bytes = b"\n") -> Iterator[str]:
+    """Yields the lines of a text file, with their ends.
+
+    Of a line that is not UTF-8, `bound` has the problem.
+
+    Raises:
+        ValueError: a row is too long.
+    """
+    if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+        file.seek(0)
+    lines = _split_file(file, line_end) if line_end != b"\n" else _read_by_line(file)
+    for line in lines:
+        bound.take(line)
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            bound.problem = _describe_byte(line, error.start)
+            text = line.decode(errors="replace")
+        yield text
+
+
+def _describe_byte(line: bytes, place: int) -> str:
+    """Says what to do about a byte that is not UTF-8, given its line and its place in the line."""
+    byte = line[place : place + 1]
+    problem = f"byte 0x{byte.hex()} is not valid UTF-8"
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return f"{problem}; the table is UTF-16: iconv -f UTF-16 -t UTF-8 OLD > NEW converts it"
+    letter = byte.decode("cp1252", "replace")
+    return (
+        f"{problem}; if it is {letter!r} in CP1252, as programs on Windows write it, {_TO_UTF8} "
+        "makes such bytes UTF-8, and leaves what is UTF-8"
+    )
+
+
+def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
+    while line := file.readline(MAX_ROW_BYTES + 1):
+        yield line
+
+
+def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
+    r"""Yields the lines of a file whose line ends are not b"\n", with these ends."""
+    rest = b""
+    while block := file.read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(line_end)
+        for line in lines:
+            yield line + line_end
+        if len(rest) > MAX_ROW_BYTES:
+            break
+    if rest:
+        yield rest
