@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import io
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -358,13 +359,83 @@ def test_no_annotations_may_be_null_but_objects_need_categories() -> None:
             rows({key: content[key] for key in ("images", "annotations")} | categories)
 
 
-@pytest.mark.parametrize("name", ["Annotations", "annotation", "objects"])
+@pytest.mark.parametrize("name", ["annotation", "objects", "labels"])
 def test_annotations_of_another_name_are_not_taken_for_background(name: str) -> None:
     content = coco("1.png", "2.png")
     content[name] = content.pop("annotations")
     for images in (content["images"], [*content["images"], {"file_name": 3}]):
         with pytest.raises(DataError, match=f"holds `{name}`, and no list `annotations`"):
             rows(content | {"images": images})
+
+
+def run_jq(content: Any, folder: Path) -> Any:
+    """Returns the JSON that the command makes of a file which the message about it offers."""
+    (folder / "a.json").write_text(json.dumps(content))
+    with pytest.raises(DataError) as raised:
+        rows(content)
+    command = re.search(r"jq (?:-\w )?'[^']*' [a*]\.json > ([./a-z]+)", str(raised.value))
+    assert command
+    subprocess.run(command[0], shell=True, check=True, cwd=folder)
+    text = (folder / command[1]).read_text()
+    return [*map(json.loads, text.splitlines())] if command[1] == "a.jsonl" else json.loads(text)
+
+
+def test_lists_of_coco_under_other_names_are_renamed_by_the_command_told(tmp_path: Path) -> None:
+    content = coco("1.png", "2.png")
+    renamed = content | {"objects": content["annotations"]}
+    del renamed["annotations"]
+    capitals = {key.capitalize(): value for key, value in content.items()}
+    one_capital = content | {"Categories": content["categories"]}
+    del one_capital["categories"]
+    for other in (renamed, capitals, one_capital):
+        assert run_jq(other, tmp_path) == content
+    without = {key: content[key] for key in ("images", "annotations")}
+    named = run_jq(without, tmp_path)
+    assert [row["box"] for row in rows(named)] == [row["box"] for row in rows(content)]
+    assert [row["class"] for row in rows(named)] == [["1"], ["1"]]
+
+
+def test_files_of_one_image_are_joined_by_the_command_told(tmp_path: Path) -> None:
+    """As of SODA-A."""
+    folder = tmp_path / "test"
+    folder.mkdir()
+    members = []
+    for number in range(2):
+        corners = [1, 2, 9 + number, 2, 5, 8]
+        annotation = {"id": 0, "image_id": 0, "category_id": number, "poly": corners}
+        members.append(
+            {
+                "images": {"file_name": f"{number}.png", "height": 30, "width": 40, "id": 0},
+                "categories": [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}],
+                "annotations": [annotation],
+            }
+        )
+    (folder / "1.json").write_text(json.dumps(members[1]))
+    read = rows(run_jq(members[0], folder))
+    assert [row["file"] for row in read] == ["1.png", "0.png"]
+    assert [row["class"] for row in read] == [["dog"], ["cat"]]
+    assert [row["box"] for row in read] == [[[1, 2, 9, 6]], [[1, 2, 8, 6]]]
+
+
+def test_an_export_of_superannotate_is_written_as_lines_by_the_command_told(tmp_path: Path) -> None:
+    box = {"type": "bbox", "className": "cat", "points": {"x1": 1, "y1": 2, "x2": 9, "y2": 8}}
+    polygon = {"type": "polygon", "className": "dog", "points": [3, 4, 9, 4, 5, 7]}
+    point = {"type": "point", "className": "eye", "points": {"x": 1, "y": 2}}
+    content = {
+        "1.png": {"metadata": {}, "instances": [box, point, polygon]},
+        "2.png": {"metadata": {}, "instances": []},
+    }
+    assert run_jq(content, tmp_path) == [
+        {"path": "1.png", "class": ["cat", "dog"], "box": [[1, 2, 9, 8], [3, 4, 9, 7]]},
+        {"path": "2.png", "class": [], "box": []},
+    ]
+
+
+def test_objects_by_the_names_of_images_are_written_as_lines(tmp_path: Path) -> None:
+    fields = {"label": "cat", "split": "test"}
+    assert run_jq({"1.png": fields}, tmp_path) == [{"path": "1.png", **fields}]
+    assert run_jq({"1.png": [fields]}, tmp_path) == [{"path": "1.png", "objects": [fields]}]
+    assert run_jq({"1.png": "cat"}, tmp_path) == [{"path": "1.png", "label": "cat"}]
 
 
 def test_annotations_in_images_are_not_taken_for_background() -> None:

@@ -28,6 +28,11 @@ _NO_BOXES = BadCell(
     "around the keypoints, or store only the classes of images: "
     "`feature_columns=image/source_id:bytes`"
 )
+_NO_CATEGORIES = (
+    "has `annotations`, and no list `categories` with the `id` and `name` of each class; add it, "
+    "or name classes by their ids: jq '.categories = ([.annotations[].category_id] | unique | "
+    "map({id: ., name: tostring}))' a.json > b.json"
+)
 _SIDES = 4  # of a box
 _ROUNDED = 1  # pixel that boxes may end outside, if rounded or counted from 1
 _LONGEST_ID = 20  # digits of a number of 64 bits
@@ -150,7 +155,7 @@ def read_coco(
     """
     objects = content.annotations or []
     if objects and content.categories is None:
-        raise ValueError("Object missing required field `categories`")
+        raise ValueError(_NO_CATEGORIES)
     categories = _group_by_id(content.categories or [])
     images = _group_by_id(content.images)
     names = {number: _name_category(entries) for number, entries in categories.items()}

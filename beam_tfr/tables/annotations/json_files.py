@@ -22,6 +22,7 @@ from beam_tfr.tables.annotations.coco import (
 from beam_tfr.tables.annotations.coco_fields import describe_other_fields
 from beam_tfr.tables.annotations.create_ml import CreateMlImage, read_create_ml
 from beam_tfr.tables.annotations.json_kinds import CAPTIONS, describe_begin, describe_kind
+from beam_tfr.tables.annotations.other_objects import describe_other_case, describe_other_objects
 from beam_tfr.tables.base import Note
 
 # In a file with more members, each member must be an object if something cannot be read.
@@ -34,8 +35,6 @@ _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 # A text without a closing quote ends with the file: else each quote in it would begin another text.
 _TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
 _QUOTE = ord('"')
-# Objects under another name or in another place than `annotations`.
-_OTHER_OBJECTS = re.compile(rb'(?i)"(annotations?|objects?)"\s*:\s*\[\s*\{')
 _Member = TypeVar("_Member")
 _Row = dict[str, Any]
 _Content = CocoFile | list[CreateMlImage]
@@ -116,7 +115,7 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
             raise ValueError(names) from None
         return _read_loosely(path, data, error, say)
     if isinstance(content, CocoFile):
-        _check_annotations(content, data)
+        _check_lists(content, data)
         for note in describe_other_fields(data):
             say(f"{path}: {note}")
         if b'"caption"' in data and not content.has_objects():
@@ -201,7 +200,7 @@ def _read_loosely(
     if kind:
         raise ValueError(kind)
     if isinstance(content, _LooseFile):
-        _check_annotations(content, data)
+        _check_lists(content, data)
         if sound != data:  # messages quote numbers as they are written
             spelled = _LOOSE_DECODER.decode(_without_nan(data, as_text=True))
             content.annotations = getattr(spelled, "annotations", None)
@@ -209,22 +208,21 @@ def _read_loosely(
     return _read_pictures_loosely(content or [], error)
 
 
-def _check_annotations(content: CocoFile | _LooseFile, data: bytes) -> None:
-    """Checks that a file of COCO without `annotations` has no objects elsewhere.
+def _check_lists(content: CocoFile | _LooseFile, data: bytes) -> None:
+    """Checks that a file of COCO without `annotations` or `categories` has none elsewhere.
 
     Raises:
-        ValueError: the file has such objects.
+        ValueError: the file has such lists under other names.
     """
-    if content.annotations is not None:
+    has_objects = content.annotations is not None
+    if has_objects and content.categories is not None:
         return
-    match = _OTHER_OBJECTS.search(data)
-    if match is None:
-        return
-    raise ValueError(
-        f"holds `{match[1].decode()}`, and no list `annotations` beside `images`: give the list of "
-        "objects that name and place, with the `image_id`, `category_id` and `bbox` of each; if "
-        'no image has objects, add "annotations": []'
-    )
+    lists = msgspec.json.decode(_without_nan(data), type=dict[str, msgspec.Raw])
+    problem = describe_other_case(lists)
+    if not problem and not has_objects:
+        problem = describe_other_objects(lists)
+    if problem:
+        raise ValueError(problem)
 
 
 def _read_coco_loosely(

@@ -2,13 +2,14 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
 
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import labelbox
+from beam_tfr.tables.annotations.other_objects import describe_other_case
 
 _BEGIN_BYTES = 4 << 10  # of a long file; they hold its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
@@ -110,9 +111,37 @@ _KINDS = (
         "is a file of Datumaro; export it there in COCO's format",
     ),
     _Kind(
+        frozenset({"names of images", ".instances", ".metadata"}),
+        "is an export of SuperAnnotate; write an object for each image in a line, as .jsonl, with "
+        "its boxes and those around polygons: jq -c 'to_entries[] | [.value.instances[] | "
+        'select(.type == "bbox" or .type == "polygon")] as $objects | {path: .key, class: '
+        '$objects | map(.className), box: $objects | map(.points | if type == "array" then '
+        "[.[range(0; length; 2)]] as $x | [.[range(1; length; 2)]] as $y | [($x | min), ($y | "
+        "min), ($x | max), ($y | max)] else [.x1, .y1, .x2, .y2] end)}' a.json > a.jsonl, and give "
+        "`uri_column=path`, `label_column=class` and `feature_columns=box:bbox[xyxy]`",
+    ),
+    _Kind(
+        frozenset({"names of images", "fields as values"}),
+        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "'to_entries[] | {path: .key} + .value' a.json > a.jsonl",
+    ),
+    _Kind(
+        frozenset({"names of images", "objects as values"}),
+        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "'to_entries[] | {path: .key, objects: .value}' a.json > a.jsonl",
+    ),
+    _Kind(
         frozenset({"names of images"}),
         "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
         "'to_entries[] | {path: .key, label: .value}' a.json > a.jsonl",
+    ),
+    _Kind(
+        frozenset({"fields of one image", "annotations", "categories"}),
+        "is a file of one image, as of SODA-A: in the folder of such files, jq -s '{categories: "
+        "map(.categories[]) | unique_by(.id), images: [to_entries[] | .value.images + {id: .key}], "
+        "annotations: [to_entries[] | .key as $image | .value.annotations[] | . + {image_id: "
+        "$image, segmentation: (.segmentation // [.poly // empty])} | del(.poly)]}' *.json "
+        "> ../all.json writes one file of COCO",
     ),
     _Kind(
         frozenset({"images[].image_id", "categories[].category_id"}),
@@ -192,7 +221,8 @@ def describe_kind(data: bytes) -> str:
         export = labelbox.describe_labelbox(_keys_of(content[0]), in_lines=False)
         if export:
             return export
-    return _describe_marks({*_find_marks(content)})
+    other_case = describe_other_case(content) if isinstance(content, dict) else ""
+    return other_case or _describe_marks({*_find_marks(content)})
 
 
 def describe_begin(begin: bytes) -> str:
@@ -219,24 +249,47 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
     They are spelled `key`, `images[].key`, and `.key`, or `[].key` if the file is a list.
     """
     if isinstance(content, list):
-        keys = _keys_of(content[0]) if content else []
-        yield from (f"[].{key}" for key in keys)
-        if keys and {"annotations", "annotation"}.isdisjoint(keys):
-            yield "[] without annotations"
-        if content and not keys and bytes(content[0]).startswith(b"["):
-            yield "[] of lists"
+        yield from _find_marks_of_list(content)
         return
     yield from content
     if "categories" in content and "images" not in content:
         yield "categories without images"
     if has_image_name(next(iter(content), "")):
         yield "names of images"
+    if _begins(content.get("images"), b"{"):
+        yield "fields of one image"
     for name in ("images", "categories", "annotations"):
         members = _decode_list(content.get(name, msgspec.Raw(b"[]")))
         if members:
             yield from (f"{name}[].{key}" for key in _keys_of(members[0]))
     for member in [*content.values()][:1]:
-        yield from (f".{key}" for key in _keys_of(member))
+        yield from _find_marks_of_value(member)
+
+
+def _find_marks_of_list(content: Sequence[msgspec.Raw]) -> Iterator[str]:
+    """Yields the marks of a file that is a list."""
+    keys = _keys_of(content[0]) if content else []
+    yield from (f"[].{key}" for key in keys)
+    if keys and {"annotations", "annotation"}.isdisjoint(keys):
+        yield "[] without annotations"
+    if content and not keys and _begins(content[0], b"["):
+        yield "[] of lists"
+
+
+def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
+    """Yields the keys of a file's first value, and what it is if it has keys or a list of them."""
+    keys = _keys_of(value)
+    yield from (f".{key}" for key in keys)
+    if keys:
+        yield "fields as values"
+    members = _decode_list(value)
+    if members and _keys_of(members[0]):
+        yield "objects as values"
+
+
+def _begins(data: msgspec.Raw | None, mark: bytes) -> bool:
+    """Whether JSON is there, and begins with a bracket or brace."""
+    return data is not None and memoryview(data)[:1] == mark
 
 
 def _decode_list(data: msgspec.Raw) -> list[msgspec.Raw]:

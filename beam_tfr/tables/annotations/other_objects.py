@@ -1,0 +1,86 @@
+"""Finds objects in a file of COCO that are not in its list `annotations`."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from beam_tfr.schema.differences import join_names
+
+_LISTS = ("images", "annotations", "categories")
+# Keys of a file that hold no objects in images.
+_WITHOUT_OBJECTS = frozenset({*_LISTS, "info", "license", "licenses", "type", "videos"})
+# Objects or lists in a list or in an object: [{"bbox": …}], [[1, 2, 3, 4]] or {"1.jpg": […]}.
+_NESTED = re.compile(rb'\s*(?:\[|\{\s*"(?:[^"\\]|\\.)*"\s*:)\s*[\[{]')
+_COCO_OBJECT = frozenset({"image_id", "category_id"})
+_PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_Members = Mapping[str, msgspec.Raw]
+_IMAGES = msgspec.json.Decoder(list[msgspec.Raw])
+_IMAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def describe_other_objects(lists: _Members) -> str:
+    """Reports objects in a file of COCO without `annotations`; empty if the file has none.
+
+    Args:
+        lists: the content of the file, whose `images` are a list.
+    """
+    name = _find_nested(lists, _WITHOUT_OBJECTS)
+    if name:
+        return _describe_list(f"`{name}`", _rename_list(name, lists[name]))
+    for image in _IMAGES.decode(lists["images"]):
+        with contextlib.suppress(msgspec.ValidationError):  # the image is a reject
+            name = _find_nested(_IMAGE.decode(image), ())
+        if name:
+            return _describe_list(f"`{name}` in `images`", "")
+    return ""
+
+
+def describe_other_case(keys: Iterable[str]) -> str:
+    """Reports keys of COCO that are spelled with capitals, such as `Annotations`; mostly empty."""
+    known_keys = {*keys}
+    others = [key for key in known_keys if key.lower() in _LISTS and key.lower() not in known_keys]
+    if not others:
+        return ""
+    return (
+        f"holds {join_names(sorted(others))}, which COCO writes without capitals: "
+        "jq 'with_entries(.key |= ascii_downcase)' a.json > b.json writes a file of COCO"
+    )
+
+
+def _find_nested(members: _Members, without_objects: Iterable[str]) -> str:
+    """Returns the first key whose value holds objects or lists; empty if there is none."""
+    for key, value in members.items():
+        if key not in without_objects and _NESTED.match(memoryview(value)):
+            return key
+    return ""
+
+
+def _rename_list(name: str, value: msgspec.Raw) -> str:
+    """Returns the command that renames a list of COCO's objects; empty for another list."""
+    try:
+        objects = _OBJECTS.decode(value)
+    except msgspec.ValidationError:
+        return ""
+    if not all(map(_COCO_OBJECT.issubset, objects)) or not _PLAIN_KEY.fullmatch(name):
+        return ""
+    return f": jq '.annotations = .{name} | del(.{name})' a.json > b.json renames it"
+
+
+def _describe_list(name: str, rename: str) -> str:
+    """Returns the message about objects in another list.
+
+    Args:
+        name: what messages call the list.
+        rename: the command that renames the list; may be empty.
+    """
+    cure = rename or (
+        ": give the list of objects that name and place, with the `image_id`, `category_id` and "
+        "`bbox` of each"
+    )
+    return (
+        f"holds {name}, and no list `annotations` beside `images`{cure}; if no image has objects, "
+        'add "annotations": []'
+    )
