@@ -175,6 +175,8 @@ def test_a_delimiter_within_cells_is_none(tmp_path: Path) -> None:
             "class,xmin,ymin,xmax,ymax,path,width,height",
         ),
         ("a.jpg,5,6,25,21,cat\n", "path,xmin,ymin,xmax,ymax,class"),  # alone
+        ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "column1,column2,class"),
+        ("72,25,72\n", "column1,column2,column3"),
     ],
 )
 def test_a_table_without_a_header_is_refused_with_one(
@@ -189,8 +191,14 @@ def test_a_table_without_a_header_is_refused_with_one(
 
 def test_a_header_of_numbers_is_told(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
-    table.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
-    assert "'5.1,3.5,setosa'" in " ".join(opened(table).warnings)
+    table.write_text("3.1,3.5,setosa\n2.9,3.0,setosa\n")
+    assert "'3.1,3.5,setosa'" in " ".join(opened(table).warnings)
+
+
+@pytest.mark.parametrize("header", ["0,1,2", "label,0,1", "400.5,410,420", ",0,1", "7", "5,label"])
+def test_numbers_may_be_names_of_columns(header: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n" + header.replace("label", "1") + "\n")
+    assert opened(tmp_path / "t.csv").columns == [*filter(None, header.split(","))]
 
 
 def test_onehot_columns_have_a_hint(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from beam_tfr.inputs.annotation_texts import (
     has_rows,
     is_of_kitti,
 )
+from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.inputs.yolo_setups import describe_label_files, has_label_lines, has_setup_lines
 from beam_tfr.schema.extensions import FORMAT_OF
 
@@ -105,6 +106,8 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
             return f"{path} names the values of masks: `description=` may keep it with the dataset"
         if _holds_annotations(extension, begin):
             return _name_table(extension, path, begin)
+        if extension in (".txt", ".csv") and has_outlined_words(begin):
+            return f"each of {_all_like(path)} {describe_outlined_words(path)}"
         text = describe_text(begin) if extension == ".txt" else ""
         if text:
             return f"{_name_text(path, begin)} {text}"
@@ -118,7 +121,12 @@ def _rank_table(path: str) -> tuple[bool, str]:
 
 def _name_text(path: str, begin: bytes) -> str:
     """Names a text file of annotations, or all texts of its folder if each is about one image."""
-    return f"each of {posixpath.dirname(path)}/*.txt" if is_of_kitti(begin) else path
+    return f"each of {_all_like(path)}" if is_of_kitti(begin) else path
+
+
+def _all_like(path: str) -> str:
+    """Returns a pattern for all files in the folder of a file that have its extension."""
+    return f"{posixpath.dirname(path)}/*{os.path.splitext(path)[1]}"
 
 
 def _name_table(extension: str, path: str, begin: bytes) -> str:

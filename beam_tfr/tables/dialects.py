@@ -314,14 +314,15 @@ def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
     """Says what is missing if the first line of a table is a row, not names of columns.
 
     That is so if the first two lines have the name of an image in the same place, or if the first
-    line has one beside a number. Empty if nothing is wrong.
+    line has one next to a number, or consists of numbers. Empty if nothing is wrong.
     """
     pairs = zip(header, row, strict=False)
     is_like_next = any(_IMAGE.fullmatch(name) and _IMAGE.fullmatch(cell) for name, cell in pairs)
     has_number = any(map(NUMBER.fullmatch, header))
-    if not is_like_next and not (has_number and any(map(_IMAGE.fullmatch, header))):
+    has_image = is_like_next or (has_number and any(map(_IMAGE.fullmatch, header)))
+    if not has_image and not _is_row_of_numbers(header):
         return ""
-    names = [*_guess_names(header)]
+    names = [*_guess_names(header)] if has_image else _number_columns(header)
     corners = ""
     options = ""
     if "xmin" in names:  # these names imply the options
@@ -332,6 +333,24 @@ def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
         f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
         f"write a line with names before it{corners}, such as {','.join(names)}{options}"
     )
+
+
+def _is_row_of_numbers(cells: Sequence[str]) -> bool:
+    """Whether all cells but at most one are numbers, which do not increase as names would.
+
+    Columns may be named 0, 1, 2, as by pandas, or by wavelengths.
+    """
+    numbers = [float(cell) for cell in cells if NUMBER.fullmatch(cell)]
+    are_in_order = all(low < high for low, high in itertools.pairwise(numbers))
+    return len(numbers) >= max(2, len(cells) - 1) and not are_in_order
+
+
+def _number_columns(cells: Sequence[str]) -> list[str]:
+    """Returns names of columns by their numbers; a text among numbers may be a class."""
+    return [
+        f"column{number}" if NUMBER.fullmatch(cell) else "class"
+        for number, cell in enumerate(cells, 1)
+    ]
 
 
 def _is_of_automl(row: Sequence[str]) -> bool:

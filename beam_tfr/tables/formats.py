@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from beam_tfr.inputs.annotation_texts import describe_text
 from beam_tfr.inputs.listing import suggest_dataset
+from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.yolo_setups import (
     describe_darknet,
@@ -152,9 +153,9 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
         yield f"; images, and those in a .zip, are an input: `input={path}`"
     if begin.startswith((b"<annotation", b"<?xml")):
         yield "; rename files of VOC so that their names end in .xml"
-    text = describe_text(begin) if name.endswith(".txt") else ""
-    if text:
-        yield f"; it {text}"
+    if name.endswith(".txt"):
+        text = describe_outlined_words(path) if has_outlined_words(begin) else describe_text(begin)
+        yield text and f"; it {text}"
     yield _suggest_name(begin)
     yield _ADVICE.get(os.path.splitext(name)[1], "; the first four may be gzipped (.gz)")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.features.cells import check_json
+from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.bad_rows import BadRows, refuse_quoted_rows, refuse_row
 from beam_tfr.tables.base import (
@@ -58,6 +59,8 @@ class Delimited(TableFormat):
 
     def read_columns(self, path: str, most_rows: int) -> list[str]:
         with open_table(path) as file:
+            if has_outlined_words(peek_table(file, PEEKED_BYTES)):
+                raise table_error(path, describe_outlined_words(path))
             lines = _read_lines(path, file, self._find_dialect(path, file))
             header = lines.header
             num_rows = 1 if all(header) else most_rows

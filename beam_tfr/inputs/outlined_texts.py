@@ -1,0 +1,44 @@
+"""Recognizes texts with the outlines of words in an image, as in ICDAR, which no option reads."""
+
+import posixpath
+import re
+import shlex
+
+from beam_tfr.inputs.annotation_texts import FIRST_LINES
+
+_NUMBER = rb"\s*-?[0-9]+(?:\.[0-9]+)?\s*"
+_BOM = b"\xef\xbb\xbf"
+# The x and y of four corners, then a word, which may have commas.
+_CORNERS = re.compile(rb"%b(?:,%b){7}(?:,(?P<word>.*))?" % (_NUMBER, _NUMBER))
+_ROW_OF_NUMBERS = re.compile(rb"(?:%b,)*%b" % (_NUMBER, _NUMBER))
+
+
+def has_outlined_words(begin: bytes) -> bool:
+    """Whether each of the first lines of a text has four corners, and perhaps a word after them.
+
+    If all lines are numbers, there must be eight in each: MOT has more.
+    """
+    lines = [line for line in begin.removeprefix(_BOM).splitlines() if line.strip()][:FIRST_LINES]
+    matches = [*map(_CORNERS.fullmatch, lines)]
+    if not matches or not all(matches):
+        return False
+    words = [match["word"] for match in matches if match and match["word"]]
+    return not words or not all(map(_ROW_OF_NUMBERS.fullmatch, words))
+
+
+def describe_outlined_words(path: str) -> str:
+    """Says what a file with outlined words is, and what makes a table of all files like it."""
+    folder, name = posixpath.split(path)
+    files = f"{shlex.quote(folder or '.')}/*{posixpath.splitext(name)[1]}"
+    return (
+        "has no header, but the corners of the outlines of words in an image, as in ICDAR: jq -nRc "
+        '\'reduce inputs as $line ({}; .[input_filename] += [$line | ltrimstr("\\ufeff") | '
+        'split(",") | select(length > 7)]) | to_entries[] | [.value[][:8] | map(gsub("\\\\s"; "") '
+        '| tonumber)] as $all | {path: (.key | split("/")[-1] | sub("[.][^.]*$"; "") | '
+        'sub("^gt_"; "")), box: [$all[] | [.[0, 2, 4, 6]] as $x | [.[1, 3, 5, 7]] as $y | '
+        "[($x | min), ($y | min), ($x | max), ($y | max)]], outline: $all, text: [.value[][8:] | "
+        'join(",") | rtrimstr("\\r")]}\' '
+        f"{files} > words.jsonl writes a `table=` with boxes around them, for `uri_column=path`, "
+        "`feature_columns='box:bbox[xyxy],outline:points[xy],text:bytes[]'` and "
+        "`image_root=` with the folder of images"
+    )
