@@ -17,15 +17,15 @@ PAGE = Path(__file__).parent / "options.md"
 METADATA = PAGE.parents[1] / "templates" / "metadata.json"
 HEAD = """# Options of convert
 
-Look up an option of `beam-tfr convert`; `convert --help` shows the essential ones.
+Look up the options of `beam-tfr convert`. `convert --help` shows the essential ones.
 
     beam-tfr convert --input photos --output /data/photos --image_size 256 --resize pad
 
-In Python, pass the same names to `beam_tfr.convert`. Beam's own options (`--runner`,
-`--project`, …) go on the same command line. The [Flex Template](../templates/README.md) takes all
-but {others}.
+In Python, pass the same names to `beam_tfr.convert`. You can add Beam's own options, such as
+`--runner` and `--project`, to the same command line. The [Flex Template](../templates/README.md)
+accepts all options except {others}.
 
-Your shell completes commands and options after `pip install shtab` and
+To complete commands and options in your shell, run `pip install shtab` and
 
     shtab --shell=bash beam_tfr.cli.make_parser >>~/.bash_completion
 

@@ -105,9 +105,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     input: tuple[str, ...] = _files(
         (),
-        help="folders, for all images in them, or quoted patterns of image files, local or gs://: "
-        "* any name, ** any number of folders, ? one character, [abc], {a,b}, {000..131}; a .zip "
-        "or .tar stands for the images in it",
+        help="folders, whose images are all converted, or quoted patterns that match image "
+        "files, local or gs://: * for any name, ** for any number of folders, ? for one "
+        "character, [abc], {a,b}, {000..131}. A .zip or .tar stands for the images in it",
         brief="folders, archives (.zip, .tar) or quoted patterns such as 'photos/**/*.jpg', local "
         "or gs://",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, check=kinds.check_path),
@@ -119,8 +119,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     exclude: tuple[str, ...] = _files(
         (),
-        help="patterns of files to skip, matched against the full path, or the path below the "
-        "folder that all inputs share: 'thumbs/**', '**/*.gif'",
+        help="patterns of files to skip, matched against the full path, or against the path "
+        "below the folder that all inputs share: 'thumbs/**', '**/*.gif'",
         kind=kinds.Kind(metavar="GLOB", many=True),
     )
     output: str = _place(
@@ -136,8 +136,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     layout: str = option(
         "",  # not the default, since a folder that looks like a split needs an explicit one
         help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and "
-        "*, which can be parts of a name: {label}_*; {label}/** takes the class from the first "
-        "folder, whatever lies below; '*' alone means no labels (default: {label}/*)",
+        "*, which can be parts of a name: {label}_*. {label}/** takes the class from the "
+        "first folder, whatever is below it; '*' alone means no labels (default: {label}/*)",
         brief="how to read the end of each path: '{split}/{label}/*', '{label}_*'; '*' means no "
         "labels (default: {label}/*)",
         kind=_LAYOUT,
@@ -146,12 +146,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     pair: tuple[str, ...] = option(
         (),
-        help="the mask of each image, or other images of its size, under the names that readers "
-        "use: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. Paths start from the "
-        "folder that all inputs share; {path} is the key of the image without its extension, "
-        "{stem} its name, {folder} its folder, {stem%_rgb} its name without _rgb at the end. "
-        "[255] is the value in --resize pad's margins, else 0; [255,scale,optional,9=1,#ff0000=2] "
-        "also scales, takes images without one, and replaces values or colors",
+        help="masks of the images, or other images of the same size, with the names that readers "
+        "use: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. Paths are relative "
+        "to the folder that all inputs share. {path} is the key of the image without its "
+        "extension, {stem} its name, {folder} its folder, {stem%_rgb} its name without _rgb "
+        "at the end. [255] sets the value in the margins of --resize pad, otherwise 0; "
+        "[255,scale,optional,9=1,#ff0000=2] also scales, accepts images without one, and "
+        "replaces values or colors",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,
@@ -166,34 +167,35 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         group=CLASSES,
         changes_data=False,
         help="file with one class per line, in the order of the label ids; images of other "
-        "classes are rejected. Or a dataset: its classes keep their ids, and new ones follow "
-        "(default: all classes found, sorted)",
-        brief="file with one class per line, in the order of the label ids (default: all that are "
+        "classes are rejected. Or a dataset, whose classes keep their ids and are followed "
+        "by new ones (default: all classes found, sorted)",
+        brief="file with one class per line, in the order of the label ids (default: all classes "
         "found, sorted)",
         kind=kinds.CLASSES,
     )  # its content changes data: see data_options
     rename: tuple[str, ...] = option(
         (),
-        help="new names for classes; ids stay those of the old names, and classes with the same "
-        "new name become one",
+        help="new names for classes. Classes keep the ids of their old names; classes with the "
+        "same new name are merged",
         kind=RENAMES,
         group=CLASSES,
         implied=True,
     )
     splits: dict[str, Fraction] | None = option(
         None,
-        help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a "
-        "stable hash of the path, or of {group} if --layout has one, assigns the images: see "
-        "--stratify (default: {split} of --layout, or all in train)",
-        brief="share of each split: train=0.8,validation=0.1,test=0.1 (default: {split} of "
-        "--layout, or all in train)",
+        help="fraction of the images in each split, such as train=0.8,validation=0.1,test=0.1. "
+        "Fractions are approximate, because a stable hash of the path, or of {group} if "
+        "--layout has one, assigns the images; for exact fractions, see --stratify "
+        "(default: {split} of --layout, or all in train)",
+        brief="fraction of the images in each split: train=0.8,validation=0.1,test=0.1 (default: "
+        "{split} of --layout, or all in train)",
         kind=kinds.SHARES,
         group=CLASSES,
     )
     folds: int | None = option(
         None,
-        help="divide the images into this many splits of equal shares, fold0, fold1, …, for "
-        "cross-validation; readers take split='all-fold0'",
+        help="divide the images into this many splits of equal size, fold0, fold1, …, for "
+        "cross-validation; readers accept split='all-fold0'",
         kind=kinds.INTEGER,
         low=2,
         high=MOST_FOLDS,
@@ -203,16 +205,16 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     stratify: bool = option(
         False,
-        help="make the shares of --splits or --folds exact in each class, to within one image or "
-        "the largest {group}",
+        help="make the fractions of --splits or --folds exact in each class, to within one image "
+        "or the largest {group}",
         group=CLASSES,
         implied=True,
     )
     duplicates: str = option(
         "report",
-        help="what to do with copies of an image, which have its bytes or look the same. report: "
-        "count them; group: put them into one split; drop: keep the one with the most pixels and "
-        "reject the others",
+        help="what to do with copies (images that have the same bytes or look the same). report: "
+        "count them; group: put them into one split; drop: keep the one with the most "
+        "pixels and reject the others",
         choices=COPIES,
         group=CLASSES,
         implied=True,
@@ -229,8 +231,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     compression: str = _shards(
         "gzip",
-        help="compression of the shard files; gzip compresses raw pixels and stores JPEG, PNG, "
-        "WebP; N is its level, 0 to 9",
+        help="compression of the shard files. gzip compresses raw pixels, and stores JPEG, PNG "
+        "and WebP as they are; N is its level, 0 to 9",
         brief="compression of the shard files (default: gzip)",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
@@ -249,7 +251,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     target_shard_bytes: int | None = _shards(
         None,
         help="approximate size of a shard, such as 200MiB: for a dataset that grows, or storage "
-        "that likes larger files (default: 100MiB, but small datasets get more, smaller shards)",
+        "that works better with large files (default: 100MiB; small datasets get more and "
+        "smaller shards)",
         kind=kinds.BYTES,
         low=1 << 10,
         high=1 << 40,
@@ -257,22 +260,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     examples_per_shard: int | None = _shards(
         None,
-        help="maximum number of records in a shard, such as 1000: for programs that count records "
-        "and not bytes",
+        help="maximum number of records in a shard, such as 1000: for programs that count "
+        "records rather than bytes",
         kind=kinds.INTEGER,
         low=1,
         high=1 << 40,
     )
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
     description: str = _card(
-        help="what the images show, for README.md and croissant.json of the dataset"
+        help="what the images show, for the dataset's README.md and croissant.json"
     )
     license: str = _card(
-        help="license of the images, for README.md and croissant.json: an identifier of the "
-        "Hugging Face Hub, such as cc-by-4.0, or a URL"
+        help="license of the images, for the dataset's README.md and croissant.json: an "
+        "identifier from the Hugging Face Hub, such as cc-by-4.0, or a URL"
     )
     citation: str = _card(
-        help="how to cite the source of the images, for README.md and croissant.json"
+        help="how to cite the source of the images, for the dataset's README.md and croissant.json"
     )
 
     def complete_options(self) -> None:

@@ -9,7 +9,7 @@ class Group:
 
     Attributes:
         title: heading of the group.
-        when: a sentence that says when one needs the options.
+        when: a sentence that says when users need the options.
     """
 
     title: str
@@ -42,12 +42,12 @@ LIMITS = Group(
 )
 FILES = Group(
     title="shards",
-    when="Use these when readers need a certain number or size of files. Give the number or "
+    when="Use these when readers need a certain number or size of files. Set the number or "
     "the size, not both.",
 )
 CARD = Group(
     title="dataset card",
-    when="Use these before you publish a dataset or hand it on.",
+    when="Use these before you publish a dataset or pass it on.",
 )
 REJECTS = Group(
     title="rejects",
@@ -55,7 +55,7 @@ REJECTS = Group(
 )
 RUN = Group(
     title="the run",
-    when="Use these when the folder holds another dataset, or storage is far away.",
+    when="Use these when the output folder holds another dataset, or storage is far away.",
 )
 PROGRESS = Group(
     title="progress and result",

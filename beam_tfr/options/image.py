@@ -35,14 +35,14 @@ class ImageOptions(Checked):
     )
     resize: str = _look(
         "",  # not given: crop, but pad where that would cut off what columns and masks mark
-        help="how to resize images whose aspect ratio differs. crop: fill the size and keep the "
-        "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; fit: "
-        "shrink to fit inside the size; shortest: scale the shorter side to the size, which must "
-        "be square; none: keep all pixels (default: crop; pad with boxes, points or masks, which "
-        "crop would cut off)",
-        brief="what happens to other aspect ratios: crop, pad, stretch, fit (shrink to fit inside "
-        "the size), shortest (scale the shorter side) or none (keep all pixels) (default: crop; "
-        "pad with boxes, points or masks)",
+        help="how to resize images with another aspect ratio. crop: fill the size and keep the "
+        "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; "
+        "fit: shrink to fit inside the size; shortest: scale the shorter side to the size, "
+        "which must be square; none: keep all pixels (default: crop; pad with boxes, points "
+        "or masks, which crop would cut off)",
+        brief="how to resize images with another aspect ratio: crop, pad, stretch, fit (shrink to "
+        "fit inside the size), shortest (scale the shorter side) or none (keep all pixels) "
+        "(default: crop; pad with boxes, points or masks)",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
     upscale: bool = _look(
@@ -71,8 +71,8 @@ class ImageOptions(Checked):
     )
     ignore_orientation: bool = _look(
         False,
-        help="do not apply the EXIF orientation; boxes, "
-        "points and masks still refer to the upright image, and are turned to its pixels",
+        help="do not apply the EXIF orientation. Boxes, points and masks still refer to the "
+        "upright image, and are rotated to match the pixels",
     )
     frames: str = _look(
         "first",
@@ -88,10 +88,10 @@ class ImageOptions(Checked):
     )
     encoding: str = option(
         "",  # not given: row for tables without --uri_column, else jpeg
-        help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file if "
-        "its size is right and TensorFlow can decode it, else re-encoded; bytes: files of any "
-        "kind, unchanged; array: .npy files as serialized tensors; row: table rows without files "
-        "(default: jpeg, or row for --table without --uri_column)",
+        help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file "
+        "if its size is right and TensorFlow can decode it, otherwise re-encoded; bytes: "
+        "files of any kind, unchanged; array: .npy files as serialized tensors; row: table "
+        "rows without files (default: jpeg, or row for --table without --uri_column)",
         brief="how to store images: jpeg, png, webp, raw pixels, or keep (the bytes of the file if "
         "it needs no resizing, as with --resize none); or other files: bytes, array (.npy), row "
         "(of a table) (default: jpeg)",
@@ -107,15 +107,15 @@ class ImageOptions(Checked):
     )
     chroma: str = _look(
         "420",
-        help="color detail of JPEG. 420: half in both directions, which suits photos; 444: all "
-        "of it, for drawings, text and small colored marks, in files that are a fifth larger",
+        help="color resolution of JPEG. 420: half in both directions, which suits photos; 444: "
+        "full, for drawings, text and small colored marks, in files that are a fifth larger",
         choices=("420", "444"),
         only_with={"encoding": ("jpeg", "keep"), "color": ("rgb", "keep")},
     )
     max_file_bytes: int = option(
         64 << 20,
-        help="reject files with more bytes, before they are read whole; bounds the time and "
-        "memory of reading",
+        help="reject larger files before they are read completely; limits the time and memory of "
+        "reading",
         kind=kinds.BYTES,
         low=1,
         high=1 << 31,
@@ -130,10 +130,10 @@ class ImageOptions(Checked):
     )
     max_decode_bytes: int = _limit(
         400_000_000,
-        help="reject images whose decoding takes more memory, according to their headers. Besides "
-        "the pixels, that counts transparency, 16 bits a sample and the decoder's copies, so an "
-        "image within --max_pixels may exceed it. Also limits the memory of all images that are "
-        "decoded at once",
+        help="reject images whose decoding takes more memory, according to their headers. In "
+        "addition to the pixels, this counts transparency, 16 bits per sample and the "
+        "decoder's copies, so an image within --max_pixels may exceed it. Also limits the "
+        "total memory of images that are decoded at the same time",
         kind=kinds.BYTES,
         high=1 << 36,
         show="400MB",

@@ -25,9 +25,10 @@ class DisplayOptions(Checked):
     )
     progress_format: str = _progress(
         "auto",
-        help="how progress looks on stderr. auto: live on a terminal, else a line every 10 s; "
-        "plain: always such lines; json: one JSON object per line, for a program that follows the "
-        "run. Warnings, errors and the result stay text: --json is about the result",
+        help="how progress is shown on stderr. auto: live on a terminal, otherwise a line every "
+        "10 s; plain: always lines; json: one JSON object per line, for a program that "
+        "follows the run. Warnings, errors and the result remain text; --json is for the "
+        "result",
         choices=FORMATS,
     )
     json: bool = _progress(
@@ -43,9 +44,9 @@ class RunOptions(DisplayOptions):
 
     read_ahead: int = _run(
         storage.READ_AHEAD,
-        help="how many images of a shard are fetched at once, ahead of the decoder: raise it if "
-        "cores wait for distant storage, lower it if a slow server refuses so many requests. At "
-        "most 32 MiB are held, whatever the number",
+        help="how many images of a shard are fetched at the same time, ahead of the decoder. "
+        "Raise it if cores wait for distant storage; lower it if a slow server refuses so "
+        "many requests. At most 32 MiB are held, whatever the number",
         low=1,
         high=MAX_READ_AHEAD,
     )
@@ -54,23 +55,24 @@ class RunOptions(DisplayOptions):
     )
     max_rejects: int | float | None = _rejects(
         None,
-        help="how many images may be rejected before the run fails: a share, with a decimal point "
-        "(0.01 is 1 % of any number), or a count (25) (default: 1 %, or 10 images if that is more, "
-        "but never more than 10 %)",
-        brief="how many images may be rejected before the run fails: a share (0.01) or a count "
-        "(25) (default: 1 %, at least 10 images)",
+        help="how many images may be rejected before the run fails: a fraction, with a decimal "
+        "point (0.01 is 1 % of any number), or a number (25) (default: 1 %, or 10 images if "
+        "that is more, but never more than 10 %)",
+        brief="how many images may be rejected before the run fails: a fraction (0.01) or a "
+        "number (25) (default: 1 %, at least 10 images)",
         kind=kinds.SHARE_OR_COUNT,
     )
     allow_empty: tuple[str, ...] = _rejects(
         (),
-        help="splits and classes that may end without images: a run fails if all images of one "
-        "are rejected, however many --max_rejects allows, unless it is named here",
+        help="splits and classes that may end up without images. If all images of any other "
+        "split or class are rejected, the run fails, however many --max_rejects allows",
         kind=kinds.Kind(metavar="NAME", many=True),
     )
     accept_unreadable: bool = _rejects(
         False,
-        help="reject images that cannot be read now but may be later: no permission, a failing "
-        "disk or service; without it, the run fails and the next one tries them again",
+        help="reject images that cannot be read now but may be later, because of a missing "
+        "permission or a failing disk or service. Without it, the run fails, and the next "
+        "one tries them again",
     )
     overwrite: bool = _run(
         False,
@@ -79,7 +81,7 @@ class RunOptions(DisplayOptions):
     )
     report: bool = _progress(
         False,
-        help="also write report.html into the output folder: what deserves a look, samples, "
+        help="also write report.html to the output folder: what deserves a look, samples, "
         "classes, sizes, copies and rejects",
     )
     no_wait: bool = _dataflow(False, help="return as soon as the job is created")
@@ -109,32 +111,33 @@ class UpdateOptions(Checked):
 
     compare: str = _run(
         "auto",
-        help="how to see whether an image has changed. auto: by size and time on a disk, by "
-        "checksum on gs://, both as listed; checksum: read and hash all images; names: an image "
-        "of the same name is the same",
-        brief="how to see whether an image has changed: auto (size and time, or checksum on "
+        help="how to tell whether an image has changed. auto: by the listed size and time on a "
+        "disk, or the listed checksum on gs://; checksum: read and hash all images; names: "
+        "an image with the same name is the same",
+        brief="how to tell whether an image has changed: auto (size and time, or checksum on "
         "gs://), checksum or names (default: auto)",
         choices=("auto", "checksum", "names"),
     )
     max_removed: int | float = _rejects(
         0.5,
         help="how many images of the dataset may be missing from the input, and so be removed, "
-        "before the update fails: a share, with a decimal point (1.0 allows all), or a count (25). "
-        "An input of new images alone would remove all others",
+        "before the update fails: a fraction, with a decimal point (1.0 allows all), or a "
+        "number (25). An input with only new images would remove all others",
         brief="how many images of the dataset may be missing from the input, and so be removed, "
-        "before the update fails: a share (0.5) or a count (25) (default: 0.5)",
+        "before the update fails: a fraction (0.5) or a number (25) (default: 0.5)",
         kind=kinds.SHARE_OR_COUNT,
     )
     resplit: bool = option(
         False,
         group=CLASSES,
         changes_data=False,
-        help="with --stratify: divide all images anew; without it, those that are in the dataset "
-        "stay in their splits, and new ones go where shares are short",
+        help="with --stratify: divide all images again. Otherwise, existing images stay in their "
+        "splits, and new ones go to the splits that have too few",
     )
     codecs: str = _run(
         "",
-        help="if other versions of the codecs made the dataset: keep its records and note that in "
-        "the manifest, or convert all images again (default: neither, but say so)",
+        help="if the dataset was made with other versions of the codecs: keep its records and "
+        "note that in the manifest, or convert all images again (default: stop with a "
+        "message)",
         choices=("keep", "convert"),
     )

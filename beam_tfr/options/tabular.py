@@ -75,18 +75,19 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input, also patterns: CSV, TSV, JSON Lines (.gz too), "
-        "Parquet; annotations of COCO, Create ML (.json), Pascal VOC (.xml), YOLO (data.yaml); "
-        "TFRecords, WebDataset's tars; datasets: manifest.json, or dataset_info.json of TFDS",
+        help="tables to read instead of --input, or patterns: CSV, TSV, JSON Lines (also .gz), "
+        "Parquet; annotations of COCO, Create ML (.json), Pascal VOC (.xml), YOLO "
+        "(data.yaml); TFRecords, WebDataset tars; datasets: manifest.json, or "
+        "dataset_info.json of TFDS",
         brief="table to read instead of --input: CSV, TSV, JSON Lines, Parquet, annotations of "
         "COCO, VOC or YOLO, TFRecords, tars, another dataset",
         kind=kinds.Kind(metavar="FILE", many=True, check=kinds.check_path),
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image, or with the images of Parquet, TFRecords and "
-        "tars, if not image/encoded or jpg; without it, the rows of other tables become the "
-        "records",
+        help="column with the path of each image, or with the images themselves in Parquet, "
+        "TFRecords and tars if it is not image/encoded or jpg. Without it, the rows of "
+        "other tables become the records",
         metavar="NAME",
     )
     image_root: str = _column(
@@ -110,42 +111,42 @@ class TableOptions(Checked):
     )
     label_separator: str = _column(
         "",
-        help="separator of classes in --label_column, such as '|'; a row can then have any number "
-        "of labels, and rows of an image with a class each are joined",
+        help="separator of classes in --label_column, such as '|'. A row can then have any "
+        "number of labels, and rows of one image with a class each are joined",
         metavar="TEXT",
         only_with={"table": (), "label_column": ()},
     )
     split_column: str = _column(
         "",
-        help="column with the split; none ignores the splits of the tables, to divide their rows "
-        "by --splits (default: --splits; else a column named split, VOC's ImageSets, "
+        help="column with the split; none ignores the splits of the tables, so that --splits "
+        "divides their rows (default: --splits; else a column named split, VOC's ImageSets, "
         "or the folders and names of the tables)",
         metavar="NAME",
     )
     group_column: str = _column(
         "",
-        help="column by which --splits assigns rows: equal values go to the same split",
+        help="column whose equal values --splits keeps in the same split",
         metavar="NAME",
     )
     na_values: tuple[str, ...] = _column(
         (),
-        help="texts in cells that stand for a missing value, such as NA -999 (default: none)",
+        help="cell values that stand for a missing value, such as NA -999 (default: none)",
         kind=kinds.Kind(metavar="TEXT", many=True),
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
         help="columns that become features, with their types if the first rows do not show them: "
-        "age:int64=-1, score:float,tags:bytes[],size:enum(s|m|l); box:bbox[xyxy] holds boxes of "
-        "objects, box:bbox[xyxy]=xmin+ymin+xmax+ymax that of a row, depth:float[box] a value for "
-        "each, joint:points[xyv] keypoints, segment:mask[box] masks; seg:mask the "
-        "paths of masks of images, ir:pair of images beside them; * means all others (default: "
-        "none, or all without --uri_column)",
+        "age:int64=-1, score:float,tags:bytes[],size:enum(s|m|l). box:bbox[xyxy] holds the "
+        "boxes of objects, box:bbox[xyxy]=xmin+ymin+xmax+ymax the box of a row, "
+        "depth:float[box] a value per box, joint:points[xyv] keypoints, segment:mask[box] a "
+        "mask per box; seg:mask the path of the mask of an image, ir:pair that of another "
+        "image; * means all other columns (default: none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="share of its area that a good box must keep when resizing cuts it off. Boxes that "
-        "keep less are dropped with their labels and values, and their image stays",
+        help="fraction of its area that a good box must keep when resizing cuts it off. Boxes "
+        "that keep less are dropped with their labels and values, and their image is kept",
         kind=kinds.NUMBER,
         metavar="SHARE",
         low=0,
@@ -153,16 +154,16 @@ class TableOptions(Checked):
     )
     bad_boxes: str = _of_boxes(
         "reject",
-        help="what to do with boxes that are wrong in the table: without area, outside of their "
-        "image, or not four finite numbers. reject: reject their images; drop: drop these boxes "
+        help="what to do with invalid boxes in the table: without area, outside of their image, "
+        "or not four finite numbers. reject: reject their images; drop: drop these boxes "
         "with their labels and values, and keep the images",
         choices=("reject", "drop"),
     )
     no_boxes: str = _of_boxes(
         "keep",
         help="what to do with images without a box, because the table has none for them or all "
-        "were dropped. keep: keep them as background; reject: reject them, without counting "
-        "towards --max_rejects",
+        "were dropped. keep: store them as background; reject: reject them, without "
+        "counting towards --max_rejects",
         choices=("keep", "reject"),
     )
 
