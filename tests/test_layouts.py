@@ -135,7 +135,7 @@ def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
         check_split_folders(found, "")
         return
     for option, cure in (
-        ("", f"use `layout='{layout}'`, or"),
+        ("", f"use `layout='{layout}'`"),
         ("splits", f"use `layout='{layout}'` without `splits=`"),
     ):
         with pytest.raises(UsageError, match=re.escape(cure)):
@@ -232,6 +232,32 @@ def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
     text = refusal(*keys)  # as of MVTec
     assert "into the split ground_truth" in text
     assert "`exclude='**/ground_truth/**'`" in text
+
+
+# As of GroceryStoreDataset: classes at two depths, and a folder beside those of splits.
+GROCERIES = [
+    f"{split}/{folder}/1"
+    for split in ("train", "val", "icons")
+    for folder in ("Fruit/Apple/Fuji", "Fruit/Apple/Gala", "Fruit/Pear", "Drinks/Juice/Fresh")
+]
+
+
+def test_classes_at_several_depths_in_splits_have_the_layout_that_reads_all() -> None:
+    text = refusal(*GROCERIES)
+    assert "use `layout='{split}/*/{label}/**'` for the classes Apple, Juice, Pear" in text
+    assert "`layout='{split}/{label}/**'` for Drinks, Fruit" in text
+    assert "`exclude='**/icons/**'` leaves" in text
+
+
+def test_folders_of_parts_in_classes_are_no_classes_within_splits() -> None:
+    text = refusal("train/cat/raw/1", "train/dog/2021/summer/1", "val/dog/2021/winter/1")
+    assert "use `layout='{split}/{label}/**'`, or" in text
+
+
+def test_excluded_splits_leave_out_no_other_folder_of_their_name() -> None:
+    text = refusal("train/a/more/1", "train/b/2", "val/a/3", "more/a/4", "more/b/5")
+    assert "use `layout='{split}/{label}/**'`, or" in text
+    assert "`exclude='more/a/*' 'more/b/*'`" in text
 
 
 def test_classes_named_like_splits_beside_others_are_told() -> None:

@@ -3,6 +3,7 @@
 import operator
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.class_names import find_split_mark
@@ -69,29 +70,40 @@ def check_split_folders(
     layout, images = _choose_level(levels, folders)
     numbers = [f"{name} ({number:,})" for name, number in sorted(images.items())]
     counts = join_texts(numbers, most=_MOST_COUNTS, separator=", ")
+    others = _find_other_splits(_read_folders(folders, layout))
+    kept = [folder for folder in folders if folder not in others]
     raise UsageError(
         f"folders have the names of splits, {counts}, but the default layout "
-        f"{DEFAULT_LAYOUT} ignores them; {_describe_cure(layout, keys, shares_option)}, or "
-        f"`layout='{DEFAULT_LAYOUT}'` to ignore them"
-        f"{describe_misnamed(folders, layout)}{_describe_unlabelled(folders, layout)}"
+        f"{DEFAULT_LAYOUT} ignores them; {_describe_cure(layout, keys, shares_option)}"
+        f"{_describe_outer_classes(layout, kept)}, or `layout='{DEFAULT_LAYOUT}'` to ignore them"
+        f"{describe_misnamed(kept, layout)}{_describe_unlabelled(folders, layout)}"
         f"{_describe_folds(levels, layout)}{masks and f'; {masks}'}",
         option="input",
     )
 
 
-def _choose_level(levels: Sequence[SplitLevel], folders: Iterable[str]) -> SplitLevel:
-    """Chooses the level with most splits whose layout reads other folders as they are meant.
+def _choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> SplitLevel:
+    """Chooses the level whose layout misreads the fewest images, or else has most splits.
 
     A layout that takes the folder of a split for a class is not meant.
     """
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level.layout)]
-    certain_levels = [
-        level
-        for level in sound_levels
-        if not _find_other_splits(_read_folders(folders, level.layout))
-    ]
-    candidates = certain_levels or sound_levels or levels[:1]
-    return max(candidates, key=operator.attrgetter("num_splits"))
+    candidates = sound_levels or levels[:1]
+    misread = [_count_misread(folders, level.layout) for level in candidates]
+    fewest = min(misread)
+    best = [level for level, number in zip(candidates, misread, strict=True) if number == fewest]
+    return max(best, key=operator.attrgetter("num_splits"))
+
+
+def _count_misread(folders: Mapping[str, int], layout: str) -> tuple[int, int]:
+    """Counts images that a layout rejects or puts into splits that are none, and only the latter.
+
+    Of two layouts, that with the smaller result is better.
+    """
+    values_of = _read_folders(folders, layout)
+    in_other_splits = sum(folders[folder] for folder in _find_other_splits(values_of))
+    rejected = sum(folders[folder] for folder, values in values_of.items() if not values)
+    return in_other_splits + rejected, in_other_splits
 
 
 def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
@@ -107,6 +119,32 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
     if "{label}" not in layout and layout.endswith("/*"):
         named_classes = _describe_named_classes(layout, keys, instead)
     return named_classes or f"use `layout='{layout}'`{instead}"
+
+
+def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
+    """Names the layout that takes the folders around those of a layout for classes; mostly empty.
+
+    Args:
+        layout: the layout that is used.
+        folders: folders of images that the layout takes as they are meant.
+    """
+    outer_layout = layout.replace("/*/{label}/**", "/{label}/**")
+    if outer_layout == layout:
+        return ""
+    classes = _list_classes(folders, layout)
+    outer_classes = _list_classes(folders, outer_layout)
+    if len(outer_classes) < 2 or any(map(IMAGES.fullmatch, outer_classes)):
+        return ""
+    return (
+        f" for the classes {join_names(classes)}, or `layout='{outer_layout}'` for "
+        f"{join_names(outer_classes)}"
+    )
+
+
+def _list_classes(folders: Iterable[str], layout: str) -> list[str]:
+    """Lists the classes that a layout reads, sorted."""
+    values_of = _read_folders(folders, layout)
+    return sorted({values["label"] for values in values_of.values() if "label" in values})
 
 
 def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
@@ -264,6 +302,7 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
     rejected = [folder for folder, values in all_values.items() if not values]
     values_of = {folder: values for folder, values in all_values.items() if values}
     no_classes = _find_no_classes(values_of)
+    other_split_of = _find_other_splits(values_of)
     texts = []
     patterns = [f"{folder}/*" for folder in rejected]
     if rejected:
@@ -271,9 +310,11 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
             f"images in {join_names(rejected)} are not in the folder of a class, so the first "
             "layout rejects them"
         )
-    for name, split in _find_other_splits(values_of).items():
-        texts.append(f"the first layout puts images in folders named {name} into the split {split}")
-        patterns.append(f"**/{name}/**")
+    if other_split_of:
+        splits = sorted({*other_split_of.values()})
+        kind = f"the split {splits[0]}" if len(splits) == 1 else f"the splits {join_names(splits)}"
+        texts.append(f"the first layout puts other images into {kind}")
+        patterns += _exclude_other_splits(other_split_of, values_of)
     if no_classes:
         labels = sorted({values_of[folder]["label"] for folder in no_classes})
         texts.append(
@@ -283,26 +324,41 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
         patterns += [f"{folder}/*" for folder in no_classes]
     if not texts:
         return ""
-    excluded = " ".join(f"'{pattern}'" for pattern in patterns)
+    excluded = " ".join(map(shlex.quote, dict.fromkeys(patterns)))
     return f"; {', and '.join(texts)}: `exclude={excluded}` leaves them out"
 
 
-def _find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Finds folders that a layout takes for splits though they are not named like splits.
+def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:
+    """Lists patterns of folders that a layout takes for splits, and of no others.
 
     Args:
-        values_of: folder -> what the layout reads from it.
+        split_of: such folder of images -> its split.
+        folders: all folders of images.
+    """
+    kept_names = {
+        name for folder in folders if folder not in split_of for name in folder.split("/")
+    }
+    patterns = []
+    for folder, split in split_of.items():
+        name = _name_with_split(folder, split)
+        patterns.append(f"{folder}/*" if name in kept_names else f"**/{name}/**")
+    return patterns
+
+
+def _find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Finds folders that a layout puts into splits which no folder is named like.
+
+    Args:
+        values_of: folder of images -> what the layout reads from it.
 
     Returns:
-        Name of a folder -> its split.
+        Folder of images -> its split.
     """
     split_of = {folder: values.get("split", "") for folder, values in values_of.items()}
     known_splits = find_split_folders({*split_of.values()})
-    others = {}
-    for folder, split in split_of.items():
-        if split and split not in known_splits:
-            others[_name_with_split(folder, split)] = split
-    return others
+    return {
+        folder: split for folder, split in split_of.items() if split and split not in known_splits
+    }
 
 
 def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.layouts.class_folders import find_last_names
@@ -50,7 +50,7 @@ def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
     for level, images in _count_from_files(folders).items():
         yield SplitLevel(spell_split(_layout_above_files(folders, level), images), images)
     for level, images in _count_from_root(folders).items():
-        layout = str(parse_layout(_layout_below_splits(folders, level)).below(level))
+        layout = str(parse_layout(_layout_below_splits(folders, level, images)).below(level))
         yield SplitLevel(spell_split(layout, images), images)
 
 
@@ -138,12 +138,37 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
     return unlabelled
 
 
-def _layout_below_splits(folders: Iterable[str], level: int) -> str:
+def _layout_below_splits(folders: Iterable[str], level: int, splits: Container[str]) -> str:
     """Returns the layout of splits at a level, with classes in them or in a folder of images."""
-    inner_names = {folder.split("/")[level + 1] for folder in folders if folder.count("/") > level}
+    inner_paths = []
+    for folder in folders:
+        names = folder.split("/")
+        if len(names) > level + 1 and names[level] in splits:
+            inner_paths.append(names[level + 1 :])
+    inner_names = {path[0] for path in inner_paths}
     if inner_names and all(map(IMAGES.fullmatch, inner_names)):
         return "{split}/*/{label}/**"  # test/images/cat/1.jpg
-    return "{split}/{label}/**"
+    between = "*/" * _count_outer_folders(inner_paths)
+    return f"{{split}}/{between}{{label}}/**"
+
+
+def _count_outer_folders(paths: Sequence[Sequence[str]]) -> int:
+    """Counts the folders around the folders of classes, such as 1 for Fruit/Apple and Fruit/Pear.
+
+    Classes are the last names that all paths have, if several are in one folder, and none is in
+    two; otherwise the first names.
+
+    Args:
+        paths: the names of folders from a split to its images.
+    """
+    depth = min(map(len, paths), default=0)
+    if depth < 2:
+        return 0
+    classes = {tuple(path[:depth]) for path in paths}
+    names = {path[-1] for path in classes}
+    parents = {path[:-1] for path in classes}
+    have_one_parent = len(names) == len(classes)
+    return depth - 1 if have_one_parent and len(parents) < len(classes) else 0
 
 
 def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collections.Counter[str]]:
