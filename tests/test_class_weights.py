@@ -48,7 +48,7 @@ def test_wrong_calls(tmp_path: pathlib.Path) -> None:
     for cap in (0.5, True, "2", float("nan")):
         with pytest.raises(UsageError, match="1 or more"):
             reader.class_weights(folder, "train", cap=cap)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="there are: test, train"):
+    with pytest.raises(UsageError, match="the splits are: test, train"):
         reader.class_weights(folder, "val")
     plain = write_dataset(tmp_path / "d", {"train": [3]}, image_size=(2, 2))
     assert reader.class_weights(plain, "train")

@@ -187,12 +187,14 @@ def test_tools_check_the_sums() -> None:
 
 def test_wrong_calls(tmp_path: Path) -> None:
     folder = converted_photos()
-    with pytest.raises(UsageError, match=r"^`split=nope`: is not in .*; there are: test, train$"):
+    with pytest.raises(
+        UsageError, match=r"^`split=nope`: is not in .*; the splits are: test, train$"
+    ):
         beam_tfr.contents(folder, "nope")
     shutil.copytree(folder, tmp_path / "d")
     shutil.rmtree(tmp_path / "d" / "contents")
     with pytest.raises(
-        DataError, match=r"contents/d-test-00000-of-00001.parquet: it is missing; copy contents"
+        DataError, match=r"contents/d-test-00000-of-00001.parquet is missing; copy contents"
     ):
         beam_tfr.contents(tmp_path / "d")
 

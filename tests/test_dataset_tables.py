@@ -314,7 +314,7 @@ def with_an_edit(folder: Path) -> None:
     ("damage", "problem"),
     [
         (without_manifest, "is not a complete dataset: manifest.json is missing"),
-        (without_contents, "d-test-00000-of-00001.parquet: it is missing"),
+        (without_contents, "d-test-00000-of-00001.parquet is missing"),
         (without_shard, "d-test-00000-of-00001.tfrecord.gz is missing"),
         (
             with_other_contents,

@@ -110,7 +110,7 @@ def test_what_does_not_go_with_it(folder: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"split": "train", "shuffle": "global"}
     with pytest.raises(
         UsageError,
-        match='`streams=4`: has no effect with `shuffle="global"`, which reads each record',
+        match='`streams=4`: has no effect with `shuffle="global"`, which reads records',
     ):
         ImageDataset(folder, streams=4, **options)
     older = write_dataset(tmp_path / "d", {"train": [2, 3]}, image_size=(2, 2))
@@ -136,5 +136,5 @@ def test_numbers_are_those_of_records(folder: Path) -> None:
 
 
 def test_load_says_who_reads_in_this_order(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"True or False: .*, and only `ImageDataset` takes"):
+    with pytest.raises(UsageError, match=r"True or False: .*, and only `ImageDataset` accepts"):
         load(folder, split="train", shuffle="global")  # type: ignore[arg-type]

@@ -276,10 +276,10 @@ def test_an_unfinished_dataset_is_shown_and_told(tmp_path: Path, beam_tfr: Comma
     run = beam_tfr("inspect", folder)
     assert (run.code, run.out.splitlines()[0]) == (1, f"{folder}: 21 records in 3 files")
     said = (
-        f"{folder} is not a complete dataset: manifest.json is missing. A conversion has "
-        f"not finished here; the same"
+        f"{folder} is not a complete dataset: manifest.json is missing. A conversion into "
+        f"this folder has not finished; run the same"
     )
-    assert run.out.splitlines()[-1] == f"problem: {said} convert command resumes it"
+    assert run.out.splitlines()[-1] == f"problem: {said} convert command again to resume it"
     assert f"problem: {said} convert" in inspect(folder)._repr_html_()
 
 
@@ -296,7 +296,7 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
     both = beam_tfr("inspect", folder, "--records", 13, "--contact_sheet", tmp_path / "both.png")
     assert both.out == f"wrote {tmp_path / 'both.png'}: 13 records\n"
     for path, split, said in (
-        (folder, "trian", r"`split=trian`: is not in .*; there are: train, test$"),
+        (folder, "trian", r"`split=trian`: is not in .*; the splits are: train, test$"),
         (found.records[0].file, "test", "`split=test`: needs a complete dataset"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -312,8 +312,8 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--where", "y=8", "--where", "y"], "--where y: must be NAME=VALUE, such as label=hat"),
         (
             ["--where", "y=8", "--where", "y=9"],
-            "--where y=9: y must also be 8, and all conditions must fit: give one value for each "
-            "name\n",
+            "--where y=9: y must also be 8, and records must meet all conditions: specify one "
+            "value for each name\n",
         ),
         (["--record", "-1"], "--record -1: must be a whole number from 0"),
         (

@@ -86,7 +86,10 @@ def test_classes_of_which_the_first_rows_show_few(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "told"),
     [
-        (["0", "1", "2", "10"], "class 10 has the id 3. A file of `classes=`, with all numbers"),
+        (
+            ["0", "1", "2", "10"],
+            "class 10 has the id 3. To keep the numbers as ids, list all numbers",
+        ),
         (["1", "2", "10"], "class 1 has the id 0"),
         (["001", "002"], "all numbers from 000 to 002"),
         (["-1", "1"], "class -1 has the id 0"),

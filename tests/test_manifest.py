@@ -275,12 +275,12 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         ),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
-            f"has format version inf, and beam_tfr {__version__} reads version 2: install",
+            f"has format version inf, but beam_tfr {__version__} reads version 2: install",
         ),
         (
             b'{"format_version": 3, "manifest_digest": ""}',
-            f"has format version 3, and beam_tfr {__version__} reads version 2: install the "
-            f"beam_tfr that wrote it",
+            f"has format version 3, but beam_tfr {__version__} reads version 2: install the "
+            f"beam_tfr version that wrote it",
         ),
         (
             b'{"format_version": 2, "manifest_digest": ""}',
@@ -305,9 +305,9 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
     [
         (("labels",), None, "manifest.labels must be object"),
         (("labels", "names"), {}, "manifest.labels.names must be array"),
-        (("labels", "names"), ["hat\n"], "a class name is 'hat\\n'"),
+        (("labels", "names"), ["hat\n"], "a class has the invalid name 'hat\\n'"),
         (("name",), 5, "manifest.name must be string"),
-        (("splits", "\u202e"), EMPTY_SPLIT, "a split name is '\\u202e'"),
+        (("splits", "\u202e"), EMPTY_SPLIT, "a split has the invalid name '\\u202e'"),
         (
             ("counts",),
             {"matched": 1, "written": 1, "rejected": {}},
@@ -374,7 +374,7 @@ def test_option_of_a_later_version(fields: dict[str, Any]) -> None:
     assert str(error.value) == (
         f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one "
         f"of: crop, pad, stretch, "
-        "fit, shortest, none; update it"
+        "fit, shortest, none; update beam_tfr"
     )
 
 
@@ -397,11 +397,11 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
 
 def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     for make, message in (
-        (lambda: None, r"manifest\.json is missing, and it is empty"),
-        ((tmp_path / "dog").mkdir, r"it holds other files, such as dog/"),
+        (lambda: None, r"manifest\.json is missing, and the folder is empty"),
+        ((tmp_path / "dog").mkdir, r"the folder holds other files, such as dog/"),
         (
             lambda: (tmp_path / "a.txt").write_text(""),
-            r"is missing, which convert writes last; it holds other files, such as a\.txt",
+            r"is missing, which convert writes last; the folder holds other files, such as a\.txt",
         ),
         (
             lambda: (

@@ -26,13 +26,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "trian"}, r"`split=trian`: is not in .*; there are: test, train$"),
+        ({"split": "trian"}, r"`split=trian`: is not in .*; the splits are: test, train$"),
         (
             {"split": None},
-            r'`split=None`: must be text: write a name, several \("train\+validation"\), .* or a '
-            r"slice",
+            r'`split=None`: must be a string: write a name, several \("train\+validation"\), .* or '
+            r"a slice",
         ),
-        ({"split": ["train"]}, r"`split=\['train'\]`: must be text: write a name"),
+        ({"split": ["train"]}, r"`split=\['train'\]`: must be a string: write a name"),
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
         (
             {"batch_size": 40, "remainder": "drop"},

@@ -274,7 +274,7 @@ def test_a_transform_gets_image_and_objects(folder: Path) -> None:
 def test_a_transform_that_forgets_the_objects(folder: Path) -> None:
     for read in (ImageDataset, Records):
         with pytest.raises(
-            UsageError, match=r"^`transform=ndarray`: must return image and dict with `boxes=`"
+            UsageError, match=r"^`transform=ndarray`: must return an image and a dict"
         ):
             [*read(folder, split="train", boxes="xyxy", transform=lambda image, objects: image)]
 
@@ -309,7 +309,7 @@ def test_wrong_numbers_of_boxes(folder: Path) -> None:
 @pytest.mark.parametrize("read", [load, ImageDataset, Records])
 def test_a_dataset_without_boxes(tmp_path: Path, read: Any) -> None:
     plain = write_dataset(tmp_path / "d", {"train": [2]}, image_size=(2, 2))
-    message = rf"^`boxes=xyxy`: {plain} has none: convert its images with a column of boxes"
+    message = rf"^`boxes=xyxy`: {plain} has no boxes: convert its images with a column of boxes"
     with pytest.raises(UsageError, match=message):
         read(plain, split="train", boxes="xyxy")
 
@@ -331,7 +331,8 @@ def test_columns_named_like_boxes_are_only_columns(tmp_path: Path) -> None:
     (element,) = load(tmp_path / "d", split="train", output="dict")
     assert element[OBJECT_LABEL].numpy().tolist() == [17, 90]
     with pytest.raises(
-        UsageError, match=r"boxes=xyxy.*: .* has none: convert its images with a column of boxes"
+        UsageError,
+        match=r"boxes=xyxy.*: .* has no boxes: convert its images with a column of boxes",
     ):
         load(tmp_path / "d", split="train", boxes="xyxy")
 

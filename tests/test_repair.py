@@ -126,7 +126,7 @@ def test_a_dataset_of_files_wants_the_files(
     beam_tfr: Command, dataset: Path, command: tuple[str, ...]
 ) -> None:
     done = beam_tfr(command[0], dataset, *command[1:])
-    message = f"beam-tfr {command[0]}: {dataset} was made from files: give them as --input\n"
+    message = f"beam-tfr {command[0]}: {dataset} was made from files: specify them with --input\n"
     assert (done.code, done.out, done.err) == (2, "", message)
 
 

@@ -150,7 +150,7 @@ def test_nothing_is_published_between_the_steps_and_the_same_call_resumes(
         patched.setattr(settling, "_choose_second", fail)
         with pytest.raises(RunError, match="killed"):
             convert(tmp_path / "d", **options)
-    with pytest.raises(DataError, match="the same convert command resumes it"):
+    with pytest.raises(DataError, match="run the same convert command again to resume it"):
         read_manifest(str(tmp_path / "d"))
     decoded = count_decoding(monkeypatch)
     assert convert(tmp_path / "d", **options).fresh

@@ -191,10 +191,14 @@ def test_tables_are_divided_by_classes_and_groups(tmp_path: pathlib.Path) -> Non
         values = beam_tfr.contents(grouped, split).to_table().column("value").to_pylist()
         people[split] = {value % 10 for value in values}
     assert sum(map(len, people.values())) == 10
-    (note,) = [note for note in result.notes if " off its shares" in note or " off their" in note]
+    (note,) = [
+        note
+        for note in result.notes
+        if " differs from its shares" in note or " differ from their" in note
+    ]
     assert "`beam-tfr plan` names the largest" in note
     preview = beam_tfr.plan(table=table, group_column="person", progress=False, **options)
-    assert any("the largest is p1 of 12 images" in warning for warning in preview.warnings)
+    assert any("the largest, p1, has 12 images" in warning for warning in preview.warnings)
 
 
 def test_images_that_move_are_counted_where_no_record_is_copied(
@@ -238,7 +242,7 @@ def test_the_largest_group_is_named_where_shares_are_missed(tmp_path: pathlib.Pa
     preview = beam_tfr.plan(input=photos, progress=False, **options)
     report = beam_tfr.verify(tmp_path / "d", progress=False)
     for notes in (result.notes, preview.warnings, report.notes):
-        assert any("the largest is big of 20 images" in note for note in notes)
+        assert any("the largest, big, has 20 images" in note for note in notes)
 
 
 def test_groups_without_classes_that_miss_the_shares_are_told(tmp_path: pathlib.Path) -> None:
@@ -255,10 +259,10 @@ def test_groups_without_classes_that_miss_the_shares_are_told(tmp_path: pathlib.
     preview = beam_tfr.plan(input=files, progress=False, **options)
     report = beam_tfr.verify(output, progress=False)
     for notes in (result.notes, preview.warnings, report.notes):
-        (note,) = [note for note in notes if " off their shares" in note]
+        (note,) = [note for note in notes if " differ from their shares" in note]
         assert "18 images in " in note
         assert "instead of 15.0" in note
-        assert "the largest is long of 18 images, more than the share of" in note
+        assert "the largest, long, has 18 images, more than the share of" in note
         assert "smaller groups" in note
 
 
@@ -272,7 +276,7 @@ def test_updates_are_no_reason_once_all_images_are_divided_anew(tmp_path: pathli
     for number, resplit in enumerate((False, True), 30):
         paint(photos / "cat" / "new" / f"{number}.jpg", number)
         result = update(tmp_path / "d", input=photos, resplit=resplit)
-        notes[resplit] = [note for note in result.notes if " off its shares" in note]
+        notes[resplit] = [note for note in result.notes if " differs from its shares" in note]
     assert "`resplit=`" in notes[False][0]
     assert "`resplit=`" not in notes[True][0]
 

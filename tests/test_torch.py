@@ -312,7 +312,7 @@ def test_images_of_different_sizes() -> None:
     )
     assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
     with pytest.raises(
-        UsageError, match=r"`transform=`: returned images of the shapes .* resize them there"
+        UsageError, match=r"`transform=`: returned images with the shapes .* resize them in"
     ):
         list(
             ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16])
@@ -408,8 +408,8 @@ def test_an_image_that_does_not_decode_is_named(damaged: Path) -> None:
     for options in ({}, {"shuffle": True, "batch_size": 4, "remainder": "pad"}):
         with pytest.raises(
             DataError,
-            match=r"d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that "
-            r"decodes.*; run `",
+            match=r"d-train-00000-of-00002.tfrecord: record 3: the image cannot be decoded as jpeg"
+            r".*; run `",
         ):
             list(ImageDataset(damaged, split="train[:10]", **options))
 
@@ -531,18 +531,18 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
         (record(41), "image/class/label is 41, but there are 41 classes"),
         (record(-1), "image/class/label is -1, but there are 41 classes"),
         (record(size=(8, 16)), r"the image has \(height, width\) \(8, 16\) instead of \(8, 12\)"),
-        (record(data=b"no image"), "the image is not a jpeg that decodes: UnidentifiedImageError"),
+        (record(data=b"no image"), "the image cannot be decoded as jpeg: UnidentifiedImageError"),
         (b"\xff", "not a tf.train.Example"),
     ):
         with pytest.raises(ValueError, match=message):
             decode(wrong)
     for form in ("png", "webp"):
-        with pytest.raises(ValueError, match=f"the image is not a {form} that decodes"):
+        with pytest.raises(ValueError, match=f"the image cannot be decoded as {form}"):
             decode_image(b"no image", form, 3)
 
 
 def test_too_many_pixels_are_told_whatever_decodes_them() -> None:
-    message = "^the image has 96 pixels, more than the 95 of this dataset$"
+    message = "^the image has 96 pixels, but images in this dataset have at most 95$"
     for form in ("jpeg", "png", "webp", "gif"):  # which Pillow decodes, as it does odd JPEGs
         data = io.BytesIO()
         PIL.Image.new("RGB", (12, 8)).save(data, form)

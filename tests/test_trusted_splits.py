@@ -193,7 +193,7 @@ def test_new_images_make_up_for_copies_of_old_ones(
     sizes = collections.Counter(after.values())
     shares = SHARES if "splits" in options else dict.fromkeys(sizes, 0.2)
     assert all(abs(sizes[split] - len(after) * share) <= 1 for split, share in shares.items())
-    assert not any(" off its shares" in note for note in result.notes)
+    assert not any(" differs from its shares" in note for note in result.notes)
 
 
 def write_numbered(folder: Path, names: str, numbers: range) -> None:

@@ -191,9 +191,9 @@ def test_a_table_that_did_not_change_leaves_the_dataset_and_its_history(place: P
 
 
 def test_a_dataset_of_a_table_wants_the_table(place: Path) -> None:
-    with pytest.raises(UsageError, match=r"/d was made from a table: give it as `table=`$"):
+    with pytest.raises(UsageError, match=r"/d was made from a table: specify it with `table=`$"):
         update(place / "d", input=f"{place}/*.jpg")
-    with pytest.raises(UsageError, match=r"/d was made from a table: give it as `table=`$"):
+    with pytest.raises(UsageError, match=r"/d was made from a table: specify it with `table=`$"):
         repair(str(place / "d"), {})
 
 

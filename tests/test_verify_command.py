@@ -202,11 +202,11 @@ def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
         ("nosuch", "the folder does not exist"),
         (
             "photos",
-            "manifest.json is missing, which convert writes last; it holds other files, such as "
-            "a.jpg",
+            "manifest.json is missing, which convert writes last; the folder holds other files, "
+            "such as a.jpg",
         ),
-        ("photos/a.jpg", "it is a file; give the folder of a dataset"),
-        ("dataset/manifest.json", "it is a file; give the folder of a dataset"),
+        ("photos/a.jpg", "it is a file; specify the folder of a dataset"),
+        ("dataset/manifest.json", "it is a file; specify the folder of a dataset"),
     ):
         run = beam_tfr("verify", tmp_path / name)
         assert (run.code, run.out) == (1, "")

@@ -200,7 +200,7 @@ def test_images_without_a_label_are_told(beam_tfr: Convert, tmp_path: Path) -> N
     path = write_tar(tmp_path, files)
     run = beam_tfr("convert", "--table", path, "--output", tmp_path / "d")
     assert run.code == 0, run.err
-    assert "1 image has no class, and the label -1" in run.out
+    assert "1 image has no class, so the label is -1" in run.out
     run = beam_tfr("convert", "--table", write_tar(tmp_path, SAMPLES), "--output", tmp_path / "e")
     assert "no class" not in run.out
 

@@ -87,12 +87,12 @@ class BaseDataset(NamedTuple):
         """
         used = json.loads(self.codecs or "{}")
         others = find_other_codecs(used, codecs)
-        changes = [f"{name} {before} there, {codecs[name]} now" for name, before in others.items()]
+        changes = [f"{name} {before}, now {codecs[name]}" for name, before in others.items()]
         if changes:
             raise UsageError(
-                f"other codecs than these made the dataset: {', '.join(changes)}. `codecs=keep` "
-                "copies its records all the same, and notes that in the manifest; "
-                "`codecs=convert` converts all images again",
+                f"the dataset was made with other codecs: {', '.join(changes)}. `codecs=keep` "
+                "copies its records anyway, and notes that in the manifest; `codecs=convert` "
+                "converts all images again",
                 option="codecs",
             )
 
@@ -158,7 +158,7 @@ def _check_stored(dataset: Manifest) -> None:
     if others:
         raise DataError(
             f"the manifest of {dataset.folder} was edited: `convert` does not store "
-            f"{', '.join(sorted(others))} in it; copy the dataset again from a place you trust"
+            f"{', '.join(sorted(others))} in it; copy the dataset again from a source you trust"
         )
 
 
@@ -182,9 +182,9 @@ def _check_kind_of_input(dataset: Manifest, options: Mapping[str, Any]) -> None:
     inputs = options.keys() & {*INPUTS}
     if "layout" in dataset.options:
         if not inputs or "table" in inputs:
-            raise UsageError(f"{dataset.folder} was made from files: give them as `input=`")
+            raise UsageError(f"{dataset.folder} was made from files: specify them with `input=`")
     elif inputs != {"table"}:
-        raise UsageError(f"{dataset.folder} was made from a table: give it as `table=`")
+        raise UsageError(f"{dataset.folder} was made from a table: specify it with `table=`")
 
 
 class PlannedShard(NamedTuple):

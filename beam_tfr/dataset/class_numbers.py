@@ -25,8 +25,8 @@ def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -
         if number > following:
             return (
                 f"classes are numbers, but sorted as text: {classes[class_id]} comes before "
-                f"{classes[class_id + 1]}, and the id of a class is not its number. A file of "
-                "`classes=`, one in each line, sets their order"
+                f"{classes[class_id + 1]}, so the id of a class is not its number. To set their "
+                "order, list them in a file for `classes=`, one per line"
             )
     for class_id, number in enumerate(numbers):
         if number != class_id:
@@ -46,6 +46,6 @@ def _suggest_file(classes: Sequence[str], numbers: Sequence[int]) -> str:
         return ""  # such as 007 beside 7 or 10
     last = classes[-1]
     return (
-        f". A file of `classes=`, with all numbers from {0:0{width}} to {last}, one in each line, "
-        "keeps them as ids"
+        f". To keep the numbers as ids, list all numbers from {0:0{width}} to {last} in a file for "
+        "`classes=`, one per line"
     )

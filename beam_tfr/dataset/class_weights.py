@@ -68,11 +68,11 @@ def _check_single_label(dataset: Manifest) -> None:
     """
     label = dataset.feature_kinds.label
     if label is None:
-        raise UsageError(f"{dataset.folder} has no classes, so there is nothing to weigh")
+        raise UsageError(f"{dataset.folder} has no classes, so there is nothing to weight")
     if label.is_list:
         raise UsageError(
-            f"{dataset.folder} has any number of classes for each image, and Keras' class_weight "
-            "takes one: weigh the loss of each class instead, by `class_counts` of "
+            f"images in {dataset.folder} can have several classes, but Keras' class_weight allows "
+            "only one: weight the loss of each class instead, using `class_counts` in "
             "`reader.open(path).splits`"
         )
 

@@ -10,7 +10,7 @@ from beam_tfr.schema.untrusted import quote
 
 Where = Annotated[
     str | Sequence[str] | Mapping[str, object] | None,
-    'a dict such as {"label": "hat"}, or text: "label=hat"',
+    'a dict such as {"label": "hat"}, or a string such as "label=hat"',
 ]
 _CONDITION = re.compile("([^=]+)=(.*)", re.DOTALL)
 
@@ -37,7 +37,9 @@ def parse_conditions(where: Where) -> dict[str, str]:
         where = [where]
     if not isinstance(where, list | tuple | None):
         raise UsageError(
-            'must be a dict such as {"label": "hat"}, or text', option="where", value=quote(where)
+            'must be a dict such as {"label": "hat"}, or a string such as "label=hat"',
+            option="where",
+            value=quote(where),
         )
     conditions: dict[str, str] = {}
     for text in where or ():
@@ -48,8 +50,8 @@ def parse_conditions(where: Where) -> dict[str, str]:
         first = conditions.setdefault(name, value)
         if value != first:
             raise UsageError(
-                f"{name} must also be {first}, and all conditions must fit: give one value for "
-                "each name",
+                f"{name} must also be {first}, and records must meet all conditions: specify one "
+                "value for each name",
                 option="where",
                 value=text,
             )
@@ -118,7 +120,7 @@ def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
     named = [columns[feature].name for feature in features_named(columns, name)]
     if not named:
         raise UsageError(
-            f"there is no column {name!r}; there are: {', '.join(table.column_names)}",
+            f"there is no column {name!r}; the columns are: {', '.join(table.column_names)}",
             option="where",
         )
     return named

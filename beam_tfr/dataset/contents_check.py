@@ -21,11 +21,11 @@ def find_contradiction(dataset: Manifest, file: str, table: Any) -> str:
     present = {*table.column_names}
     for name, value in constants.items():
         if name in present and not _has_only(table.column(name), value):
-            return f"its column {name} is not {value!r} in each row"
+            return f"its column {name} is not {value!r} in every row"
     if "label" in present and not _are_ids(table.column("label"), len(dataset.class_names)):
-        return "its column label has numbers of no class"
+        return "its column label has numbers that are not class ids"
     if "class" in present and not _are_names(table.column("class"), dataset.class_names):
-        return "its column class has names of no class"
+        return "its column class has names that are not classes"
     return ""
 
 

@@ -160,8 +160,8 @@ class ExampleDecoder:
         is_pair = isinstance(result, tuple) and len(result) == 2
         if not is_pair or not isinstance(result[1], dict):
             raise UsageError(
-                "must return image and dict with `boxes=`, masks or pairs, as it is called with "
-                "both",
+                "must return an image and a dict, because it is called with both if there are "
+                "`boxes=`, masks or pairs",
                 option="transform",
                 value=type(result).__name__,
             )
@@ -204,8 +204,8 @@ def stack_images(images: list[Any]) -> Any:
     if len(shapes) > 1:
         first, second, *_ = sorted(shapes)
         raise UsageError(
-            f"returned images of the shapes {first} and {second}, but a batch takes images of "
-            "equal shape; resize them there",
+            f"returned images with the shapes {first} and {second}, but all images in a batch "
+            "need the same shape; resize them in this function",
             option="transform",
         )
     if isinstance(images[0], np.ndarray):
@@ -247,7 +247,8 @@ def check_pixels(pixels: int, most_pixels: int) -> None:
     """
     if pixels > most_pixels:
         raise ValueError(
-            f"the image has {pixels:,} pixels, more than the {most_pixels:,} of this dataset"
+            f"the image has {pixels:,} pixels, but images in this dataset have at most "
+            f"{most_pixels:,}"
         )
 
 
@@ -256,7 +257,7 @@ def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
     color = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), color | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None:
-        raise ValueError(f"the image is not a {form} that decodes")
+        raise ValueError(f"the image cannot be decoded as {form}")
     if channels == 1:
         return cast(Pixels, pixels[:, :, None])
     return cast(Pixels, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
@@ -279,5 +280,5 @@ def _pillow_errors(form: str) -> Iterator[None]:
         yield
     except Exception as error:  # Pillow raises many
         raise ValueError(
-            f"the image is not a {form} that decodes: {type(error).__name__}: {error}"
+            f"the image cannot be decoded as {form}: {type(error).__name__}: {error}"
         ) from error

@@ -35,7 +35,7 @@ def count_pixels(data: bytes, form: str) -> int:
 
 def _count_png(data: bytes) -> int:
     if not data.startswith(PNG_BEGIN):
-        raise ValueError("the image is not a png that decodes")
+        raise ValueError("the image cannot be decoded as png")
     sides = data[PNG_SIDES]
     return int.from_bytes(sides[:4]) * int.from_bytes(sides[4:])
 
@@ -55,5 +55,5 @@ def _count_webp(data: bytes) -> int:
             width = int.from_bytes(data[26:28], "little") & 0x3FFF
             height = int.from_bytes(data[28:30], "little") & 0x3FFF
         case _:
-            raise ValueError("the image is not a webp that decodes")
+            raise ValueError("the image cannot be decoded as webp")
     return width * height

@@ -274,8 +274,7 @@ def read_contents(
     max_bytes = max_record_bytes_in(num_bytes)
     if num_records * FRAME_BYTES > max_bytes:
         raise DataError(
-            f"{path}: the manifest says that its shard has {num_records} records, too many for its "
-            "size"
+            f"{path}: the manifest lists {num_records} records in this shard, too many for its size"
         )
     try:
         data = storage.read_bytes(path, max_bytes=max_bytes)
@@ -283,7 +282,7 @@ def read_contents(
         raise missing_contents(dataset, file) from None
     if len(data) > max_bytes:
         raise DataError(
-            f"{path} has more than {max_bytes} bytes, more than contents of that shard can have"
+            f"{path} has more than {max_bytes} bytes, too many for the contents of this shard"
         )
     try:
         table = parse_contents(data, schema, path=path, num_rows=num_records, columns=columns)
@@ -334,4 +333,4 @@ def missing_contents(dataset: Manifest, file: str) -> DataError:
     """
     check_not_replaced(dataset)
     path = storage.join(dataset.folder, contents_name(file))
-    return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR_OR_COPY}")
+    return DataError(f"{path} is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR_OR_COPY}")

@@ -272,7 +272,7 @@ def _missing_manifest(folder: str) -> DataError:
     missing = f"{incomplete}: {MANIFEST_FILE} is missing"
     try:
         if storage.find(folder):
-            return DataError(f"{incomplete}: it is a file; give the folder of a dataset")
+            return DataError(f"{incomplete}: it is a file; specify the folder of a dataset")
         names = storage.list_folder(folder) or _list_shown_folders(folder)
         work_files = storage.list_folder(storage.join(folder, WORK_FOLDER))
         has_first = storage.is_folder(storage.work_path(folder, FIRST_FOLDER))
@@ -280,20 +280,22 @@ def _missing_manifest(folder: str) -> DataError:
         return DataError(f"{incomplete}: {error.strerror or error}")
     if SWITCH_FILE in work_files:
         return DataError(
-            f"{incomplete}: it is being replaced; read it again in a moment, or if a run was "
+            f"{incomplete}: it is being replaced; read it again in a moment, or, if a run was "
             "killed, run the same convert command again"
         )
     if work_files or has_first:
         return DataError(
-            f"{missing}. A conversion has not finished here; the same convert command resumes it"
+            f"{missing}. A conversion into this folder has not finished; run the same convert "
+            "command again to resume it"
         )
     if names:
         return DataError(
-            f"{missing}, which convert writes last; it holds other files, such as {names[0]}"
+            f"{missing}, which convert writes last; the folder holds other files, such as "
+            f"{names[0]}"
         )
     if not storage.is_folder(folder):  # gs:// has no empty ones
         return NotFoundError(f"{incomplete}: the folder does not exist")
-    return DataError(f"{missing}, and it is empty")
+    return DataError(f"{missing}, and the folder is empty")
 
 
 def _list_shown_folders(folder: str) -> list[str]:
@@ -362,7 +364,7 @@ def wrong_size(path: str, size: int | None, expected: int) -> DataError:
         return DataError(f"{path} is missing: {REPAIR_OR_COPY}")
     cure = REPAIR_OR_COPY
     if storage.is_gcs(path):
-        cure += "; if it was uploaded with -z or -Z, which compress it, upload it without"
+        cure += "; if it was uploaded with -z or -Z, which compress it, upload it without them"
     return DataError(f"{path} has {size} bytes instead of {expected}: {cure}")
 
 
@@ -390,7 +392,7 @@ def parse_manifest(data: bytes, folder: str) -> Manifest:
     except UsageError as error:
         problem = str(error)[:300]
         raise DataError(
-            f"{path}: this beam_tfr {__version__} does not know {problem}; update it"
+            f"{path}: this beam_tfr {__version__} does not know {problem}; update beam_tfr"
         ) from None
     except (ValueError, RecursionError) as error:
         problem = str(error)[:300]
@@ -424,9 +426,9 @@ def _check_version(path: str, version: object) -> None:
     """
     if version != FORMAT_VERSION:
         raise DataError(
-            f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads "
-            f"version {FORMAT_VERSION}: install the beam_tfr that wrote it, or convert again with "
-            "`overwrite=`"
+            f"{path} has format version {reprlib.repr(version)}, but beam_tfr {__version__} reads "
+            f"version {FORMAT_VERSION}: install the beam_tfr version that wrote it, or convert "
+            "again with `overwrite=`"
         )
 
 
@@ -476,7 +478,7 @@ def _build_manifest(fields: dict[str, Any], location: DigestLocation, folder: st
 
 def _build_split(name: str, fields: dict[str, Any]) -> Split:
     if not NAME.fullmatch(name):
-        raise ValueError(f"a split name is {reprlib.repr(name)}")
+        raise ValueError(f"a split has the invalid name {reprlib.repr(name)}")
     shards = tuple(ShardEntry(**shard) for shard in fields["shards"])
     total = sum(shard.num_examples for shard in shards)
     if fields["num_examples"] != total:
@@ -489,7 +491,7 @@ def _build_split(name: str, fields: dict[str, Any]) -> Split:
 def _check_class_names(manifest: Manifest) -> None:
     for name in manifest.class_names:
         if not is_class_name(name):
-            raise ValueError(f"a class name is {reprlib.repr(name)}")
+            raise ValueError(f"a class has the invalid name {reprlib.repr(name)}")
 
 
 def _check_features(manifest: Manifest) -> None:

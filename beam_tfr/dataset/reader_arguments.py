@@ -93,11 +93,11 @@ def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) 
     fail = functools.partial(UsageError, option="target", value=quote(target))
     columns = [column.name for column in dataset.feature_kinds.columns if column.is_plain]
     if target not in columns:
-        raise fail(f"must be a column of numbers or texts: {', '.join(columns) or 'there is none'}")
+        raise fail(f"must be a column of numbers or text: {', '.join(columns) or 'there is none'}")
     if output not in ("pair", "encoded"):
         raise fail(f'has no effect with `output="{output}"`')
     if others:
-        raise fail("cannot be combined with `boxes=` or `one_hot=`: leave these out")
+        raise fail("cannot be combined with `boxes=` or `one_hot=`: leave them out")
 
 
 def _check_one_hot(dataset: Manifest, output: str, label: str) -> None:
@@ -116,13 +116,13 @@ def _check_boxes(dataset: Manifest, output: str, boxes: str, *, one_hot: bool) -
         raise fail(f'has no effect with `output="{output}"`')
     if dataset.feature_kinds.boxes is None:
         raise fail(
-            f"{dataset.folder} has none: convert its images with a column of boxes, "
+            f"{dataset.folder} has no boxes: convert its images with a column of boxes, such as "
             "`feature_columns=box:bbox[xyxy]`"
         )
     if one_hot and output != "dict":
         raise fail(
-            "returns boxes and classes in place of labels: leave out `one_hot=`, or give "
-            '`output="dict"` for both'
+            "returns boxes and classes in place of labels: leave out `one_hot=`, or specify "
+            '`output="dict"` to get both'
         )
 
 
@@ -135,7 +135,7 @@ def check_shuffle(shuffle: Any, seed: Any) -> int | None:
     seed = check_integer("seed", seed, 0, bits=63)
     if not isinstance(shuffle, bool):
         raise UsageError(
-            "must be True or False: there is no shuffle buffer, and only `ImageDataset` takes "
+            "must be True or False: there is no shuffle buffer, and only `ImageDataset` accepts "
             f'"{GLOBAL}"',
             option="shuffle",
             value=quote(shuffle),
@@ -152,7 +152,7 @@ def check_global_shuffle(seed: Any, streams: Any) -> int:
     checked = check_integer("seed", seed, 0, bits=63)
     if streams != STREAMS:
         raise UsageError(
-            f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave '
+            f'has no effect with `shuffle="{GLOBAL}"`, which reads records one by one: leave '
             "it out",
             option="streams",
             value=quote(streams),

@@ -22,7 +22,7 @@ def read_rejects(path: str) -> Iterator[Reject]:
         while line := file.readline(_MOST_LINE_BYTES):
             reject = _parse_reject(line)
             if reject is None:
-                raise DataError(f"{path} is damaged: a line is no reject")
+                raise DataError(f"{path} is damaged: a line is not a reject")
             yield reject
 
 

@@ -110,7 +110,7 @@ class PlainShard(ShardIndex):
 
     def check_layout(self) -> None:
         if len(self.ends) and self._file_bytes() != self.num_bytes:
-            raise ValueError("does not fit its shard: the file has another size")
+            raise ValueError("does not match its shard: the file has another size")
 
     def locate(self, row: int) -> tuple[int, int]:
         return self.begin(row), self.end(row)
@@ -155,7 +155,9 @@ class CompressedShard(ShardIndex):
     def check_layout(self) -> None:
         steps = np.diff(self.restarts, prepend=0, append=self.num_bytes)
         if self.restarts.dtype != np.int64 or (steps < 0).any():
-            raise ValueError("does not fit its shard: its restart points are not in it, in order")
+            raise ValueError(
+                "does not match its shard: restart points are out of order, or outside the file"
+            )
 
     def locate(self, row: int) -> tuple[int, int]:
         restart = int(self.restarts[row])
@@ -234,10 +236,10 @@ def _frame_ends(offsets: Any, lengths: Any, longest: int) -> Int64:
         ValueError: the columns contradict each other, or a length is impossible.
     """
     if lengths.dtype != np.int64 or offsets.dtype != np.int64:  # there are nulls
-        raise ValueError("does not fit its shard: a length is impossible")
+        raise ValueError("does not match its shard: a length is impossible")
     if (lengths < 0).any() or (lengths > longest).any():
-        raise ValueError("does not fit its shard: a length is impossible")
+        raise ValueError("does not match its shard: a length is impossible")
     ends: Int64 = np.cumsum(lengths + FRAME_BYTES)
     if (offsets + lengths + FOOTER.size != ends).any():
-        raise ValueError("does not fit its shard: an offset does not follow the record before it")
+        raise ValueError("does not match its shard: an offset does not follow the record before it")
     return ends

@@ -81,9 +81,9 @@ def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
 def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
     """Yields reasons, other than options, why classes in a dataset may differ from their shares."""
     if dataset.counts["rejected"].keys() - {"duplicate"}:
-        yield "rejects are missing"
+        yield "rejected images are missing"
     if _was_updated(dataset):
-        yield "updates place only new images; `resplit=` divides all of them"
+        yield "updates place only new images; `resplit=` divides all images again"
 
 
 def _was_updated(dataset: Manifest) -> bool:
@@ -150,7 +150,7 @@ def _list_reasons(
     if options.get("duplicates") == "group":
         yield "copies stay together"
     if options.get("duplicates") == "drop":
-        yield "copies are dropped, and no other image moves"
+        yield "copies are dropped, and other images stay in their splits"
     if options.get("group_column") or "{group}" in options.get("layout", ""):
         yield _describe_groups(find_largest(), whole)
 
@@ -159,8 +159,8 @@ def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
     """Describes classes that have fewer images than there are splits."""
     names = join_texts([printable(entry.name) for entry in classes], most=_MOST_NAMES)
     return (
-        f"fewer images than the {splits} splits, so that some splits have none of the class: "
-        f"{names}; add images of it, or use fewer splits"
+        f"some classes have fewer images than there are splits ({splits}), so some splits have "
+        f"none of them: {names}; add images, or use fewer splits"
     )
 
 
@@ -171,13 +171,13 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
     images = counted(worst.numbers[split], "image")
     instead = f"{images} in {split} instead of {float(worst.ideals[split]):,.1f}"
     if not worst.name:
-        subject = "splits are more than an image off their shares"
+        subject = "splits differ from their shares by more than one image"
     elif len(classes) == 1:
-        subject = f"class {printable(worst.name)} is more than an image off its shares"
+        subject = f"class {printable(worst.name)} differs from its shares by more than one image"
     else:
         subject = (
-            f"{len(classes):,} classes are more than an image off their shares, most of all "
-            f"{printable(worst.name)}"
+            f"{len(classes):,} classes differ from their shares by more than one image, most of "
+            f"all {printable(worst.name)}"
         )
     because = f" ({'; '.join(reasons)})" if reasons else ""
     return f"{subject}: {instead}{because}"
@@ -186,9 +186,9 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
 def _describe_groups(largest: LargestGroup | None, whole: _ClassShares) -> str:
     """Explains that groups stay together; `whole` has the shares of all images."""
     if largest is None:
-        return "groups stay together, of which `beam-tfr plan` names the largest"
+        return "groups stay together, and `beam-tfr plan` names the largest"
     images = counted(largest.images, "image")
-    reason = f"groups stay together, the largest is {printable(largest.name)} of {images}"
+    reason = f"groups stay together, and the largest, {printable(largest.name)}, has {images}"
     split = whole.smallest_split
     if largest.images <= whole.ideals[split]:
         return reason

@@ -296,9 +296,8 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
     if alike:
         listed = [" and ".join(_spell_apart(group)) for group in alike]
         yield (
-            f"{noun} differ only by case, by marks between words, by zeros before numbers or by "
-            "what cannot be seen: "
-            f"{join_texts(listed, most=_MOST_NAMES)}"
+            f"{noun} differ only in case, in marks between words, in leading zeros or in invisible "
+            f"characters: {join_texts(listed, most=_MOST_NAMES)}"
         )
 
 
@@ -333,7 +332,7 @@ def describe_unlabelled(dataset: Manifest) -> Iterator[str]:
     if number:
         verb = "has" if number == 1 else "have"
         noun = noun_of(dataset.options["encoding"])[:-1]
-        yield f"{counted(number, noun)} {verb} no class, and the label -1"
+        yield f"{counted(number, noun)} {verb} no class, so the label is -1"
 
 
 def _describe_missing(

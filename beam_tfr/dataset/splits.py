@@ -84,7 +84,7 @@ def choose_splits(dataset: Manifest, split: str | None, names: Sequence[str]) ->
         raise UsageError(str(error), option="split", value=split) from None
     if not {*chosen} <= {*names}:
         raise UsageError(
-            f"is not in {dataset.folder}; there are: {', '.join(names)}",
+            f"is not in {dataset.folder}; the splits are: {', '.join(names)}",
             option="split",
             value=split,
         )
@@ -98,7 +98,7 @@ def select_examples(dataset: Manifest, text: str) -> ExampleSelection:
         UsageError: a split does not exist, or a slice is malformed, empty or overlaps another.
     """
     if not isinstance(text, str):
-        raise UsageError(f"must be text: {_HELP}", option="split", value=quote(text))
+        raise UsageError(f"must be a string: {_HELP}", option="split", value=quote(text))
     try:
         slices = list[_Slice]()
         for term in text.split("+"):
@@ -135,7 +135,9 @@ def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
     names = dataset.split_names
     for name in left_out:
         if name not in names:
-            raise ValueError(f"{name!r} is not in {dataset.folder}; there are: {', '.join(names)}")
+            raise ValueError(
+                f"{name!r} is not in {dataset.folder}; the splits are: {', '.join(names)}"
+            )
     rest = [name for name in names if name not in left_out and dataset.splits[name].num_examples]
     if not rest:
         raise ValueError(f"leaves out all splits: {', '.join(names)}")
@@ -149,7 +151,7 @@ def _parse_slice(dataset: Manifest, term: str) -> list[_Slice]:
         ValueError: the split does not exist, or the slice is malformed or empty.
     """
     names = dataset.split_names
-    absent = f"is not in {dataset.folder}; there are: {', '.join(names)}"
+    absent = f"is not in {dataset.folder}; the splits are: {', '.join(names)}"
     name, bracket, bounds = term.partition("[")
     name = name.rstrip()
     is_closed = bounds.endswith("]") and bounds.count(":") == 1

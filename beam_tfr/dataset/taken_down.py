@@ -40,7 +40,8 @@ def read_removed(folder: str) -> Removed:
         kind, _, sha256 = line.partition(" ")
         if kind not in hashes or len(sha256) != 64:
             raise DataError(
-                f"{path}: line {number} is damaged; restore the file, or images may come back"
+                f"{path}: line {number} is damaged; restore the file, or removed images may come "
+                "back"
             )
         hashes[kind].add(sha256)
     return Removed(frozenset(hashes["key"]), frozenset(hashes["source"]))
@@ -57,7 +58,7 @@ def _read_lines(path: str) -> list[str]:
         data = storage.read_bytes(path, max_bytes=_MOST_BYTES)
     if len(data) > _MOST_BYTES:
         raise DataError(
-            f"{path} has more than {_MOST_BYTES >> 20} MiB; restore the file, or images may come "
-            "back"
+            f"{path} has more than {_MOST_BYTES >> 20} MiB; restore the file, or removed images "
+            "may come back"
         )
     return data.decode("utf-8", "replace").splitlines()
