@@ -1,1 +1,1 @@
-"""Manages the output folder: who holds it, what is built in it, how that becomes the dataset."""
+"""Manages the output folder: which run holds it, and how built files become the dataset."""

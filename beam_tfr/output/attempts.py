@@ -1,10 +1,10 @@
-"""Counts attempts that crash, so that the images at fault are decoded in guarded processes.
+"""Counts attempts that crash, so that guarded processes can decode the images at fault.
 
-After two such attempts at a shard, each of its images is decoded in a guarded process.
+After two such attempts at a shard, a guarded process decodes each of its images.
 
 `OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not
-end, because it is in progress or its process was killed, perhaps by an image. `sample.attempts` is
-the same for the plan's sample.
+end, either because it is in progress or because its process was killed, perhaps by an image.
+`sample.attempts` is the same for the plan's sample.
 """
 
 import contextlib
@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from beam_tfr import storage
 from beam_tfr.storage import work_path
 
-CRASHES = 2  # at one shard; a process may die once for any reason
+CRASHES = 2  # on one shard; a single crash may have any cause
 SUFFIX = ".attempts"
 SAMPLE_MARK = f"sample{SUFFIX}"
 
 
 @contextlib.contextmanager
 def mark_attempt(path: str) -> Iterator[bool]:
-    """Marks an attempt within the block; yields True if two earlier attempts crashed.
+    """Marks an attempt while the block runs; yields True if two earlier attempts crashed.
 
     Args:
-        path: path of the mark; empty for none.
+        path: path of the mark; empty for no mark.
     """
     if not path:
         yield False
@@ -32,15 +32,15 @@ def mark_attempt(path: str) -> Iterator[bool]:
     try:
         yield others >= CRASHES
     finally:
-        # Also for a finished shard: a run that crashed twice stays guarded.
+        # Marks finished shards too: a run that crashed twice stays guarded.
         _change_mark(path, -1)
 
 
 def _change_mark(path: str, change: int) -> int:
-    """Changes the number of attempts in a mark; returns the number before.
+    """Changes the number of attempts in a mark; returns the previous number.
 
-    The mark is read each time, because other attempts begin and end meanwhile. Errors are ignored,
-    because the attempt itself may still succeed.
+    The mark is read each time, because other attempts may begin and end in between. Errors are
+    ignored, because the attempt itself may still succeed.
     """
     count = 0
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
@@ -62,6 +62,6 @@ def _write_mark(path: str, mark: bytes, *, replace: bool) -> None:
 
 
 def has_crashed(output: str) -> bool:
-    """Whether earlier runs into the folder crashed at least twice at a shard or at the sample."""
+    """Whether earlier runs into the folder crashed at least twice on a shard or on the sample."""
     entries = storage.list_files(work_path(output, ""))
     return any(entry.name.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in entries)

@@ -4,12 +4,12 @@
     OUT/.beam_tfr/plan.json     the plan being written; a run of the same recipe resumes where an
                                 earlier one stopped
     OUT/.beam_tfr/SHARD.json    a finished shard: see `sidecars`
-    OUT/.beam_tfr/switch.json   puts the finished dataset in its place: see `switch`
+    OUT/.beam_tfr/switch.json   moves the files of the finished dataset into place: see `switch`
     OUT/.beam_tfr/*.records-*, *.contents-*   files being built: see `switch`
     OUT/.beam_tfr/*.attempts    attempts that crashed: see `attempts`
 
-The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset
-in it.
+The folder `.beam_tfr` is removed once the manifest is written, unless another run is building a
+dataset in it.
 """
 
 import contextlib
@@ -112,11 +112,11 @@ def claim_folder(
     job: str = "",
     job_state: JobState = lambda _: "",
 ) -> Plan:
-    """Claims the folder for a plan, and resumes what an earlier run has not published.
+    """Claims the folder for a plan, and resumes an earlier run that has not published.
 
-    The earlier run had the same plan, or one that differs only in the input; shards with the same
-    references are kept. With `overwrite`, starts again if the plan is different. A published
-    dataset is not touched.
+    The earlier run must have had the same plan, or one that differs only in the input; shards with
+    the same references are kept. With `overwrite`, starts again if the plan is different. A
+    published dataset is not touched.
 
     Args:
         output: folder of the dataset.
@@ -136,7 +136,9 @@ def claim_folder(
     """
     lock.acquire_lock(output, run_id, job=job, job_state=job_state)
     published = switch.complete_switch(output)
-    if published and overwrite:  # by a run that was killed at its end, perhaps of the same call
+    if (
+        published and overwrite
+    ):  # by a run that was killed at its end, perhaps an earlier try of this call
         with contextlib.suppress(UsageError, DataError):
             overwrite = not _holds_dataset(output, plan)
     state = inspect_output(output, plan, overwrite=overwrite)
@@ -145,7 +147,7 @@ def claim_folder(
     claim = Claim(state.replaces, overwrite)
     data = BegunPlan(plan, run_id, claim).to_json()
     if state.begun is not None and state.begun.to_json() == data:
-        return plan  # this step is retried, and must keep what the run has written since
+        return plan  # this is a retry, which must keep the files written since
     check_room(output, plan)
     _clear_work_folder(output, plan if state.resumes else None, run_id)
     lock.check_lock(output, run_id)
@@ -158,8 +160,8 @@ class OutputState(NamedTuple):
 
     Attributes:
         complete: whether it holds the dataset of the plan.
-        replaces: generation of the manifest that the plan would replace; 0 without one.
-        begun: the plan of an unfinished run; None without one.
+        replaces: generation of the manifest that the plan would replace; 0 if there is none.
+        begun: the plan of an unfinished run; None if there is none.
         resumes: whether the plan would resume that run.
     """
 
@@ -170,7 +172,7 @@ class OutputState(NamedTuple):
 
 
 def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
-    """Looks at what an output holds, and writes nothing.
+    """Finds the state of an output folder without writing anything.
 
     Raises:
         UsageError, DataError: as in `claim_folder`.
@@ -192,7 +194,7 @@ def inspect_output(output: str, plan: Plan, *, overwrite: bool) -> OutputState:
 
 
 def _check_contents_folder(output: str) -> None:
-    """Checks that no local file has the name of the folder of the contents.
+    """Checks that no local file has the name of the contents folder.
 
     Raises:
         UsageError: a file has that name.
@@ -223,7 +225,7 @@ def _check_no_dataset(output: str) -> None:
 
 
 def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
-    """Makes the error of a folder that holds part of a dataset whose plan has other options."""
+    """Builds the error for a folder that holds part of a dataset whose plan has other options."""
     codecs = plan.codecs | find_other_codecs(earlier.codecs, plan.codecs)
     stated = {**earlier.fields(), "codecs": codecs}
     present = PresentDataset(stated, earlier.matched, earlier.classes)
@@ -270,13 +272,13 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
 
 
 def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
-    """Removes what dead runs left in the work folder.
+    """Removes files that dead runs left in the work folder.
 
-    Locks, marks of crashes and the plan stay; the plan is replaced at once.
+    Locks, marks of crashes and the plan stay; the caller replaces the plan at once.
 
     Args:
         output: folder of the dataset.
-        plan: the plan that is resumed, whose finished shards stay; None to begin a new one.
+        plan: the plan to resume, whose finished shards stay; None to begin a new plan.
         run_id: id of this run.
     """
     entries = _list_own_files(output, run_id)
@@ -294,7 +296,7 @@ def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
 
 
 def _find_finished(plan: Plan, entries: Iterable[Entry]) -> set[str]:
-    """Finds the names of the shards of a plan that have sidecars in the work folder."""
+    """Lists the shards of a plan that have sidecars in the work folder, by name."""
     names = {entry.name for entry in entries}
     return {shard for shard in plan.shards() if sidecars.sidecar_name(shard) in names}
 
@@ -306,7 +308,7 @@ def _list_own_files(output: str, run_id: str) -> list[Entry]:
     writes anything else.
 
     Raises:
-        RunError: another run took over.
+        RunError: another run has taken over.
     """
     entries = storage.list_files(work_path(output, ""))
     lock.check_lock(output, run_id)
@@ -314,15 +316,15 @@ def _list_own_files(output: str, run_id: str) -> list[Entry]:
 
 
 def check_room(output: str, plan: Plan) -> None:
-    """Checks that a disk has room for the dataset besides the files already in the output.
+    """Checks that the disk has enough free space for the rest of the dataset.
 
     Raises:
-        RunError: there is not enough room.
+        RunError: the disk does not have enough free space.
     """
     free = storage.free_bytes(output)
     if free is None:
         return
-    written = storage.list_files(work_path(output, ""))  # a part of the dataset
+    written = storage.list_files(work_path(output, ""))  # finished files of the dataset
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         raise RunError(
@@ -335,7 +337,10 @@ def check_room(output: str, plan: Plan) -> None:
 
 
 def read_progress(output: str) -> Progress | None:
-    """Counts the finished shards of the plan in the folder, but no images; None without a plan."""
+    """Counts the finished shards of the plan in the folder; None if there is no plan.
+
+    The number of finished images is not known.
+    """
     begun = _read_plan(output)
     if begun is None:
         return None
@@ -347,8 +352,8 @@ def read_progress(output: str) -> Progress | None:
 def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
     """Removes the work folder of a complete dataset.
 
-    The sidecars of its shards are kept for updates. Files that a killed run has built to replace
-    the dataset stay for the next run, and so do those of another run.
+    Keeps the sidecars of its shards for updates. Files of other runs stay, and so do files that a
+    killed run built to replace the dataset, for the next run to use.
 
     Args:
         output: folder of the dataset.
@@ -366,7 +371,7 @@ def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None 
 
 
 def finish_killed_run(output: str, run_id: str) -> None:
-    """Finishes the work of a run that was killed after its switch, before it moved its sidecars."""
+    """Finishes a run that was killed after its switch, before it moved its sidecars."""
     begun = _read_plan(output)
     if begun is None:
         return
@@ -380,7 +385,7 @@ def finish_killed_run(output: str, run_id: str) -> None:
 
 
 def _is_being_replaced(output: str) -> bool:
-    """Whether the work folder holds a part of a dataset that will replace the one in the output."""
+    """Whether the work folder holds part of a dataset that will replace the one in the output."""
     begun = _read_plan(output)
     published = find_generation(join(output, MANIFEST_FILE))
     if begun is None or not published:

@@ -1,4 +1,4 @@
-"""Compares the versions of codecs that determine a dataset's bytes with those of each worker."""
+"""Compares each worker's codec versions with those that determine a dataset's bytes."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ from beam_tfr.schema.errors import RunError
 
 
 def used_versions(options: Mapping[str, Any]) -> dict[str, str]:
-    """Returns library -> version installed here, for libraries that can change a byte of a dataset.
+    """Returns library -> installed version, for libraries that can affect a dataset's bytes.
 
     Args:
         options: options of the plan.

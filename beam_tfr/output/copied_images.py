@@ -1,4 +1,4 @@
-"""Finds the copies among the images of a dataset, by the keys of their references."""
+"""Finds copies among the images of a dataset, and the keys of these images."""
 
 import collections
 import dataclasses
@@ -22,11 +22,11 @@ from beam_tfr.schema.encoded_ref import key_of, to_text
 
 
 class _Member(NamedTuple):
-    """An image that shares its split with others.
+    """An image in a group of images that must share a split.
 
     Attributes:
-        key: its key.
-        split: the split that it is in.
+        key: key of the image.
+        split: its present split.
     """
 
     key: bytes
@@ -35,14 +35,14 @@ class _Member(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CopiedImages:
-    """The copies in a dataset; only images that have copies, or may have some, are in memory.
+    """The copies in a dataset; memory holds only images that have copies, or may have some.
 
     Attributes:
         dataset: manifest of the dataset.
         images: the images that have copies.
         clusters: the clusters of these images.
         keys: the keys of these images.
-        crowded: number of images that may have more copies, as too many others look like them.
+        crowded: number of images that may have more copies, because too many others look like them.
     """
 
     dataset: Manifest
@@ -69,10 +69,10 @@ class CopiedImages:
         return cls(dataset, images, clusters.trusted, keys, len(clusters.crowded))
 
     def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
-        """Yields the images that have to share their split: key, NUL, name of the group.
+        """Yields "key NUL name" for each image that must share a split with others.
 
-        The name is the smallest key in the group. Groups of the layout that share a copy become
-        one.
+        The name is that of the group: the smallest key in it. Groups of the layout that share a
+        copy become one group.
 
         Args:
             only_torn: whether to leave out groups that are already in one split.
@@ -84,7 +84,7 @@ class CopiedImages:
                 yield from (member.key + b"\0" + name for member in members)
 
     def _list_members(self) -> Mapping[int, Sequence[_Member]]:
-        """Lists the images that have to share their split, by the first image of each group."""
+        """Lists the images that must share a split, by the first image of each group."""
         if not self.clusters:
             return {}
         in_clusters = np.concatenate([cluster.images for cluster in self.clusters])
@@ -103,7 +103,7 @@ class CopiedImages:
         return members
 
     def _link_groups(self, components: Components, rows: Rows) -> Mapping[str, int]:
-        """Links images of the same group of the layout; returns group -> one of its images."""
+        """Links images in the same group of the layout; returns group -> one of its images."""
         first = dict[str, int]()
         left = list[int]()
         right = list[int]()
@@ -116,7 +116,7 @@ class CopiedImages:
         return first
 
     def _list_grouped(self, rows_of_groups: Mapping[str, int]) -> Iterator[tuple[int, _Member]]:
-        """Yields all images of some groups of the layout, each with an image that has its group."""
+        """Yields all images in some groups of the layout, each with an image of the same group."""
         if not rows_of_groups:
             return
         for shard in planned_shards(self.dataset):
@@ -126,7 +126,7 @@ class CopiedImages:
                     yield rows_of_groups[group], _Member(key, shard.split)
 
     def _group_of(self, key: bytes) -> str | None:
-        """Returns the group of the layout that an image is in."""
+        """Returns the group of the layout that contains an image."""
         return self._layout.group_of(to_text(key))
 
     @functools.cached_property
@@ -134,7 +134,7 @@ class CopiedImages:
         return parse_layout(str(self.dataset.options.get("layout", "*")))
 
     def list_rejects(self) -> Iterator[bytes]:
-        """Yields images that are copies of one that is kept: key, NUL, a sentence about it."""
+        """Yields "key NUL sentence" for each image that is a copy of an image that is kept."""
         for cluster in self.clusters:
             kept, *others = cluster.images.tolist()
             for row in others:
@@ -142,7 +142,7 @@ class CopiedImages:
                 yield self.keys[row] + b"\0" + detail.encode("utf-8", "surrogateescape")
 
     def _describe_copy(self, row: int, kept: int) -> str:
-        """Writes a sentence about a copy of an image that is kept, and about their classes."""
+        """Describes a copy of an image that is kept, and the classes of both."""
         labels = self.images.labels
         key = to_text(self.keys[kept])
         if NO_LABEL in (labels[row], labels[kept]):
@@ -152,7 +152,7 @@ class CopiedImages:
 
 
 def read_keys(dataset: Manifest, rows: Rows) -> Iterator[bytes]:
-    """Yields the keys of some records, given their sorted numbers."""
+    """Yields the keys of records with these sorted numbers."""
     for shard, rows_in_shard in divide_rows(dataset, rows):
         keys = [*_read_keys_of_shard(dataset, shard)]
         yield from (keys[row] for row in rows_in_shard.tolist())

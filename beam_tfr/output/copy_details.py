@@ -1,4 +1,4 @@
-"""Writes and parses the sentence that says which image a reject is a copy of."""
+"""Writes and parses the sentence that names the image that a reject is a copy of."""
 
 from beam_tfr.schema.items import DUPLICATE, Reject
 
@@ -20,7 +20,7 @@ def describe_copy(kept: str, kept_class: str, own_class: str) -> str:
 
 
 def list_kept(reject: Reject) -> list[str]:
-    """Lists the keys that the image kept in place of a reject may have; none if it is not a copy.
+    """Lists possible keys of the image that was kept instead of a reject; empty for other rejects.
 
     The first key is the right one, unless that key contains words of the sentence itself.
     """
@@ -30,6 +30,6 @@ def list_kept(reject: Reject) -> list[str]:
 
 
 def parse_kept(detail: str) -> list[str]:
-    """Lists the keys that a sentence of `describe_copy` may name as that of the kept image."""
+    """Lists possible keys of the kept image in a sentence from `describe_copy`."""
     parts = detail.removeprefix(_COPY_OF).split(_OTHER_CLASS)
     return [_OTHER_CLASS.join(parts[:number]) for number in range(1, len(parts) + 1)]

@@ -1,4 +1,4 @@
-"""Limits how many images an update may drop, as one of an input without the old images would."""
+"""Limits how many images an update may drop, in case its input lacks the old images."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,8 +14,8 @@ class DropLimit(NamedTuple):
     Attributes:
         folder: folder of the dataset.
         images: number of its records.
-        max_removed: largest share (float) or number (int) of them that may be dropped.
-        limit: the option `limit`. If an input has more images, those beyond it are not wanted.
+        max_removed: largest fraction (float) or number (int) of them that may be dropped.
+        limit: the option `limit`; if it leaves images out, any number may be dropped.
     """
 
     folder: str
@@ -24,17 +24,17 @@ class DropLimit(NamedTuple):
     limit: int | None = None
 
     def check(self, plan: Plan, numbers: Iterable[int]) -> Plan:
-        """Checks that an update drops no more images than it may.
+        """Checks that an update drops no more images than allowed.
 
         Args:
             plan: the plan of the update.
-            numbers: numbers of dropped images, to be added up.
+            numbers: numbers of dropped images, whose sum is checked.
 
         Returns:
             The plan.
 
         Raises:
-            DataError: the update would drop more.
+            DataError: the update would drop more images.
         """
         excess = self.describe_excess(sum(numbers), plan)
         if excess:
@@ -42,7 +42,7 @@ class DropLimit(NamedTuple):
         return plan
 
     def describe_excess(self, dropped: int, plan: Plan) -> str:
-        """Describes an update that would drop too many images; empty if it would not.
+        """Describes an update that would drop too many images; empty otherwise.
 
         Args:
             dropped: how many of the dataset's images the update would drop.

@@ -1,8 +1,8 @@
-"""Finds what a finished dataset knows about its images, so that updates copy what did not change.
+"""Finds known facts about the images of a dataset, so that updates copy unchanged records.
 
-The sidecars that stay beside a dataset hold the references of its images and the sums of their
-pixels; the contents hold everything else that is not in a record. So a copied record gives the same
-shard, contents and statistics as one that is made again. `known_records` reads the records.
+The sidecars next to a dataset hold the references of its images and the sums of their pixels; the
+contents hold everything else that is not in a record. So a copied record gives the same shard,
+contents and statistics as a newly made one. `known_records` reads the records.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from beam_tfr.schema.items import ImageRef, KnownImage, KnownState, Reject
 from beam_tfr.schema.plan import Shard, ShardInfo
 
 _EARLIER_REF = struct.Struct("<qQQI8s")  # the fields of `_EarlierRef`
-# Reasons of rejects that may pass.
+# Reasons for rejects that may be temporary.
 _PASSING = frozenset({"not-found", "unreadable", "changed-while-reading", "decode-timeout"})
 
 
@@ -32,8 +32,8 @@ class KnownSource(NamedTuple):
 
     Attributes:
         ref: its encoded reference.
-        number: number of its record, in the order of the manifest; for a reject, that of the record
-            after it.
+        number: number of its record, in the order of the manifest; for a reject, the number of the
+            next record.
         reject: the reject, if the image is one.
     """
 
@@ -82,9 +82,9 @@ def _shards_by_name(base: BaseDataset) -> dict[str, PlannedShard]:
 
 
 def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """Finds the shard of the dataset that has the same name and bytes as one just written.
+    """Finds the dataset's shard with the same name and bytes as a shard just written; else None.
 
-    The shard that was just written takes its place. None if the dataset has no such shard.
+    The shard just written takes its place.
     """
     shard = _shards_by_name(base).get(info.shard.name)
     if shard is None or shard.entry is None:
@@ -96,7 +96,7 @@ def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """Returns a shard of the dataset, if its files are as they were written; otherwise None.
+    """Returns a shard of the dataset if its files are unchanged; otherwise None.
 
     On gs://, moving the files changed their generations.
     """
@@ -106,10 +106,10 @@ def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 
 
 def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-    """Returns the shard of the dataset with the same references and recipe, which stays as it is.
+    """Returns the dataset's shard with the same references and recipe, which is reused unchanged.
 
-    Writes its sidecar for the new dataset. None if there is no such shard, or its sources have to
-    be read to know whether they changed.
+    Writes its sidecar for the new dataset. Returns None if there is no such shard, or if its
+    sources must be read to tell whether they changed.
     """
     planned = _shards_by_name(base).get(shard.name)
     if planned is None or base.compare == "checksum":
@@ -126,7 +126,7 @@ def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> Shard
 
 
 def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> bool:
-    """Whether the sidecar alone shows that a shard would be written again as it is."""
+    """Whether the sidecar alone proves that writing the shard again would give the same bytes."""
     if sidecar.refs != refs or not shard.continues(sidecar.info.shard):
         return False
     if sidecar.reject_lines and not base.with_rejects:
@@ -135,12 +135,12 @@ def _is_reusable(sidecar: Sidecar, base: BaseDataset, shard: Shard, refs: Sequen
         return True
     if not _PASSING.isdisjoint(sidecar.info.rejected):
         return False
-    # Only a generation shows that a source is the same, and rows of a table have none.
+    # Only a generation proves that a source is unchanged, and table rows have none.
     return all(EncodedRef.parse(ref).generation != b"0" for ref in refs)
 
 
 class _EarlierRef(NamedTuple):
-    """The known fields of a reference from which the dataset was made.
+    """The known fields of a reference that the dataset was made from.
 
     Attributes:
         number: as in `KnownSource`.
@@ -156,7 +156,7 @@ class _EarlierRef(NamedTuple):
 
 
 def encode_source(source: KnownSource) -> bytes:
-    """Encodes in few bytes, for the shuffle, what `match_image` needs to know about an image."""
+    """Encodes the facts about an image that `match_image` needs, in few bytes for the shuffle."""
     ref = EncodedRef.parse(source.ref)
     earlier = _EarlierRef(
         number=source.number,
@@ -170,9 +170,9 @@ def encode_source(source: KnownSource) -> bytes:
 
 
 def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
-    """Compares a reference with what is known about its image; None if that is of no use.
+    """Compares a reference with the known facts about its image.
 
-    It is of no use for a new reject, for example.
+    Returns None if they are of no use, such as for a new reject.
 
     Args:
         ref: an encoded reference.
@@ -218,7 +218,7 @@ def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownStat
 def _compare_listed(
     ref: ImageRef, earlier: _EarlierRef, *, trusts_generation: bool
 ) -> KnownState | None:
-    """Says whether a source has changed, judging by its listing; None if it has to be read."""
+    """Judges from its listing whether a source has changed; None if it must be read."""
     is_estimate = is_in_parquet(ref.place)
     if ref.size_bytes != earlier.size_bytes and not is_estimate:
         return KnownState.CHANGED

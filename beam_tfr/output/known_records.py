@@ -1,4 +1,4 @@
-"""Reads the records of a finished dataset that an update copies, and what is known about them."""
+"""Reads the records that an update copies from a dataset, and the known facts about them."""
 
 import functools
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from beam_tfr.schema.encoded_ref import key_of, to_bytes
 from beam_tfr.schema.errors import RunError
 
 _MOST_ROWS = 1 << 17  # rows of contents in memory: about 40 MB
-_LEAST_SHARD = 512  # records of the smallest shard assumed in computing how many fit in memory
+_LEAST_SHARD = 512  # records in the smallest shard assumed when computing how many fit in memory
 _LEAST_SHARDS = 4  # shards in memory
 
 
@@ -26,7 +26,7 @@ class KnownRecord(NamedTuple):
 
     Attributes:
         serialized: the tf.train.Example.
-        row: its row of the contents, without the columns that say where it is stored.
+        row: its row in the contents, without the columns that locate it in a shard.
         sums: sums of the record, as in `sidecars.Sidecar`.
     """
 
@@ -36,12 +36,12 @@ class KnownRecord(NamedTuple):
 
 
 class KnownFrames(NamedTuple):
-    """Records of a finished dataset, as they are stored.
+    """Records of a finished dataset, in their stored form.
 
     Attributes:
         frames: frames of the records, joined.
-        sizes: size of each frame.
-        rows: their `pyarrow.Table` of contents, without columns that say where records are stored.
+        sizes: size of each frame in bytes.
+        rows: their `pyarrow.Table` of contents, without the columns that locate records in shards.
         sums: sums of each record, as in `sidecars.Sidecar`.
     """
 
@@ -52,7 +52,7 @@ class KnownFrames(NamedTuple):
 
 
 class KnownRecords:
-    """A reader of records of a finished dataset.
+    """A reader of the records of a finished dataset.
 
     Args:
         base: the dataset.
@@ -74,7 +74,7 @@ class KnownRecords:
         self._details = functools.lru_cache(maxsize=num_shards)(self._read_details)
 
     def read_records(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
-        """Reads the records with the given numbers; None stands for one that is damaged.
+        """Reads the records with these numbers; None stands for a damaged record.
 
         Raises:
             DataError, OSError: as in `RecordLookup.read_frames`, for any other failure.
@@ -87,7 +87,7 @@ class KnownRecords:
         return [*map(KnownRecord, serialized, stored.rows.to_pylist(), stored.sums)]
 
     def _read_one_by_one(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
-        """Reads the records with the given numbers, one of which is damaged."""
+        """Reads the records with these numbers, one of which is damaged."""
         if len(numbers) == 1:
             return [None]
         records = list[KnownRecord | None]()
@@ -96,7 +96,7 @@ class KnownRecords:
         return records
 
     def read_frames(self, numbers: Sequence[int]) -> KnownFrames:
-        """Reads the records with the given numbers, as they are stored.
+        """Reads the records with these numbers in their stored form.
 
         Raises:
             DataError, OSError: as in `RecordLookup.read_frames`.
@@ -112,7 +112,7 @@ class KnownRecords:
         return KnownFrames(b"".join(frames), [*map(len, frames)], rows, sums)
 
     def find_sizes(self, keys: Collection[str]) -> dict[str, int | None]:
-        """Finds the sizes of the records of some keys, None for rejects.
+        """Finds the sizes of the records with some keys; None for rejects.
 
         Reads the sidecars of all shards.
         """
@@ -133,7 +133,7 @@ class KnownRecords:
     def _read_details(self, part: ShardPart) -> tuple[Any, list[bytes]]:
         """Reads the contents of a shard, and the sums of its records.
 
-        The contents lack the columns that say where records are stored.
+        The contents lack the columns that locate records in the shard.
         """
         table = self._lookup.open_shard(part)
         sidecar = read_published_sidecar(self._lookup.dataset.folder, self._shards[part.file])

@@ -1,6 +1,6 @@
 """Locks output folders, so that only one run at a time writes to each.
 
-`OUT/.beam_tfr/lock.N` names the run that holds the folder. The modification time of the lock is the
+`OUT/.beam_tfr/lock.N` names the run that holds the folder. The lock's modification time is the
 holder's heartbeat, which the main process renews with one request. The lock of a Dataflow job has
 no heartbeat: the service is asked whether the job has ended, so a queued job also keeps its lock. A
 run that takes over from a dead one creates the lock with the next number.
@@ -58,7 +58,7 @@ def _read_lock(path: str) -> Lock | None:
 
 
 def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
-    """Finds the lock of a run; None if another run has taken over."""
+    """Finds the lock of a run; returns None if another run has taken over."""
     locks = _read_locks(output)
     number = max(locks, default=0)
     lock = locks.get(number)
@@ -70,7 +70,7 @@ def _find_own_lock(output: str, run_id: str) -> _LockFile | None:
 def acquire_lock(
     output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: ""
 ) -> str:
-    """Locks the folder for this run, unless it already holds it, and returns the path of the lock.
+    """Locks the folder for this run, unless the run already holds it; returns the path of the lock.
 
     The lock of a dead holder is not removed, since the second of two runs that find it would remove
     the new lock of the first. Instead, both try to create the next lock, which only one can.
@@ -82,7 +82,7 @@ def acquire_lock(
         job_state: function that asks the service for the state of a job that holds a lock.
 
     Raises:
-        UsageError: the folder cannot be made or written to.
+        UsageError: the folder cannot be created or written to.
         RunError: another living run holds the folder, or the disk is full.
     """
     with _explain_failures(output):
@@ -100,7 +100,7 @@ def acquire_lock(
         others = _read_locks(output)
         others.pop(number, None)
         new = {other: others[other] for other in others if others[other] != dead.get(other)}
-        if _find_living(output, new, job_state):  # one started after the first look
+        if _find_living(output, new, job_state):  # another run started after the first check
             storage.delete(path)
             raise storage.AlreadyExistsError
         for other in others:
@@ -109,7 +109,7 @@ def acquire_lock(
 
 
 def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
-    """Checks that a run could lock the folder, and writes nothing.
+    """Checks that a run could lock the folder, without writing anything.
 
     Raises:
         UsageError, RunError: as in `acquire_lock`.
@@ -120,7 +120,7 @@ def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
 
 @contextlib.contextmanager
 def _explain_failures(output: str) -> Iterator[None]:
-    """Says why a folder cannot be locked."""
+    """Turns errors while locking into messages that say why a folder cannot be locked."""
     try:
         yield
     except storage.AlreadyExistsError:
@@ -145,8 +145,8 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
 
     Raises:
         UsageError: a folder in the path of the locks is a link.
-        RunError: a holder lives.
-        OSError: the folder cannot be written to; on gs:// only `_check_permissions` finds out.
+        RunError: a holder is alive.
+        OSError: the folder cannot be written to; on gs://, only `_check_permissions` can tell.
     """
     for name in (WORK_FOLDER, SOURCES_FOLDER, CONTENTS_FOLDER):
         if storage.is_link(storage.join(output, name)):
@@ -169,7 +169,7 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
 def _find_living(
     output: str, locks: Mapping[int, Lock | None], job_state: JobState
 ) -> list[_LockFile]:
-    """Returns the given locks whose holders live."""
+    """Returns those of the locks whose holders are alive."""
     living = list[_LockFile]()
     for number, lock in locks.items():
         path = _lock_path(output, number)
@@ -201,7 +201,8 @@ def _create_lock(output: str, path: str, lock: Lock) -> None:
     """Creates a lock.
 
     Raises:
-        AlreadyExistsError: another run has just created the lock, or removed the folder at its end.
+        AlreadyExistsError: another run has just created this lock, or has ended and removed the
+            folder.
     """
     try:
         scratch = work_path(output, "")
@@ -214,18 +215,18 @@ def check_lock(output: str, run_id: str) -> None:
     """Checks with one request that this run still holds the folder.
 
     Raises:
-        RunError: another run took over the folder.
+        RunError: another run has taken over the folder.
     """
     path = _find_lock_path(output, run_id)
     with contextlib.suppress(FileNotFoundError):  # a run that takes over removes it first
         lock = _read_lock(path)
-        if lock is not None and lock.run_id == run_id:  # the number of a lock may be used again
+        if lock is not None and lock.run_id == run_id:  # lock numbers may be reused
             return
     raise takeover_error(output)
 
 
 def takeover_error(output: str) -> RunError:
-    """Makes the error of a run that has lost the folder."""
+    """Builds the error for a run that has lost the folder."""
     if not _is_locked(output):
         return RunError(
             f"{output} was taken over by another run, which has ended, or somebody removed the "
@@ -237,7 +238,7 @@ def takeover_error(output: str) -> RunError:
 
 
 def _is_locked(output: str) -> bool:
-    """Whether a folder has locks of any run; False where that cannot be seen."""
+    """Whether any run has a lock in a folder; False if the folder cannot be read."""
     with contextlib.suppress(OSError):
         return bool(_read_locks(output))
     return False
@@ -248,7 +249,7 @@ def _find_lock_path(output: str, run_id: str) -> str:
     """Finds the path of the lock of a run.
 
     Raises:
-        RunError: another run took over.
+        RunError: another run has taken over.
     """
     own_lock = _find_own_lock(output, run_id)
     if own_lock is None:
@@ -266,7 +267,7 @@ def release_lock(output: str, run_id: str) -> None:
 
 
 class HeldLock:
-    """A lock that is held, with a heartbeat.
+    """A lock that this process holds and keeps alive with a heartbeat.
 
     Args:
         output: folder of the dataset.
@@ -327,7 +328,7 @@ def hold_lock(
     say: Callable[[str], object] = lambda _: None,
     job_state: JobState = lambda _: "",
 ) -> Iterator[HeldLock]:
-    """Holds the folder within the block.
+    """Holds the folder while the block runs.
 
     See `acquire_lock` for arguments and errors, and `HeldLock` for `say`.
     """

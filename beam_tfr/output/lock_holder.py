@@ -1,4 +1,4 @@
-"""Finds out who holds a folder by its lock, whether the holder lives, and how to take over."""
+"""Finds out which process or job holds a lock, whether it is alive, and how to take over."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ class Lock:
         machine: the machine of its process, see `this_machine`; or `JOB` and the id of its job.
         pid: id of its process.
         process_start: when the process started, see `read_process_start`.
-        started: when the run took the folder, in seconds since 1970.
+        started: when the run locked the folder, in seconds since 1970.
     """
 
     run_id: str
@@ -54,7 +54,7 @@ class Lock:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self | None:
-        """Parses the content of a lock file; None if it is damaged, such as by a power failure."""
+        """Parses the content of a lock file; None if it is damaged, perhaps by a power failure."""
         try:
             fields = parse_json(data)
             digest = fields.pop("digest")
@@ -64,7 +64,7 @@ class Lock:
         return lock if digest == json_digest(fields) and lock._is_plausible() else None
 
     def _is_plausible(self) -> bool:
-        """Whether a run can have written the lock; the folder may come from elsewhere."""
+        """Whether a run can have written the lock; the folder may come from a stranger."""
         for text in (self.run_id, self.machine, self.process_start):
             if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
                 return False
@@ -74,7 +74,7 @@ class Lock:
 
 
 def make_lock(run_id: str, job: str = "") -> Lock:
-    """Makes the lock of a run in this process, or of a job that this process works for."""
+    """Makes the lock for a run in this process, or for a job that this process works for."""
     pid = os.getpid()
     return Lock(
         run_id=run_id,
@@ -86,7 +86,7 @@ def make_lock(run_id: str, job: str = "") -> Lock:
 
 
 def this_machine() -> str:
-    """Names this machine; on Linux also its boot, and the namespace of its process ids."""
+    """Names this machine; on Linux, its boot and the namespace of its process ids too."""
     with (
         contextlib.suppress(OSError),
         open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
@@ -98,9 +98,9 @@ def this_machine() -> str:
 
 
 def read_process_start(pid: int) -> str:
-    """Reads when a process of this machine started, in ticks since boot.
+    """Reads when a process on this machine started, in ticks since boot.
 
-    Empty if that is unknown, or the process is a zombie.
+    Empty if the time is unknown, or the process is a zombie.
     """
     path = f"/proc/{pid}/stat"
     with (
@@ -109,13 +109,13 @@ def read_process_start(pid: int) -> str:
     ):
         fields = (
             file.read().rpartition(")")[2].split()
-        )  # begins with the state, the third of all fields
+        )  # the list begins with the state, the third field of the file
         return "" if fields[0] in "ZX" else fields[19]
     return ""
 
 
 def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
-    """Whether the holder of a lock lives.
+    """Whether the holder of a lock is alive.
 
     Args:
         lock: the lock.
@@ -132,7 +132,7 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
 
 def _process_lives(lock: Lock) -> bool:
-    """Whether the process of a lock on this machine lives; another process may have its id now."""
+    """Whether a lock's process on this machine is alive, and not another one with its id."""
     try:
         with contextlib.suppress(PermissionError):  # the process belongs to another user
             os.kill(lock.pid, 0)
@@ -142,12 +142,12 @@ def _process_lives(lock: Lock) -> bool:
 
 
 def _silence_s(path: str) -> float:
-    """Returns the seconds since the last heartbeat; negative if a clock is wrong."""
+    """Returns the seconds since the last heartbeat; negative if clocks differ."""
     return time.time() - storage.modified(path)
 
 
 def _beats_again(path: str) -> bool:
-    """Watches a lock whose last heartbeat seems old; True if another heartbeat comes."""
+    """Watches a lock whose last heartbeat seems old; returns True if another heartbeat follows."""
     before = storage.modified(path)
     end = time.monotonic() + WATCHED_S
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Builds the content of manifest.json from the plan of a run and the sums over its shards."""
+"""Builds the content of manifest.json from a run's plan and the totals of its shards."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def build_manifest_fields(
         plan: the plan of the run.
         totals: totals from `shard_totals.merge_totals`.
         rejects_sha256: SHA-256 of rejects.jsonl.
-        duplicates: from `copies.summary`; empty without copies, or before they are known.
+        duplicates: result of `copies.summary`; empty without copies, or before they are known.
     """
     counts = sum_counts(split.counts for split in totals.values())
     splits = {name: _split_fields(plan, name, split) for name, split in totals.items()}
@@ -50,13 +50,13 @@ def build_manifest_fields(
 
 
 def add_duplicates(fields: Mapping[str, Any], duplicates: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds what is known about copies, and the digest, to the content of manifest.json.
+    """Adds the facts about copies, and the digest, to the content of manifest.json.
 
     The dataset's digest does not cover copies.
 
     Args:
         fields: the content, with or without copies and digest.
-        duplicates: from `copies.summary`; empty without copies.
+        duplicates: result of `copies.summary`; empty without copies.
     """
     completed = {**fields}
     if duplicates:
@@ -125,9 +125,10 @@ def _records_digests(totals: Mapping[str, SplitTotals]) -> dict[str, list[str]]:
 def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
     """Computes the statistics of a dataset.
 
-    They are mean and standard deviation of stored pixels before encoding, source sizes, the share
-    that crops cut off, and boxes. All are computed from integers up to the last division, so they
-    are the same on every machine and for every order of the shards.
+    They are the mean and standard deviation of stored pixels before encoding, the sizes of source
+    images, the fraction that crops cut off, and the numbers of boxes. All are computed from
+    integers up to the last division, so they are the same on every machine and for every order of
+    the shards.
     """
     pixels = counts.pixels
     channels = zip(counts.channel_sums, counts.channel_squares, strict=True)

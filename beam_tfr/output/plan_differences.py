@@ -11,7 +11,7 @@ _DIGESTS = ("input_digest", "generations")
 
 
 class PresentDataset(NamedTuple):
-    """A dataset, or part of one, in the folder of a plan.
+    """A dataset, or part of one, in the output folder of a plan.
 
     Attributes:
         fields: the fields of its plan, or the fields of its manifest that a plan also has.
@@ -32,7 +32,7 @@ def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[st
     Args:
         present: the dataset.
         plan: the plan.
-        fields: the fields of the plan that are compared, as JSON values.
+        fields: the fields of the plan to compare, as JSON values.
     """
     input_line = _describe_input(present, plan, fields)
     ids_line = _describe_class_ids(present.classes, plan.classes, present.folder)
@@ -47,7 +47,7 @@ def _describe_input(present: PresentDataset, plan: Plan, fields: Mapping[str, An
         return ""
     if "layout" in plan.options:
         return f"\n  the input: other {plan.noun}, or changed ones"
-    if present.fields["options"] == plan.options:  # other options may read rows in another way
+    if present.fields["options"] == plan.options:  # other options may change how rows are read
         return "\n  the input: other rows, or changed ones"
     return ""
 
@@ -65,7 +65,7 @@ def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> 
 def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Selects the fields of a plan that are compared one by one.
 
-    Fields whose differences are described in words are left out.
+    Leaves out fields whose differences are described in words.
     """
     comparable = {**fields}
     for name in (*_DIGESTS, "labels"):
@@ -77,7 +77,7 @@ def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spell_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options with the compression level as users give it: `compression=gzip:6`."""
+    """Returns options with the compression level as users specify it: `compression=gzip:6`."""
     spelled = {**options}
     level = spelled.pop("gzip_level", "auto")
     if level != "auto":

@@ -1,4 +1,4 @@
-"""Writes the files beside the shards, and publishes the dataset, for WriteManifest."""
+"""Writes the files next to the shards, and publishes the dataset, for WriteManifest."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,12 +50,12 @@ _READERS = 32  # threads that read contents; on gs://, each makes a request
 def find_published(
     folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claim | None
 ) -> Manifest | None:
-    """Finds the dataset with these totals, if an earlier attempt has published it; otherwise None.
+    """Finds the dataset with these totals if an earlier attempt published it; otherwise None.
 
     Args:
-        folder: the output.
+        folder: the output folder.
         plan: the plan of the run.
-        totals: from `shard_totals.merge_totals`.
+        totals: result of `shard_totals.merge_totals`.
         claimed: the claim of the run, if it still has one.
 
     Raises:
@@ -81,10 +81,10 @@ def find_published(
 
 
 class _FilesBeside:
-    """The files beside the shards, while they are written to the work folder.
+    """The files next to the shards, while they are written to the work folder.
 
     Args:
-        folder: the output.
+        folder: the output folder.
     """
 
     def __init__(self, folder: str) -> None:
@@ -92,7 +92,7 @@ class _FilesBeside:
         self._built: dict[str, str] = {}  # name in the dataset -> name in the work folder
 
     def new_path(self, name: str) -> str:
-        """Returns the path in the work folder for a file with this name in the dataset."""
+        """Returns the work-folder path for a file with this name in the dataset."""
         self._built[name] = unique_name(name.rpartition("/")[2])
         return join(self._work_folder, self._built[name])
 
@@ -104,7 +104,7 @@ class _FilesBeside:
         """Returns all files, in the order in which they were written.
 
         Raises:
-            RunError: a file is gone.
+            RunError: a file is missing.
         """
         files = list[BuiltFile]()
         for name, built in self._built.items():
@@ -128,12 +128,12 @@ def publish_dataset(
     """Publishes a dataset: checks the files of all shards, writes the others, and makes the switch.
 
     Args:
-        folder: the output, with the sidecars of its shards.
+        folder: the output folder, with the sidecars of its shards.
         plan: the plan of the run.
-        totals: from `shard_totals.merge_totals`.
+        totals: result of `shard_totals.merge_totals`.
         claimed: the claim of the run.
         check_lock: raises an error if this run has lost the folder.
-        update: how the dataset in the folder is updated. If nothing changed, it stays as it is.
+        update: how the dataset in the folder is updated; if nothing changed, it stays as it is.
 
     Raises:
         RunError: another run has published or taken over, or a file is not as this run wrote it.
@@ -166,7 +166,7 @@ def publish_dataset(
         is_in_place = not update.folder
         is_unchanged = before.fields == fields and not any(file.built for file in shard_files)
         if is_in_place and is_unchanged:
-            # Without a plan, `claim.remove_work_folder` removes all that was written.
+            # Without a plan, `claim.remove_work_folder` removes all written files.
             storage.delete(work_path(folder, claim.PLAN_FILE))
             return before
         counts = sum_counts(split.counts for split in totals.values())
@@ -184,10 +184,10 @@ def publish_dataset(
 def _find_duplicates(
     folder: str, fields: dict[str, Any], shards: Sequence[CommittedShard]
 ) -> dict[str, Any]:
-    """Finds what the manifest tells about copies, by the contents of the shards.
+    """Finds the facts about copies for the manifest, from the contents of the shards.
 
     Args:
-        folder: the output.
+        folder: the output folder.
         fields: the content of the manifest without copies.
         shards: the shards that have a file, in the order of the manifest.
     """
@@ -213,7 +213,7 @@ def _find_duplicates(
 
 
 def _list_contents(shards: Iterable[CommittedShard]) -> dict[str, WrittenFile]:
-    """Returns name -> file of the contents of shards."""
+    """Returns name -> file for the contents of the shards."""
     return {contents_name(shard.file): shard.contents for shard in shards if shard.contents}
 
 
@@ -225,9 +225,9 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
     """Checks by size and generation that the files of all shards are as they were written.
 
     Args:
-        folder: the output.
+        folder: the output folder.
         files: the files.
-        existing: the files in the output; the work folder is listed here.
+        existing: the files in the output folder; this function lists the work folder.
 
     Raises:
         RunError: a file is different.
@@ -250,12 +250,12 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
 def _list_old_files(
     folder: str, existing: Iterable[Entry], metadata: Collection[str], owner: str
 ) -> list[tuple[str, int]]:
-    """Lists name and generation of files of the old dataset, which are replaced or removed.
+    """Lists name and generation of the old dataset's files, which are replaced or removed.
 
     Args:
-        folder: the output.
+        folder: the output folder.
         existing: the files in it.
-        metadata: names of the files for other programs that are written.
+        metadata: names of the new files for other programs.
         owner: name of the dataset whose files are removed; empty for any.
     """
     old = list[tuple[str, int]]()
@@ -283,7 +283,7 @@ def format_checksums(contents: Iterable[tuple[str, str]], metadata: Mapping[str,
 
     Args:
         contents: (name, SHA-256) of the contents of each shard.
-        metadata: from `build_metadata`.
+        metadata: result of `build_metadata`.
     """
     lines = [f"{sha256}  {name}\n" for name, sha256 in contents]
     lines += [f"{sha256_hex(data)}  {name}\n" for name, data in metadata.items()]

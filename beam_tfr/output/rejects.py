@@ -1,4 +1,4 @@
-"""Writes rejects.jsonl, all rejects of a dataset by key, and checks that there are not too many."""
+"""Writes rejects.jsonl, all rejects of a dataset sorted by key, and checks their number."""
 
 import contextlib
 import hashlib
@@ -24,7 +24,7 @@ from beam_tfr.schema.plan import Counts, Plan, sum_counts
 MOST_SHOWN = 10  # rejects with the leading reason
 MOST_SHOWN_OF_OTHERS = 3  # rejects with each other reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
-# Reasons of rejects that the user asked for, by --no_boxes, `remove` or --duplicates.
+# Reasons for rejects that the user asked for, with --no_boxes, `remove` or --duplicates.
 _ASKED_FOR = ("without-boxes", "taken-down", DUPLICATE)
 # Members of `ADJUSTMENTS` for images that lost boxes.
 _DROPPED_BOXES = {"boxes-dropped", "bad-boxes-dropped"}
@@ -51,12 +51,12 @@ def check_rejects(
 
     Args:
         plan: the plan of the run.
-        splits: split -> sums over its shards.
+        splits: split -> totals of its shards.
         max_rejects: see `count_allowed`.
         allow_empty: splits and classes whose images may all be rejected.
 
     Raises:
-        DataError: there are too many rejects, or a split or class has no record.
+        DataError: there are too many rejects, or a split or class has no record left.
     """
     problem = describe_excess(sum_counts(splits.values()).rejected, max_rejects, plan)
     if problem:
@@ -85,7 +85,7 @@ def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collecti
 
 
 def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError:
-    """Makes the error of a class that has no record left in a split."""
+    """Builds the error for a class that has no record left in a split."""
     planned = plan.splits[split].class_counts[label]
     if FeaturesDict.from_options(plan.options).boxes:
         cause, cures = _explain_lost_boxes(plan, planned, counts)
@@ -101,12 +101,12 @@ def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError
 
 
 def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, list[str]]:
-    """Says why all boxes of a class may be lost from a split, and how to keep them.
+    """Explains why all boxes of a class may be missing from a split, and how to keep them.
 
     Args:
         plan: the plan.
-        planned: the number of these boxes.
-        counts: the sums over the shards of the split.
+        planned: number of these boxes in the plan.
+        counts: totals of the shards of the split.
     """
     causes = list[str]()
     cures = list[str]()
@@ -125,11 +125,11 @@ def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, 
 
 
 def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
-    """Whether images may be rejects only because of bad boxes.
+    """Whether images may be rejected only because of bad boxes.
 
     Args:
         plan: the plan.
-        rejected: reason -> rejects.
+        rejected: reason -> number of rejects.
     """
     if "bad-value" not in rejected or plan.options.get("bad_boxes") == "drop":
         return False
@@ -137,24 +137,24 @@ def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
 
 
 def _name_reasons(rejected: Mapping[str, float]) -> str:
-    """Names reasons with their numbers, the most frequent first."""
+    """Lists reasons and their numbers, the most frequent first."""
     by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
     return ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
 
 
 def count_allowed(max_rejects: int | float | None, matched: int) -> int:
-    """Returns how many of some images may be rejected.
+    """Returns how many images may be rejected.
 
     Args:
-        max_rejects: a share (float) or number (int); None for the greater of 1 % and 10, but never
-            more than 10 %, so that one bad image of five is not overlooked.
-        matched: number of the images.
+        max_rejects: a fraction (float) or number (int); None for the greater of 1 % and 10, but at
+            most 10 %, so that one bad image in five is noticed.
+        matched: number of all images.
     """
     if max_rejects is None:
         usual = max(_USUAL_SHARE * matched, _USUAL_NUMBER)
         return math.floor(min(usual, _LARGEST_SHARE * matched))
     if isinstance(max_rejects, float):
-        share = Fraction(str(max_rejects))  # exactly what was written
+        share = Fraction(str(max_rejects))  # exactly the decimal that the user wrote
         return math.floor(share * matched)
     return max_rejects
 
@@ -162,10 +162,10 @@ def count_allowed(max_rejects: int | float | None, matched: int) -> int:
 def describe_excess(
     rejected: Mapping[str, float], max_rejects: int | float | None, plan: Plan
 ) -> str:
-    """Says that a conversion rejects too many images, and what to do; empty if it does not.
+    """Describes a conversion with too many rejects, and possible fixes; empty if there are few.
 
     Args:
-        rejected: reason -> rejects, perhaps estimated.
+        rejected: reason -> number of rejects, perhaps estimated.
         max_rejects: see `count_allowed`.
         plan: the plan.
     """
@@ -196,7 +196,7 @@ def count_towards_limit(rejected: Mapping[str, float]) -> float:
     """Returns how many rejects count towards `max_rejects`: all that the user did not ask for.
 
     Args:
-        rejected: reason -> rejects.
+        rejected: reason -> number of rejects.
     """
     return sum(number for reason, number in rejected.items() if reason not in _ASKED_FOR)
 
@@ -207,7 +207,7 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
     Args:
         path: path of the file.
         folder: folder of the dataset.
-        shards: names of the shards -> `ShardInfo.rejects_sha256`; empty for any.
+        shards: shard name -> `ShardInfo.rejects_sha256`; empty for any.
 
     Raises:
         RunError: a sidecar is missing, damaged or from another run.
@@ -222,7 +222,7 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
 
 
 def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
-    """Yields the reject lines of shards; those of `READERS` shards are in memory at a time."""
+    """Yields the reject lines of shards; memory holds those of at most `READERS` shards."""
 
     def read_shard(name: str) -> list[bytes]:
         return sidecars.read_rejects(folder, name, shards[name])
@@ -238,7 +238,7 @@ def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
 def sort_by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[bytes]:
     """Sorts reject lines by key.
 
-    Sorted parts wait on the disk, so memory does not grow with the number of lines.
+    Stores sorted parts on the disk, so memory does not grow with the number of lines.
     """
     with contextlib.ExitStack() as stack:
         runs = list[Iterable[bytes]]()
@@ -263,11 +263,11 @@ def _sort_key(line: bytes) -> tuple[str, bytes]:
 
 
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the rejects in a file: their number by reason, and the first of each.
+    """Yields lines about the rejects in a file: their number by reason, and the first ones of each.
 
     Args:
         path: path of the file.
-        counts: reason -> rejects.
+        counts: reason -> number of rejects.
     """
     if not counts:
         return
@@ -287,12 +287,12 @@ def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _find_leading(counts: Mapping[str, int]) -> str:
-    """Returns the reason with the most rejects, preferring those that count for `max_rejects`."""
+    """Returns the reason with the most rejects, preferring reasons that count for `max_rejects`."""
     return min(counts, key=lambda reason: (reason in _ASKED_FOR, -counts[reason], reason))
 
 
 def take_examples(rejects: Iterable[Reject], numbers: Mapping[str, int]) -> dict[str, list[Reject]]:
-    """Returns reason -> its first rejects; stops reading once there are enough of each."""
+    """Returns reason -> its first rejects; stops reading once each reason has enough."""
     room = dict(numbers)
     examples: dict[str, list[Reject]] = {reason: [] for reason in room}
     for reject in rejects:

@@ -1,4 +1,4 @@
-"""Finds the images of a dataset that are to be taken down, and their traces."""
+"""Finds the images to take down from a dataset, and traces of them."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -35,13 +35,13 @@ _SHA256 = "source_sha256"  # column of the contents
 
 
 class ImageSelection(NamedTuple):
-    """A selection of images to remove, or to look for.
+    """A selection of images to remove or to look for.
 
     Attributes:
         keys: keys of images.
         sources: SHA-256 of source files, in hex.
         where: conditions, all of which must be met; None for none.
-        keys_are_lines: whether the keys are lines of a file, in which a key with a line break would
+        keys_are_lines: whether the keys are lines of a file, where a key with a line break would
             look like several keys.
     """
 
@@ -83,16 +83,16 @@ def select_images(
 
 
 class FoundImages(NamedTuple):
-    """The images of a dataset that a selection means.
+    """The images of a dataset that a selection matches.
 
     Attributes:
-        hashes: SHA-256 of the sources of these images, and those of the selection.
+        hashes: SHA-256 of the sources of these images, and the hashes in the selection.
         number: number of these images.
-        missing: keys and hashes of the selection that the dataset does not have.
+        missing: keys and hashes in the selection that the dataset does not have.
         some_key: key of any image in the dataset.
-        dropped_copies: keys of those images among them that are copies of the others, and were
-            dropped before.
-        copies_that_stay: keys of other images that are copies of these.
+        dropped_copies: keys of matched images that were dropped earlier, as copies of other
+            matched images.
+        copies_that_stay: keys of copies of these images that the selection does not match.
     """
 
     hashes: Removed
@@ -106,10 +106,10 @@ class FoundImages(NamedTuple):
 def find_images(
     dataset: Manifest, selection: ImageSelection, progress: Callable[[Progress], object]
 ) -> FoundImages:
-    """Finds images of a dataset by its contents and sidecars.
+    """Finds images of a dataset, using its contents and sidecars.
 
     Also finds images with the same bytes under other keys, and copies that were dropped in favor of
-    one of the images. Images that were removed before are not missing.
+    one of the images. Images that were removed earlier do not count as missing.
 
     Raises:
         DataError: contents or sidecars are missing.
@@ -155,12 +155,12 @@ def _search_shards(
     selection: ImageSelection,
     progress: Callable[[Progress], object],
 ) -> tuple[set[bytes], set[str]]:
-    """Finds the keys of the images that fit, and the SHA-256 of their sources.
+    """Finds the keys of the images that match, and the SHA-256 of their sources.
 
     The SHA-256 is known only for images with records, not for rejects.
 
     Args:
-        keys, sources: keys and hashes that fit.
+        keys, sources: keys and hashes that match.
         selection: the selection, for its conditions, and perhaps its keys.
     """
     found_keys = set[bytes]()
@@ -181,9 +181,9 @@ def _search_shards(
 
 
 def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
-    """Yields where a dataset still holds images, such as contents, sidecars and rejects.jsonl.
+    """Yields the places where a dataset still holds images: contents, sidecars, rejects.jsonl.
 
-    Relies on contents that list all records, which `verify` checks.
+    Assumes that the contents list all records, which `verify` checks.
 
     Args:
         dataset: the dataset.
@@ -210,10 +210,10 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
 
 
 class NeverRemoved(NamedTuple):
-    """What was never taken down from a dataset, of keys and hashes that should be absent.
+    """Keys and hashes that should be absent, but were never taken down from a dataset.
 
     Attributes:
-        keys: keys. That nothing is found of them proves nothing, since they may be misspelled.
+        keys: keys; their absence proves nothing, because they may be misspelled.
         others: hashes, whose bytes are found under any key; and keys of rows, which no command
             takes down.
     """
@@ -283,7 +283,7 @@ def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[s
 
 
 def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Iterator[str]:
-    """Yields where a reject in a file names an image that it is a copy of."""
+    """Yields a reject in a file whose detail names an image, as the one it is a copy of."""
     for key in list_kept(reject):
         if key in selection.keys:
             yield f"{file}: {key}, which {reject.key} is a copy of"
@@ -294,7 +294,7 @@ class _Cells(NamedTuple):
 
     Attributes:
         key: key of its image; see `RecordLookup.whole_key`.
-        sha256: SHA-256 of its source; empty without one.
+        sha256: SHA-256 of its source; empty if there is none.
         fits: whether it meets the conditions, if there are any.
     """
 
@@ -309,7 +309,7 @@ _NO_CELLS = _Cells("", "", fits=False)  # for a reject
 def _read_cells(
     dataset: Manifest, entry: ShardEntry, where: Mapping[str, str] | None
 ) -> list[_Cells]:
-    """Reads what the contents say about each record of a shard."""
+    """Reads the cells of each record of a shard from the contents."""
     table = read_shard_contents(dataset, entry)
     keys = table.column("key").to_pylist()
     hashes: list[bytes | None] = [None] * len(keys)

@@ -1,4 +1,4 @@
-"""Finds the copies of images that are taken down from a dataset."""
+"""Finds copies of the images that are taken down from a dataset."""
 
 from collections.abc import Iterator, Set
 
@@ -32,9 +32,9 @@ def find_dropped_copies(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
 
 
 def find_copies_that_stay(dataset: Manifest, keys: Set[bytes]) -> list[bytes]:
-    """Lists keys of images that are copies of the given ones, but not among them; sorted.
+    """Lists the sorted keys of images that are copies of these images, but not among them.
 
-    Finds none in a dataset with so many images that its manifest does not count copies.
+    Empty if the dataset has so many images that its manifest does not count copies.
 
     Raises:
         DataError: contents or sidecars are missing or damaged.
@@ -47,7 +47,7 @@ def find_copies_that_stay(dataset: Manifest, keys: Set[bytes]) -> list[bytes]:
 
 
 def _find_in_clusters(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
-    """Finds the keys of all images in the clusters that some images are in."""
+    """Finds the keys of all images in the clusters that contain some images."""
     if not dataset.duplicates or not is_summarized(dataset):
         return set()
     clusters = find_clusters(read_images(dataset), check_distance(dataset, None)).trusted

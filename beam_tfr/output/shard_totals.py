@@ -23,9 +23,9 @@ from beam_tfr.version import __version__
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommittedShard:
-    """A finished shard as the manifest needs it, a few hundred bytes.
+    """The facts about a finished shard that the manifest needs, a few hundred bytes.
 
-    Shards of equal content are equal: another attempt writes the same bytes to other files.
+    Shards with equal content are equal: another attempt writes the same bytes to other files.
     """
 
     file: str
@@ -56,20 +56,20 @@ class CommittedShard:
 
     @property
     def written(self) -> WrittenFile:
-        """The file of the shard."""
+        """Returns the file of the shard."""
         return WrittenFile(self.built, self.num_bytes, self.sha256, self.generation)
 
 
 @dataclasses.dataclass(slots=True)
 class SplitTotals:
-    """The sums over the shards of a split, and its shards by name."""
+    """The totals of the shards of a split, and its shards by name."""
 
     counts: Counts = dataclasses.field(default_factory=Counts)
     shards: dict[str, CommittedShard] = dataclasses.field(default_factory=dict)
 
     @property
     def shards_with_file(self) -> list[CommittedShard]:
-        """The shards, without those of `NO_SPLIT`."""
+        """Returns the shards that have a file, which those of `NO_SPLIT` do not."""
         return [shard for shard in self.shards.values() if shard.file]
 
     def add(self, info: ShardInfo) -> None:
@@ -94,22 +94,21 @@ class SplitTotals:
         self.shards.update(other.shards)
 
     def sort_shards(self) -> None:
-        """Sorts the shards by number, as their names sort."""
+        """Sorts the shards by number, which is the order of their names."""
         self.shards = dict(sorted(self.shards.items()))
 
 
 @dataclasses.dataclass(slots=True)
 class RunTotals:
-    """The totals of some shards of a run as the manifest needs them, and a little of each shard.
+    """The totals of some shards of a run for the manifest, with a few facts about each shard.
 
-    That is a few hundred bytes per shard. With a thousand classes, a `ShardInfo` has tens of
+    These take a few hundred bytes per shard. With a thousand classes, a `ShardInfo` takes tens of
     kilobytes.
 
     Attributes:
         splits: split -> totals of its finished shards.
         unfinished: name -> shard that is not finished.
-        plans: digest of a plan -> the name of one of its shards; a single plan, if the run went
-            right.
+        plans: digest of a plan -> the name of one of its shards; a correct run has a single plan.
     """
 
     splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
@@ -117,7 +116,7 @@ class RunTotals:
     plans: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def add(self, info: ShardInfo | Unfinished) -> None:
-        """Adds the result of a shard, which may have been added before, also as `Unfinished`.
+        """Adds the result of a shard, which may have been added before, even as `Unfinished`.
 
         Raises:
             RunError: the shard was added before with different content.
@@ -138,14 +137,14 @@ class RunTotals:
 
     @property
     def finished(self) -> set[str]:
-        """The names of the finished shards."""
+        """Returns the names of the finished shards."""
         return {name for totals in self.splits.values() for name in totals.shards}
 
 
 def add_up_shards(infos: Iterable[ShardInfo | Unfinished]) -> RunTotals:
     """Adds up the results of shards, in any order.
 
-    A shard may be given several times, but not to several calls whose totals are merged.
+    A shard may occur several times in one call, but not in several calls whose totals are merged.
 
     Raises:
         RunError: a shard was written twice with different content.
@@ -161,14 +160,14 @@ def merge_totals(plan: Plan, parts: Iterable[RunTotals]) -> dict[str, SplitTotal
 
     Args:
         plan: the plan of the run.
-        parts: from `add_up_shards`; no shard is in several parts.
+        parts: results of `add_up_shards`; no shard is in several parts.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
 
     Raises:
         RunError: shards are unfinished, because images cannot be read now; or the runner lost or
-            repeated elements: a shard is missing or is not in the plan, or the written and rejected
+            repeated elements: a shard is missing or not in the plan, or the written and rejected
             images do not add up to those matched.
     """
     run = RunTotals()
@@ -189,7 +188,7 @@ def merge_totals(plan: Plan, parts: Iterable[RunTotals]) -> dict[str, SplitTotal
 
 
 def _check_planned(plan: Plan, run: RunTotals, planned: Set[str]) -> None:
-    """Checks that all shards, given by name, are in the plan."""
+    """Checks that all shards with these names are in the plan."""
     foreign = {name for digest, name in run.plans.items() if digest != plan.digest}
     foreign |= (run.finished | run.unfinished.keys()) - planned
     if foreign:
@@ -226,7 +225,7 @@ def _check_matched(plan: Plan, split: str, counts: Counts) -> None:
 
 
 def describe_unfinished(unfinished: Sequence[Unfinished], noun: str, num_shards: int) -> str:
-    """Says which shards are unfinished, and why.
+    """Describes the unfinished shards, and why they are unfinished.
 
     Args:
         unfinished: the shards.
@@ -251,11 +250,11 @@ def check_repaired(
 ) -> Iterator[None]:
     """Checks that all broken shards of a dataset were repaired.
 
-    This check comes last, so that an error leaves all shards repaired that can be.
+    This check comes last, so that all shards that can be repaired are repaired before an error.
 
     Args:
-        plan: the plan that its shards have.
-        infos: results of its broken shards.
+        plan: the plan of the dataset's shards.
+        infos: results of repairing the broken shards.
         folder: folder of the dataset.
 
     Raises:
@@ -274,7 +273,7 @@ def check_repaired(
 
 
 def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataError:
-    """Makes the error of a repair in which shards would get other bytes than before."""
+    """Builds the error for a repair in which shards would get other bytes than before."""
     versions = sorted(plan.codecs.items())
     codecs = ", ".join(f"{name} {version}" for name, version in versions)
     dataset = read_manifest(folder)
@@ -295,7 +294,7 @@ def list_shards_with_file(totals: Mapping[str, SplitTotals]) -> list[CommittedSh
 
 
 def reject_digests(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
-    """Returns names of the shards that have rejects -> the SHA-256 of their reject lines."""
+    """Returns shard name -> SHA-256 of its reject lines, for shards that have rejects."""
     digests = dict[str, str]()
     for split in totals.values():
         for name, shard in split.shards.items():

@@ -15,11 +15,11 @@ _SIDES = (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH)
 
 
 def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequence[bytes]) -> Counts:
-    """Computes the counts of a shard of images that follow from the contents of its records.
+    """Computes the counts of a shard of images from the contents of its records.
 
     Args:
-        rows: their `pyarrow.Table` of contents.
-        columns: columns from `contents_columns`.
+        rows: `pyarrow.Table` with the contents of the records.
+        columns: result of `contents_columns`.
         sums: as in `sidecars.Sidecar`.
     """
     counts = Counts(adjusted=_count_adjusted(rows))
@@ -27,7 +27,7 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
     measured = list[tuple[int, ...]]()  # pixels, channels' sums, channels' squares
     sides = [rows[columns[name].name].to_pylist() for name in _SIDES]
     for height, width, source_height, source_width, text in zip(*sides, sums, strict=True):
-        if height is None:  # the user's own step made a record of another kind
+        if height is None:  # a step of the user made another kind of record
             continue
         sizes[height, width, source_height, source_width] += 1
         if text:
@@ -47,7 +47,7 @@ def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequenc
 
 
 def _count_adjusted(rows: Any) -> dict[str, int]:
-    """Returns adjustment -> records, given the contents, where commas separate adjustments."""
+    """Returns adjustment -> number of records; commas separate adjustments in the contents."""
     counter = collections.Counter[str]()
     for text in rows["adjusted"].to_pylist():
         if text:
@@ -56,10 +56,10 @@ def _count_adjusted(rows: Any) -> dict[str, int]:
 
 
 class Sequencer:
-    """A check that all items of a shard arrive in order before the next one begins.
+    """A check that all items of a shard arrive in order before the next shard begins.
 
-    A runner that puts a shuffle or a bundle boundary between the stages breaks this, and must fail
-    loudly rather than write a short shard.
+    A runner that puts a shuffle or a bundle boundary between the stages breaks this order, and must
+    fail loudly rather than write a short shard.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Sequencer:
             )
 
     def advance(self, item: Item) -> bool:
-        """Moves past an item; returns whether it was the last of its shard."""
+        """Moves past an item; returns whether it was the last item of its shard."""
         self.shard = item.shard
         self._next = self._next + (item.images or 1)
         if self._next < item.shard.total:
@@ -90,7 +90,7 @@ class Sequencer:
         return True
 
     def check_closed(self) -> None:
-        """Checks that no shard is open.
+        """Checks that no shard is incomplete.
 
         Raises:
             RunError: a shard lacks its last item.
@@ -102,7 +102,7 @@ class Sequencer:
 
 
 def _torn_apart(detail: str) -> RunError:
-    """Makes the error of a runner that does not keep the items of a shard together."""
+    """Builds the error for a runner that does not keep the items of a shard together."""
     return RunError(
         "this runner did not keep the images of a shard together "
         f"(a stage between ReadImages and WriteShards was not fused): {detail}"

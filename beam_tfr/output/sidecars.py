@@ -2,9 +2,9 @@
 
 `OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with its references, one
 with the sums of its images, the shard's reject lines, and one line with the SHA-256 of all lines
-before it. The file of the shard is beside it, under a name that no other attempt uses, until the
-dataset is published. The sidecars of a published dataset stay beside it in `OUT/.sources`: they are
-no part of it, and let an update see which sources are the same.
+before it. Until the dataset is published, the file of the shard is next to it, under a name that no
+other attempt uses. The sidecars of a published dataset move to `OUT/.sources`: they are not part of
+the dataset, and show updates which sources are unchanged.
 """
 
 import base64
@@ -60,16 +60,16 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        """The encoded references in order; of table rows, which hold records, only fingerprints."""
+        """Returns the encoded references in order, or only fingerprints for table rows with records."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
-        """The sums and squares of each record's channels, as text with spaces; empty if unknown."""
+        """Returns each record's sums and sums of squares by channel, as text; empty if unknown."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_sums))
 
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
-        """Returns what `refs` would be, given the encoded references of a shard."""
+        """Returns the encoded references of a shard in the form that `refs` has."""
         if self.refs and len(self.refs[0]) == _FINGERPRINT_BYTES:
             return [fingerprint_ref(ref) for ref in refs]
         return list(refs)
@@ -77,7 +77,7 @@ class Sidecar:
 
 def fingerprint_ref(ref: bytes) -> bytes:
     """Returns a short hash of an encoded reference: key, size, generation, labels, columns."""
-    fingerprint = _FINGERPRINT.copy()  # takes half the time of a new one
+    fingerprint = _FINGERPRINT.copy()  # twice as fast as a new one
     fingerprint.update(ref)
     return fingerprint.digest()
 
@@ -91,7 +91,7 @@ def encode_sums(image: Image | None) -> bytes:
 
 
 def sidecar_name(shard_name: str) -> str:
-    """Names the sidecar of a shard."""
+    """Returns the name of a shard's sidecar."""
     return f"{shard_name}.json"
 
 
@@ -114,7 +114,7 @@ def write_sidecar(
 ) -> ShardInfo:
     """Writes the sidecar of a shard whose file is committed.
 
-    Returns its `ShardInfo` with the digest of its rejects.
+    Returns the shard's `ShardInfo` with the digest of its rejects.
 
     Args:
         output: folder of the dataset.
@@ -127,7 +127,7 @@ def write_sidecar(
     body = b"%b\n%b\n%b\n%b" % (info.to_json().encode(), _pack(refs), _pack(sums), lines)
     data = body + sha256_hex(body).encode() + b"\n"
     path = _sidecar_path(output, info.shard.name)
-    for _ in range(3):  # another attempt may write it at the same time; any of them will do
+    for _ in range(3):  # other attempts may write it at the same time; any of the results is fine
         with contextlib.suppress(storage.AlreadyExistsError):
             storage.write_bytes(path, data, scratch=work_path(output, ""))
             return info
@@ -139,7 +139,7 @@ def _pack(values: Sequence[bytes]) -> bytes:
 
 
 def read_sidecar(output: str, shard_name: str) -> Sidecar | None:
-    """Reads the sidecar of a shard that is being written; None if it is missing or damaged."""
+    """Reads the sidecar of a shard in an unfinished dataset; None if it is missing or damaged."""
     return _read_file(_sidecar_path(output, shard_name))
 
 
@@ -166,7 +166,7 @@ def _parse_sidecar(data: bytes) -> Sidecar | None:
 
 
 def _check_names(info: ShardInfo) -> None:
-    """Checks the names of the files of a shard, as its folder may come from elsewhere.
+    """Checks the names of a shard's files, because its folder may come from a stranger.
 
     Raises:
         ValueError: a name leads out of the folder.
@@ -181,7 +181,7 @@ def _check_names(info: ShardInfo) -> None:
 
 
 def _check_values(sidecar: Sidecar) -> None:
-    """Checks that the values of a sidecar can be used, as its folder may come from elsewhere.
+    """Checks that the values in a sidecar can be used, because its folder may come from a stranger.
 
     Raises:
         ValueError, TypeError, LookupError: a value cannot be used.
@@ -224,15 +224,15 @@ def read_finished(
     accept_unreadable: bool = False,
     on_changed: Callable[[int], object] = lambda _: None,
 ) -> ShardInfo | None:
-    """Reads the `ShardInfo` of a shard that an earlier run finished; returns None if there is none.
+    """Reads the `ShardInfo` of a shard that an earlier run finished; None if there is none.
 
-    The run must have had the same references and recipe, and codecs of the same versions. If one of
-    its codecs was absent, a shard with images that no installed decoder reads is written again.
+    The run must have had the same references and recipe, and the same codec versions. If one of its
+    codecs was not installed, a shard with images that no decoder could read is written again.
 
     A file with the size and generation of its commit is unchanged: a generation on gs:// identifies
-    its bytes, and a modification time on a disk changes with them, unless it is reset or the disk
-    decays. A file of the same size with another generation, such as a copy, is read completely to
-    compare its SHA-256.
+    the bytes of a file, and a modification time on a disk changes with them, unless someone resets
+    it or the disk decays. A file with the same size and another generation, such as a copy, is read
+    completely to compare its SHA-256.
 
     Args:
         output: folder of the dataset.
@@ -240,7 +240,7 @@ def read_finished(
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable
             files.
-        on_changed: called if the references have changed, with the number of new or changed ones.
+        on_changed: called with the number of new or changed references, if there are any.
     """
     sidecar = read_sidecar(output, shard.name)
     if sidecar is None:
@@ -263,14 +263,14 @@ def read_finished(
 
 
 def _has_final_rejects(info: ShardInfo, shard: Shard, *, accept_unreadable: bool) -> bool:
-    """Whether the rejects of a finished shard would be rejected again in this shard of the plan."""
+    """Whether this plan would also reject the rejects of a finished shard."""
     if "unreadable" in info.rejected and not accept_unreadable:
         return False
     return "unsupported-image" not in info.rejected or not shard.adds_codecs(info.shard)
 
 
 def _delete_built(output: str, info: ShardInfo) -> None:
-    """Deletes the files of a shard that will be written again, to make room."""
+    """Deletes the files of a shard that will be written again, to free disk space."""
     files = [info.written]
     if info.contents:
         files.append(info.contents)
@@ -281,23 +281,24 @@ def _delete_built(output: str, info: ShardInfo) -> None:
 
 
 def locate_file(output: str, name: str, built: str) -> str:
-    """Finds where a finished file is that has this name in the dataset."""
+    """Returns the path of a finished file that has this name in the dataset."""
     return work_path(output, built) if built else storage.join(output, name)
 
 
 def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInfo | None:
-    """Returns a shard with the current generations of its files, if they have the bytes written.
+    """Finds the files of a shard, and checks that they have the bytes that were written.
 
     Args:
         output: folder of the dataset.
         info: the shard.
-        moved: whether its files have other generations than they were written with, so that only
-            their sizes identify them.
+        moved: whether its files have been moved to other generations, so that only their sizes
+            identify them.
 
     Returns:
-        The shard; None if one of its files was changed, see `read_finished`.
+        The shard, with the current generations of its files; None if a file was changed, see
+        `read_finished`.
     """
-    if info.contents is None:  # and so no file
+    if info.contents is None:  # a shard without records has no file
         return info
     file = _find_unchanged(output, info.file, info.written, moved=moved)
     contents = _find_unchanged(output, contents_name(info.file), info.contents, moved=moved)
@@ -322,9 +323,9 @@ def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool
 
 
 def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
-    """Moves the sidecars of a published dataset to where `read_published_sidecar` finds them.
+    """Moves the sidecars of a published dataset to the place that `read_published_sidecar` reads.
 
-    Removes older ones.
+    Removes older sidecars.
 
     Args:
         output: folder of the dataset.
@@ -346,7 +347,7 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
 
 
 def read_palettes(output: str, shards: Iterable[str]) -> list[Palette]:
-    """Reads the palettes of the masks of a published dataset, as `add_palette` keeps them.
+    """Reads the palettes of a published dataset's masks, as `add_palette` stores them.
 
     They are in the first lines of sidecars; a missing sidecar counts as one without palettes.
 
@@ -376,7 +377,7 @@ def _read_first_line(path: str) -> list[Palette]:
 def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:
     """Reads the sidecar of a shard of a published dataset.
 
-    None if the sidecar is missing, or belongs to another file.
+    Returns None if the sidecar is missing, or belongs to another file.
     """
     folder = storage.join(output, SOURCES_FOLDER)
     sidecar = _read_file(storage.join(folder, sidecar_name(shard.name)))

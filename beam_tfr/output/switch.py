@@ -1,16 +1,16 @@
-"""Replaces the dataset in the output folder by the new one that was built in the work folder.
+"""Replaces the dataset in the output folder with the new one that was built in the work folder.
 
-A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a
-published dataset nor what another run builds. When all are complete, the publisher writes
-`switch.json`, which lists where each file goes. From then on the switch is decided. If it is cut
-off, the next run that holds the folder completes it:
+A run builds its files in `OUT/.beam_tfr`, each under a unique name, so it can touch neither a
+published dataset nor the files that another run builds. When all are complete, the publisher writes
+`switch.json`, which lists where each file goes. From then on the switch is decided. If it is
+interrupted, the next run that holds the folder completes it:
 
     the old manifest is removed
     ─▶ the files are moved to their places
     ─▶ other old files are removed
     ─▶ the manifest is moved
 
-So while a manifest exists, every file is the one it describes; readers rely on that.
+So while a manifest exists, it describes every file; readers rely on that.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, is_plain_name, par
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
-# Files beside the shards and the manifest; README.md may be the user's own.
+# Files next to the shards and the manifest; README.md may belong to the user.
 _FILES_BESIDE = {
     LABELS_FILE,
     REJECTS_FILE,
@@ -82,7 +82,7 @@ class Switch:
     files: list[BuiltFile]
 
     def __post_init__(self) -> None:
-        """Checks the names of all files, as the folder of a switch may come from elsewhere.
+        """Checks the names of all files, because the folder of a switch may come from a stranger.
 
         Raises:
             ValueError: a dataset has no file with one of the names.
@@ -115,33 +115,33 @@ class Switch:
 
     @functools.cached_property
     def built(self) -> dict[str, BuiltFile]:
-        """The files that have to be moved, by their names in the work folder."""
+        """Returns the files that must be moved, by their names in the work folder."""
         return {file.built: file for file in self.files if file.built}
 
     @functools.cached_property
     def old_generations(self) -> dict[str, int]:
-        """The generations of the files in `old`, by name."""
+        """Returns name -> generation of the files in `old`."""
         return dict(self.old)
 
 
 class SwitchState(enum.Enum):
     """The progress of a switch that was decided."""
 
-    VOID = enum.auto()  # its files are gone or were changed, or another dataset was published
-    DECIDED = enum.auto()  # the old manifest is there, and all files wait in the work folder
-    MOVING = enum.auto()  # no manifest is there; the files wait or are in their places
-    DONE = enum.auto()  # the manifest has left the work folder, the last of all files
+    VOID = enum.auto()  # its files are missing or changed, or another dataset was published
+    DECIDED = enum.auto()  # the old manifest exists, and all files wait in the work folder
+    MOVING = enum.auto()  # no manifest exists; each file waits or is in its place
+    DONE = enum.auto()  # the manifest was moved out of the work folder, the last of all files
 
 
 def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) -> None:
     """Decides on a switch and makes it.
 
     Another run that takes over the folder looks for a switch after it has the lock, and this run
-    looks at the lock after it has written the switch. So one of the two sees the other.
+    looks at the lock after it has written the switch. So one of the two notices the other.
 
     Args:
         output: folder of the dataset.
-        switch: what to do.
+        switch: the switch to make.
         check_lock: raises an error if this run has lost the folder.
 
     Raises:
@@ -189,12 +189,12 @@ def _other_dataset(output: str) -> RunError:
 def complete_switch(output: str) -> bool:
     """Completes a switch that was decided; returns False if there is none, or it is void.
 
-    Each file is moved from a name that nothing else has, the manifest last. So if two runs complete
-    a switch at the same time, only one moves a file, and a run that was suspended meanwhile no
-    longer moves anything.
+    Each file is moved from a unique name, the manifest last. So if two runs complete a switch at
+    the same time, each file is moved by only one of them, and a run that was suspended for a while
+    can no longer move anything.
 
-    A switch is void if another dataset was published since, or one of its files is gone or was
-    changed. Then its shards are published again, and those that are gone are written again.
+    A switch is void if another dataset was published after it, or if one of its files is missing or
+    was changed. Then its shards are published again, and the missing ones are written again.
 
     Raises:
         RunError: another run completes the switch at the same time.
@@ -220,7 +220,10 @@ def complete_switch(output: str) -> bool:
 
 
 def _read_switch(path: str) -> Switch | None:
-    """Reads the switch that was decided; returns None if there is none. Removes a damaged one."""
+    """Reads the switch that was decided; returns None if there is none.
+
+    Removes a damaged switch.
+    """
     try:
         return Switch.from_json(storage.read_bytes(path))
     except FileNotFoundError:
@@ -231,16 +234,16 @@ def _read_switch(path: str) -> Switch | None:
 
 
 def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
-    """Finds the files that are still in the work folder, by their names there."""
+    """Finds the files that are still in the work folder; returns name there -> file."""
     entries = storage.list_files(work_path(output, ""))
     return {entry.name: entry for entry in entries if entry.name in switch.built}
 
 
 def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> SwitchState:
-    """Finds how far a switch has come, by the files in the output and in the work folder."""
+    """Finds how far a switch has come, from the files in the output and in the work folder."""
     current = find_generation(join(output, MANIFEST_FILE))
     manifest_waits = switch.manifest.built in waiting
-    if current not in (0, switch.replaces):  # published since
+    if current not in (0, switch.replaces):  # another dataset was published since
         return SwitchState.VOID if manifest_waits else SwitchState.DONE
     if not manifest_waits or _are_changed(waiting, switch):
         return SwitchState.VOID
@@ -251,13 +254,13 @@ def _find_state(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> Sw
 
 
 def _are_changed(waiting: Mapping[str, Entry], switch: Switch) -> bool:
-    """Whether a file in the work folder is not the one that was built."""
+    """Whether a file in the work folder differs from the file that was built."""
     built = switch.built
     return any(entry.generation != built[name].generation for name, entry in waiting.items())
 
 
 def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bool:
-    """Whether all given files of a switch are in their places."""
+    """Whether all these files of a switch are in their places."""
     if not files:
         return True
     entries = {name_in_dataset(output, entry): entry for entry in list_dataset(output)}
@@ -265,10 +268,10 @@ def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bo
 
 
 def _is_in_place(file: BuiltFile, entry: Entry | None, switch: Switch) -> bool:
-    """Whether a file of a switch is in its place, by size and generation.
+    """Whether a file of a switch is in its place, judging by size and generation.
 
-    A move keeps the generation on a disk. On gs:// it makes another one, so there it is only known
-    that the file is not the old one.
+    On a disk, a move keeps the generation. On gs:// a move changes it, so there the check can only
+    show that the file is not the old one.
     """
     if entry is None or entry.size_bytes != file.num_bytes:
         return False
@@ -287,7 +290,7 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
     def move_file(entry: Entry) -> None:
         file = switch.built[entry.name]
-        # A file that is gone was already moved, by a request whose answer was lost or another run.
+        # A missing file was already moved, by another run or by a request whose answer was lost.
         with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
@@ -308,7 +311,7 @@ def _check_places(output: str, switch: Switch) -> None:
     """Checks that all files except the manifest are in their places.
 
     Raises:
-        RunError: a file is not.
+        RunError: a file is not in its place.
     """
     if not _are_in_place(output, switch.files[:-1], switch):
         raise RunError(
@@ -321,7 +324,7 @@ def _move_manifest(output: str, switch: Switch) -> None:
     """Moves the manifest after all other files, in an order that survives a power failure.
 
     Raises:
-        RunError: another run has published meanwhile.
+        RunError: another run has published in the meantime.
     """
     storage.sync_folder(join(output, CONTENTS_FOLDER))
     storage.sync_folder(output)
@@ -339,7 +342,7 @@ def _move_manifest(output: str, switch: Switch) -> None:
 
 
 def list_dataset(output: str) -> list[Entry]:
-    """Lists the files of a dataset, and others beside them."""
+    """Lists the files of a dataset, and other files next to them."""
     contents = join(output, CONTENTS_FOLDER)
     return [*storage.list_files(output), *storage.list_files(contents)]
 
@@ -350,7 +353,7 @@ def name_in_dataset(output: str, entry: Entry) -> str:
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
-    """Whether a conversion to `dataset` writes a file of this name, the manifest aside.
+    """Whether a conversion to `dataset` writes a file with this name, except the manifest.
 
     Args:
         name: name of the file, as `name_in_dataset` returns it.
@@ -363,7 +366,7 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
 
 def _find_owner(name: str) -> str | None:
-    """Finds the dataset that the name of a shard's file or contents names; None for others."""
+    """Returns the dataset's name in the name of a shard or of its contents; None for other files."""
     in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
     if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
         name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]
