@@ -107,9 +107,8 @@ def read_process_start(pid: int) -> str:
         contextlib.suppress(OSError, IndexError),
         open(path, encoding="utf-8", errors="replace") as file,
     ):
-        fields = (
-            file.read().rpartition(")")[2].split()
-        )  # the list begins with the state, the third field of the file
+        # The list begins with the state, which is the third field of the file.
+        fields = file.read().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
     return ""
 

@@ -60,7 +60,7 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        """Returns the encoded references in order, or only fingerprints for table rows with records."""
+        """Returns the encoded references in order; only fingerprints for rows that hold records."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
