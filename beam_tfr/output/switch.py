@@ -366,7 +366,7 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
 
 def _find_owner(name: str) -> str | None:
-    """Returns the dataset that the name of a shard or of its contents names; None for other files."""
+    """Returns the dataset that the name of a shard or its contents names; None for other files."""
     in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
     if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
         name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]
