@@ -268,6 +268,7 @@ def test_one_image_in_a_notebook(sample: Path) -> None:
     assert (names["image"].height, names["image"].width) == (224, 224)
 
 
+@pytest.mark.slow
 def test_the_python_of_the_recipes(
     sample: Path, tmp_path: Path, beam_tfr: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

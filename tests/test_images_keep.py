@@ -330,6 +330,7 @@ def test_metadata_stays(name: str) -> None:
     assert (image.encoded, image.adjusted) == (data, ())
 
 
+@pytest.mark.slow
 def test_damaged_files_are_rejected_or_encoded_again_or_shown_alike() -> None:
     chance = random.Random(4)
     outcomes = {"kept": 0, "again": 0, "rejected": 0}

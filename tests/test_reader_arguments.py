@@ -103,6 +103,7 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
         read(folder, split="test")
 
 
+@pytest.mark.slow
 def test_the_number_of_steps_is_that_of_both(folder: Path) -> None:
     for batch_size, remainder, num_hosts, steps in (
         (None, None, 1, 37),

@@ -138,6 +138,7 @@ def test_an_update_with_other_images_equals_a_new_dataset(
     assert files_of(tmp_path / "d") == files_of(tmp_path / "new")
 
 
+@pytest.mark.slow
 def test_nothing_is_published_between_the_steps_and_the_same_call_resumes(
     copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def test_nothing_is_published_between_the_steps_and_the_same_call_resumes(
     assert not convert(tmp_path / "d", **options).fresh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "settled"), [("files", "drop"), ("table", "group"), ("table", "drop")]
 )
@@ -299,6 +301,7 @@ def test_what_was_settled_needs_the_images_to_be_undone(
     assert "beam-tfr update" in run.err
 
 
+@pytest.mark.slow
 def test_what_the_first_run_saw_of_the_input_is_told(copies: Path, tmp_path: Path) -> None:
     """As without the option: files that are skipped, and options that have no effect."""
     (copies / "hat" / "notes.doc").write_text("x")
@@ -459,6 +462,7 @@ def test_tables_with_settled_copies_are_repaired_and_compared(
     assert "input has changed" in run.err
 
 
+@pytest.mark.slow
 def test_broken_shards_of_which_nobody_knows_the_copies_are_written_again(
     beam_tfr: Command, copies: Path, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def photos(tmp_path: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_dataset_grows_and_shrinks_and_no_image_moves(
     tmp_path: pathlib.Path, photos: pathlib.Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_dataset_grows_and_shrinks_and_no_image_moves(
     assert f"{moved} moved" in "\n".join(result.lines())
 
 
+@pytest.mark.slow
 def test_an_update_that_divides_anew_is_a_fresh_conversion(
     tmp_path: pathlib.Path, photos: pathlib.Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_an_update_that_divides_anew_is_a_fresh_conversion(
     assert files_of(output) == unchanged
 
 
+@pytest.mark.slow
 def test_groups_stay_together_and_new_images_follow_them(tmp_path: pathlib.Path) -> None:
     photos = tmp_path / "photos"
     for number in range(40):
@@ -266,6 +269,7 @@ def test_groups_without_classes_that_miss_the_shares_are_told(tmp_path: pathlib.
         assert "smaller groups" in note
 
 
+@pytest.mark.slow
 def test_updates_are_no_reason_once_all_images_are_divided_anew(tmp_path: pathlib.Path) -> None:
     photos = tmp_path / "photos"
     for number in range(30):

@@ -77,6 +77,7 @@ FORMS: list[Callable[[Path, Photos], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_that_changed_are_gone_or_new_are_named(
     form: Callable[[Path, Photos], list[str]], beam_tfr: Convert, tmp_path: Path

@@ -163,6 +163,7 @@ def check_sides(folder: Path) -> None:
     assert package.duplicates(folder).counts["across_splits"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "settled"),
     [({"splits": SHARES}, "group"), ({"folds": 5}, "group"), ({"splits": SHARES}, "drop")],
@@ -217,6 +218,7 @@ FILES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["{label}/*", "{label}/{group}_*"])
 def test_a_photo_stays_in_its_split_whichever_of_its_copies_is_kept(
     tmp_path: Path, layout: str
@@ -245,6 +247,7 @@ def test_a_photo_stays_in_its_split_whichever_of_its_copies_is_kept(
     assert result.run["followed"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", ["report", "group"])
 def test_dropped_copies_come_back_into_the_split_of_the_one_that_was_kept(
     tmp_path: Path, settled: str
