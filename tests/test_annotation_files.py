@@ -261,6 +261,46 @@ def test_an_example_of_what_to_submit_is_named_last(tmp_path: Path) -> None:
     assert "Submission" in describe_tables({".csv": paths[:1]})[0]
 
 
+def test_of_tables_for_splits_that_of_train_is_named_first(tmp_path: Path) -> None:
+    for name in ("test.csv", "train.csv", "eval/a.csv", "val.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("id,label\n1,cat\n")
+    paths = sorted(map(str, tmp_path.rglob("*.csv")))
+    assert f"{tmp_path}/train.csv" in describe_tables({".csv": paths})[0]
+
+
+@pytest.mark.parametrize(
+    ("separator", "values", "label"),
+    [
+        (", ", ["0", "7"], "value1"),
+        (" ", ["cat"], "class"),
+        (",", ["cat"], "class"),
+        (";", ["cat", "1", "2"], "value1"),
+        ("\t", ["big cat", "1"], "value1"),
+        ("  ", ["NA", "1", "2", "3", "4"], "value1"),
+    ],
+)
+def test_the_line_of_pandas_for_values_writes_a_table(
+    separator: str, values: list[str], label: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.txt"
+    names = ["x/a.jpg", "x/b.jpg"]
+    path.write_text("".join(f"{separator.join([name, *values])}\n" for name in names))
+    text = describe_text(path.read_bytes())
+    command = text[text.index("read_csv(") : text.index(" writes a")]
+    exec(f"import pandas; pandas.{command}", {"FILE": str(path)})
+    frame = pandas.read_csv(tmp_path / "train.csv", dtype=str, na_filter=False)
+    assert frame.to_numpy().tolist() == [[name, *values] for name in names]
+    assert frame.columns[:2].tolist() == ["path", label]
+    assert f"`label_column={label}`" in text
+
+
+def test_values_in_lines_of_several_lengths_have_no_line_of_pandas() -> None:
+    text = describe_text(b"a.jpg 1\nb.jpg 1 2\nc.jpg 3\n")
+    assert "read_csv" not in text
+    assert "a CSV with a row for each image is a `table=`" in text
+
+
 TEXTS_AS_TABLES = [
     "attributes.txt",
     "split/wider_gt.txt",

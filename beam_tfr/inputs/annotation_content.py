@@ -15,6 +15,7 @@ from beam_tfr.inputs.annotation_texts import (
 )
 from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.inputs.yolo_setups import describe_label_files, has_label_lines, has_setup_lines
+from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
 from beam_tfr.schema.extensions import FORMAT_OF
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -114,9 +115,12 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
     return ""
 
 
-def _rank_table(path: str) -> tuple[bool, str]:
-    """Returns the sort key of a table; sample submissions, as from Kaggle, come last."""
-    return "submission" in posixpath.basename(path).lower(), path
+def _rank_table(path: str) -> tuple[bool, bool, str]:
+    """Returns the sort key of a table: those of train come first, sample submissions last."""
+    folder, name = posixpath.split(path)
+    splits = {*splits_of_file(name), split_around(f"{folder}/")} - {""}
+    is_of_train = any(split.startswith(DEFAULT_SPLIT) for split in splits)
+    return "submission" in name.lower(), bool(splits) and not is_of_train, path
 
 
 def _name_text(path: str, begin: bytes) -> str:

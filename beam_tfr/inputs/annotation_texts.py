@@ -8,6 +8,13 @@ from beam_tfr.schema.extensions import FORMAT_OF
 FIRST_LINES = 10  # how many lines of a text are looked at
 _MOST_CELLS = 50  # in a row
 _CELL_SEPARATOR = re.compile(rb"[ \t]*[,;\t ][ \t]*")
+# What separates values, as pandas takes it -> its pattern.
+_SEPARATORS = {
+    "','": re.compile(b","),
+    "';'": re.compile(b";"),
+    r"'\t'": re.compile(b"\t"),
+    r"r'\s+'": re.compile(rb"\s+"),
+}
 _IMAGE = rf"[^\s,;][^\n,;]{{0,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _WORD_WITH_IMAGE = rf"[^\s,;]{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _NUMBER = r"-?[0-9][0-9.eE+-]*"
@@ -56,7 +63,32 @@ def describe_text(begin: bytes) -> str:
     for is_kind, text in _KINDS:
         if is_kind(begin):
             return text
+    if len(_LINE_ABOUT_IMAGE.findall(begin)) > 1:
+        return _describe_values(begin)
     return ""
+
+
+def _describe_values(begin: bytes) -> str:
+    """Says how to make a table of lines with a path and values, such as 1.jpg 0."""
+    start = "names images with values"
+    lines = [*filter(None, begin.removesuffix(begin.rpartition(b"\n")[2]).splitlines())]
+    for separator, pattern in _SEPARATORS.items():
+        numbers = {len(pattern.split(line.strip())) for line in lines}
+        if len(numbers) == 1 and numbers != {1}:
+            names = _name_columns(*numbers)
+            return (
+                f"{start}: with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
+                "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
+                f"writes a `table=`, for `uri_column=path` with `label_column={names[1]}`"
+            )
+    return f"{start}, not as many in each line: a CSV with a row for each image is a `table=`"
+
+
+def _name_columns(number: int) -> list[str]:
+    """Returns names for the columns of a text without a header, whose first one has the paths."""
+    if number == 2:
+        return ["path", "class"]
+    return ["path", *(f"value{column}" for column in range(1, number))]
 
 
 def has_rows(begin: bytes) -> bool:
@@ -118,10 +150,6 @@ def _has_texts_behind_tabs(begin: bytes) -> bool:
     return have_lines(begin, _PATH_AND_TEXT)
 
 
-def _names_images(begin: bytes) -> bool:
-    return len(_LINE_ABOUT_IMAGE.findall(begin)) > 1
-
-
 _BOXES_CURE = "no option reads; a CSV with a row for each box is a `table=`"
 # A test for each kind of text, and what messages say after the path of such a text.
 _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
@@ -163,10 +191,5 @@ _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
         "names=['path', 'text'], dtype=str, na_filter=False, quoting=3)"
         ".to_csv(FILE[:-3] + 'csv', index=False) writes a `table=`, for `uri_column=path` with "
         "`feature_columns=text:bytes` or `label_column=text`",
-    ),
-    (
-        _names_images,
-        "names images with values: saved as CSV, with a first line such as path,class, it is a "
-        "`table=`",
     ),
 )

@@ -260,8 +260,8 @@ def _name_with_value(name: str) -> UsageError:
     """Builds the error for files that do not fit the layout, the first being a line of a list."""
     return UsageError(
         f"no file fits: the first one is {name!r}, a path with values beside it, and an "
-        "`input_list=` has paths alone; saved as CSV with a first line such as path,class it is a "
-        "`table=`",
+        "`input_list=` has paths alone; saved as CSV, with a first line that names each column, "
+        "such as path,class, it is a `table=`",
         option="input",
     )
 
