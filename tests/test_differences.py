@@ -36,3 +36,10 @@ def test_class_ids_that_differ_are_named() -> None:
         differences.describe_id_changes([], many)
         == "new: 00, 01, 02, 03, 04, 05, 06, 07, 08, 09, and 2 more"
     )
+
+
+def test_texts_are_joined_with_one_and() -> None:
+    texts = ["a", "b", "c"]
+    assert differences.join_texts(texts, 3, " and ") == "a and b and c"
+    assert differences.join_texts(texts, 1, " and ") == "a and 2 more"
+    assert differences.join_texts(texts, 1) == "a; and 2 more"

@@ -224,7 +224,8 @@ def test_rows_with_a_class_each_are_told_with_the_option_that_joins_them(tmp_pat
     assert "rows" not in " ".join(opened(table, **ROLES).warnings[:-1])
 
 
-def test_rows_with_several_captions_have_a_cure_that_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("declared", ["bytes", "bytes[]"])
+def test_rows_with_several_captions_have_a_cure_that_works(declared: str, tmp_path: Path) -> None:
     """As of Flickr8k: five rows of each image."""
     write_images(tmp_path, "a.png", "b.png")
     texts = {"a.png": ["a cat", "a black cat, asleep"], "b.png": ["a dog", "a dog"]}
@@ -243,7 +244,7 @@ def test_rows_with_several_captions_have_a_cure_that_works(tmp_path: Path) -> No
         refs = [*keys.note_rows(tables.read(tables.files[0]))]
         return [*merge_repeated(tables, refs, keys.find_repeated())]
 
-    (bad,) = [ref for ref in refs_of("t.csv", "bytes") if ref.reason]
+    (bad,) = [ref for ref in refs_of("t.csv", declared) if ref.reason]
     line = bad.detail.partition("with pandas: ")[2].partition(", and give ")[0]
     assert "`feature_columns='caption:bytes[]'`" in bad.detail
     table = pandas.read_csv(tmp_path / "t.csv")

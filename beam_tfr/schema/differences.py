@@ -86,7 +86,9 @@ def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> s
     """Joins the first of some texts, and says how many more there are: "a; b; and 2 more"."""
     if len(texts) <= most:
         return separator.join(texts)
-    rest = f"and {len(texts) - most:,} more"
+    rest = f"{len(texts) - most:,} more"
+    if not separator.endswith(" and "):
+        rest = f"and {rest}"
     return separator.join([*texts[:most], rest])
 
 

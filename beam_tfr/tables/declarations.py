@@ -163,23 +163,24 @@ def _check_present(content: TableContent, columns: Sequence[str]) -> None:
     check_columns(path, present, columns, is_single=len(content.files) == 1)
 
 
-def _check_names(options: ConvertOptions, names: Iterable[str]) -> None:
+def _check_names(content: TableContent, names: Iterable[str]) -> None:
     """Checks that no column has the name of a feature that records or readers have anyway.
 
     Raises:
         UsageError: a column has such a name.
     """
+    options = content.options
     reserved = _reserved_names(options)
     for name in names:
-        if name in reserved:
-            cure = "rename the column"
-            if not options.uri_column:
-                cure += f", or, if it names images, give `uri_column={name}`"
-            raise UsageError(
-                f"records or readers have a feature of this name; {cure}",
-                option="feature_columns",
-                value=name,
-            )
+        if name not in reserved:
+            continue
+        cure = "rename the column"
+        if not options.uri_column:
+            cure += f", or, if it names images, give `uri_column={name}`"
+        problem = f"records or readers have a feature of this name; {cure}"
+        if name in (options.feature_columns or ()):
+            raise UsageError(problem, option="feature_columns", value=name)
+        raise table_error(content.files[0], f"column {name!r}: {problem}")
 
 
 def _reserved_names(options: ConvertOptions) -> set[str]:
@@ -213,7 +214,7 @@ def open_columns(
         UsageError: no kind of feature fits the cells, no cell fits the declaration, or records
             and readers have a feature with this name.
     """
-    _check_names(content.options, declarations)
+    _check_names(content, declarations)
     return tuple(
         _open_column(content, name, declaration, sample[name], per_box=name in per_box)
         for name, declaration in declarations.items()

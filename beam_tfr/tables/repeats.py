@@ -165,7 +165,8 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
     difference = "their values do"
     if differing:
         difference = f"{differing[0]} is {_join(_list_values(columns, differing[0]))}"
-    return f"{difference}; {_cure_values(tables, differing)}"
+    have_lists = any(len(values.get(name, ())) > 1 for values in columns for name in differing)
+    return f"{difference}; {_cure_values(tables, differing, have_lists=have_lists)}"
 
 
 def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
@@ -189,14 +190,22 @@ def _cure_classes(tables: Tables) -> str:
     return _cure_values(tables, ())
 
 
-def _cure_values(tables: Tables, differing: Sequence[str]) -> str:
-    """Says what to do about rows of an image that differ in some columns, such as captions."""
+def _cure_values(tables: Tables, differing: Sequence[str], *, have_lists: bool = False) -> str:
+    """Says what to do about rows of an image that differ in some columns, such as captions.
+
+    Args:
+        tables: the tables of the rows.
+        differing: the columns.
+        have_lists: whether a cell of these has several values.
+    """
     if tables.joins_rows:
         return "name a file in the same way in all of its rows, and have them in one table"
-    kinds = {kind.name: kind.text for kind in tables.features if kind.is_plain}
+    kinds = {kind.name: kind.text.removesuffix("[]") for kind in tables.features if kind.is_plain}
     lists = [f"{name}:{kinds[name]}[]" for name in differing if kinds.get(name) in _LISTED]
     if not lists or len(lists) < len(differing):
         return "keep one of them"
+    if have_lists:
+        return "keep one of them, or write one row with the values of all in its list"
     options = tables.options
     keys = json.dumps(
         [*filter(None, [options.uri_column or options.key_column, options.label_column])]
