@@ -9,6 +9,8 @@ import math
 import re
 import runpy
 import shutil
+import subprocess
+import sys
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -191,6 +193,26 @@ def test_other_masks_are_refused(mask: bytes, detail: str) -> None:
     turned = convert_image(png(COLORS[ids(30, 40)], orientation=6), resize="none", encoding="png")
     with pytest.raises(RejectError, match="it ignores EXIF orientation"):
         place_image(png(np.zeros((40, 30), np.uint8)), turned)
+
+
+@pytest.mark.parametrize("extension", ["tif", "gif", "bmp"])
+def test_other_formats_come_with_a_command_that_keeps_their_values(
+    extension: str, tmp_path: Path
+) -> None:
+    """Also those of a palette, which mogrify numbers anew."""
+    image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")
+    values = np.random.default_rng(0).integers(0, 3, (30, 40), np.uint8)
+    mask = PIL.Image.fromarray(values)
+    mask.putpalette([200, 0, 0, 0, 0, 200, 0, 200, 0])
+    path = tmp_path / f"m.{extension}"
+    mask.save(path)
+    with pytest.raises(RejectError) as error:
+        place_image(path.read_bytes(), image)
+    command = error.value.detail.partition("a PNG: ")[2].partition(" writes ")[0]
+    command = command.replace("python3", sys.executable).replace("FILES", f"*.{extension}")
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    made = (tmp_path / "NEW/m.png").read_bytes()
+    np.testing.assert_array_equal(pixels(place_image(made, image)), values)
 
 
 def place(data: bytes, image: Image, declared: str) -> PlacedCompanion:

@@ -1065,6 +1065,6 @@ def test_column_without_a_name(tmp_path: Path) -> None:
 def test_a_column_that_is_named_like_a_feature_is_blamed_itself(tmp_path: Path) -> None:
     """Nobody gave `feature_columns=`."""
     (tmp_path / "t.csv").write_text("image,caption\na.jpg,Dogs\n")
-    with pytest.raises(UsageError, match="column 'image': .*`uri_column=image`") as error:
+    with pytest.raises(UsageError, match=r"column 'image': .*`uri_column=image`") as error:
         references(tmp_path / "t.csv")
     assert "feature_columns" not in str(error.value)

@@ -25,7 +25,12 @@ _BLOCK_PIXELS = 1 << 18  # read at a time
 _MOST_COLORS = 1_000  # of a mask without noise
 _MOST_COUNTED = 1 << 16  # colors of a file that are told apart
 _MUST = "it must be a PNG"
-_CURE = "`mogrify -format png FILES` converts it without loss"
+# ImageMagick would number the values of a palette anew.
+_CURE = (
+    "mkdir NEW; python3 -c 'import pathlib, sys, PIL.Image; [PIL.Image.open(file).save("
+    'pathlib.Path("NEW", pathlib.Path(file).stem + ".png")) for file in sys.argv[1:]]\' FILES '
+    "writes PNGs with the same values into a folder NEW"
+)
 _ONE_CHANNEL = "it must have one gray channel"
 _DEEP_COLORS = (
     f"has several channels of 16 bits; {_ONE_CHANNEL}, and if they are equal, "
