@@ -1,4 +1,4 @@
-"""Checks the arguments of public functions by their declared types."""
+"""Checks arguments of public functions against their declared types."""
 
 import collections.abc
 import functools
@@ -25,15 +25,15 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 class WrongTypeError(ValueError):
-    """The error of a value that is not of the declared type."""
+    """The error for a value that does not have the declared type."""
 
 
 def public(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Checks the arguments of a function, and raises only our errors, without a stack trace.
 
-    Checks texts, paths, booleans, functions, lists and dicts. Where a list is declared, any
-    iterable is accepted and becomes a list. Numbers are left to the function, which knows their
-    range.
+    Checks strings, paths, booleans, functions, lists and dicts. Where a list is declared, any
+    iterable is accepted and becomes a list. The function itself checks numbers, because it knows
+    their range.
     """
 
     @without_traceback
@@ -67,7 +67,7 @@ def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def _kinds_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Returns the declared type of each named parameter."""
     annotations = {**function.__annotations__}
-    annotations.pop("return", None)  # its type may be imported for type checkers only
+    annotations.pop("return", None)  # the return type may be imported only for type checkers
     for name, parameter in _signature_of(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             annotations.pop(name)
@@ -85,11 +85,11 @@ def _check_argument(name: str, kind: Any, value: Any) -> Any:
 
 
 def _parse(kind: Any, value: Any) -> Any:
-    """Checks a value against its declared type; returns it, with iterables as the declared lists.
+    """Checks a value against its declared type; returns it, with iterables as declared lists.
 
     Raises:
         WrongTypeError: the value has another type.
-        ValueError: a text in the value cannot be used.
+        ValueError: a string in the value cannot be used.
     """
     if typing.get_origin(kind) is typing.Annotated:
         kind = typing.get_args(kind)[0]
@@ -180,7 +180,7 @@ def _describe(kind: Any) -> str:
     if typing.get_origin(kind) not in _UNIONS:
         return _describe_one(kind)
     nouns = [_describe(member) for member in typing.get_args(kind)]
-    if _NOUNS[os.PathLike] in nouns:  # a text can be a path
+    if _NOUNS[os.PathLike] in nouns:  # a string can be a path
         nouns.remove(_NOUNS[str])
     *others, last = nouns
     return f"{', '.join(others)} or {last}" if others else last

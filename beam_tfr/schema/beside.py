@@ -1,6 +1,6 @@
-"""Patterns of the brackets that say how to handle files beside images: `[255,scale,9=1]`.
+"""Defines regular expressions for brackets that say how to handle masks and pairs: `[255,9=1]`.
 
-The patterns are also valid in ECMAScript, for the Flex Template.
+They are also valid in ECMAScript, for the Flex Template.
 """
 
 OUTSIDE = r"1?[0-9]{1,2}|2[0-4][0-9]|25[0-5]"

@@ -1,4 +1,4 @@
-"""Names files, splits and classes, lists reasons of rejects, and computes digests."""
+"""Names files, splits and classes, lists reasons for rejects, and computes digests."""
 
 import hashlib
 import json
@@ -9,20 +9,20 @@ from typing import Any
 
 FORMAT_VERSION = 2  # the version of manifest.json and of everything under .beam_tfr/
 
-# Files of a dataset beside its shards.
+# Files of a dataset next to its shards.
 EXPORT_FILE = "export.json"  # describes an export of a dataset
 MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
-# SHA-256 of the contents, as `sha256sum --check` reads it. Not in their folder, where readers of
-# Parquet take each file for a table.
+# SHA-256 of the contents, as `sha256sum --check` reads it. Not in the folder of the contents, where
+# Parquet readers read each file as a table.
 SUMS_FILE = "contents.sha256"
 REMOVED_FILE = (
-    "removed.txt"  # hashes of images taken down; stays whatever is written into the folder
+    "removed.txt"  # hashes of images taken down; no conversion into the folder removes it
 )
-HISTORY_FILE = "history.jsonl"  # lists updates; like the files below, in no digest
-# Files for other programs: see `dataset.metadata`. README.md may also be the user's own.
+HISTORY_FILE = "history.jsonl"  # lists updates; no digest covers it or the files below
+# Files for other programs: see `dataset.metadata`. README.md may also belong to the user.
 SCHEMA_FILE = "schema.pbtxt"
 CROISSANT_FILE = "croissant.json"
 CARD_FILE = "README.md"
@@ -38,12 +38,12 @@ SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `
 WORK_FOLDER = (
     ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 )
-# In the work folder: the dataset before its copies are settled, see `launch.settling`.
+# In the work folder: the dataset before copies are grouped or dropped, see `launch.settling`.
 FIRST_FOLDER = "first"
-SWITCH_FILE = "switch.json"  # in the work folder, while a dataset is put into its place
+SWITCH_FILE = "switch.json"  # in the work folder, while files are moved into place
 
 MOST_CLASS_LETTERS = 1_000  # characters in the name of a class
-MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
+MOST_SHARDS = 100_000  # the manifest then has 20 MB, and every reader parses it
 NO_SPLIT = "none"  # the split of images that belong to none: rejects only, no records
 TRAIN = "train"
 _SPLIT_RANKS = {TRAIN: 0, "validation": 1, "test": 2}
@@ -85,7 +85,7 @@ REJECT_REASONS: dict[str, str] = {
     "file-too-large": "the file is larger than allowed",
 }
 
-# Noteworthy changes made to images. A closed list too, counted in the manifest.
+# Noteworthy changes to images. Also a closed list, counted in the manifest.
 ADJUSTMENTS: dict[str, str] = {
     "wrong-extension": "the file name has the extension of another format",
     "rotated": "rotated or mirrored according to EXIF",
@@ -142,13 +142,13 @@ def sort_splits(splits: Iterable[str]) -> list[str]:
 
 
 def name_folds(number: int) -> list[str]:
-    """Names the splits of `folds=`, all with the same number of digits, so that they sort."""
+    """Names the splits of `folds=`, with equally many digits, so that they sort correctly."""
     digits = len(str(number - 1))
     return [f"fold{fold:0{digits}}" for fold in range(number)]
 
 
 def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Returns split -> share, in the usual order, as options state them; empty if they state none.
+    """Returns split -> its share of the images, in the usual order; empty without shares.
 
     Args:
         options: the options of a conversion, or those in a manifest.
@@ -161,9 +161,9 @@ def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
 
 
 def is_class_name(text: object) -> bool:
-    """Whether a text can be a line of labels.txt.
+    """Whether a string can be a line of labels.txt.
 
-    Such a text has no control characters, line ends, lone surrogates, or spaces at its ends, and at
+    It must have no control characters, line ends, lone surrogates, or spaces at its ends, and at
     most `MOST_CLASS_LETTERS` characters, because each image and each box repeats it.
     """
     return (
@@ -196,10 +196,10 @@ class RecordsDigest:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Returns the canonical JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
+    """Returns a value as canonical JSON: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def json_digest(value: Any) -> str:
-    """Returns the SHA-256 of the canonical JSON text of a value."""
+    """Returns the SHA-256 of a value's canonical JSON."""
     return sha256_hex(canonical_json(value))

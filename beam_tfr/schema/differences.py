@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 ABSENT = "none"  # the version of a library that is not installed
 MOST_SHOWN = 10
-MOST_CHARACTERS = 60  # shown of a value
-_SHARED_CHARACTERS = 20  # shown before the first that differs
+MOST_CHARACTERS = 60  # most characters shown of a value
+_SHARED_CHARACTERS = 20  # characters shown before the first difference
 _Items = TypeVar("_Items", str, list[str])
 
 
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Describes the differences of JSON objects for the end of a message, in indented lines."""
+    """Describes how JSON objects differ, in indented lines for the end of a message."""
     lines = join_texts([*_describe_fields(old, new)], MOST_SHOWN, "\n  ")
     return lines and f"\n  {lines}"
 
@@ -25,26 +25,26 @@ def find_other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[
 def find_other_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """Returns name -> old version of each codec whose version in `new` differs.
 
-    A codec that was absent has made nothing.
+    A codec that was not installed has made no record, so it does not differ.
 
     Args:
-        old: the codecs that made a dataset, as a plan has them.
-        new: the codecs that would continue it.
+        old: the codecs that made a dataset, as in a plan.
+        new: the codecs that would continue the dataset.
     """
     others = find_other_versions(old, new)
     return {name: version for name, version in others.items() if version != ABSENT}
 
 
 def find_new_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Lists the codecs of `new` that `old` lacks, so that images it rejected may be readable."""
+    """Lists the codecs in `new` that `old` lacks, which may be able to read rejected images."""
     return [name for name, version in new.items() if old.get(name) == ABSENT != version]
 
 
 def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
-    """Says which splits of a dataset are gone; empty if none is.
+    """Describes splits that a dataset no longer has; empty if there are none.
 
     Args:
-        old: split that the dataset had -> its images.
+        old: split that the dataset had -> its number of images.
         new: the splits that the dataset has.
     """
     gone = {split: number for split, number in old.items() if number and split not in new}
@@ -53,7 +53,7 @@ def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
-    """Says how label ids differ, as in "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if they do not.
+    """Describes how label ids differ, as in "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if equal.
 
     Args:
         old, new: class names in the order of their ids.
@@ -77,13 +77,13 @@ def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
 
 
 def describe_change(old: Any, new: Any) -> str:
-    """Says how a value changes, as in "3 -> 4"; long values are cut to where they differ."""
+    """Describes how a value changes, as in "3 -> 4"; cuts long values to where they differ."""
     before, after = _shorten(_to_text(old), _to_text(new))
     return f"{before} -> {after}"
 
 
 def join_texts(texts: Sequence[str], most: int = 20, separator: str = "; ") -> str:
-    """Joins the first of some texts, and says how many more there are: "a; b; and 2 more"."""
+    """Joins the first strings, and says how many more there are: "a; b; and 2 more"."""
     if len(texts) <= most:
         return separator.join(texts)
     rest = f"{len(texts) - most:,} more"
@@ -113,7 +113,7 @@ def _describe_fields(
 
 
 def _to_text(value: Any, separator: str = ",") -> str:
-    if value is None:  # or absent, which means the same
+    if value is None:  # absent values mean the same
         return "not given"
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = separator.join(map(str, value))
@@ -121,7 +121,7 @@ def _to_text(value: Any, separator: str = ",") -> str:
 
 
 def _shorten(old: str, new: str) -> tuple[str, str]:
-    """Cuts two texts to about 60 characters each, from shortly before where they differ."""
+    """Cuts two strings to about 60 characters each, starting shortly before they differ."""
     start = 0
     if max(len(old), len(new)) > MOST_CHARACTERS:
         shared = common_start([old, new])
@@ -130,13 +130,13 @@ def _shorten(old: str, new: str) -> tuple[str, str]:
 
 
 def common_start(sequences: Sequence[_Items]) -> _Items:
-    """Returns what all of some texts, or lists of names, begin with."""
-    length = len(os.path.commonprefix(sequences))  # noqa: RUF071 - these are no paths
+    """Returns the longest common beginning of strings, or of lists of names."""
+    length = len(os.path.commonprefix(sequences))  # noqa: RUF071 - these are not paths
     return sequences[0][:length]
 
 
 def _cut(text: str, start: int) -> str:
-    """Cuts `MOST_CHARACTERS` characters out of a text, with dots where characters are left out."""
+    """Cuts `MOST_CHARACTERS` characters out of a string; dots stand for the characters left out."""
     end = start + MOST_CHARACTERS
     before = "..." if start else ""
     after = "..." if end < len(text) else ""

@@ -1,4 +1,4 @@
-"""Tells for each encoding what is converted, and which features its records have."""
+"""Describes what each encoding converts, and which features its records have."""
 
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # for whole files, arrays, rows of a t
 
 
 def encoding_features(encoding: str) -> dict[str, FeatureSpec]:
-    """Returns the features that every record of an encoding has, besides classes and columns."""
+    """Returns the features that every record in an encoding has, besides classes and columns."""
     if encoding not in IMAGE_ENCODINGS:
         return dict(_OTHER_FEATURES[encoding])
     features = dict(FEATURES)
@@ -49,14 +49,14 @@ def encoding_features(encoding: str) -> dict[str, FeatureSpec]:
 
 
 class RecordNames(NamedTuple):
-    """The names of features that every record has, but that differ between encodings.
+    """The names of features that every record has, but whose names depend on the encoding.
 
     Attributes:
         key: feature with the key.
         sha256: feature with the hex digest of the source; empty if no file is read.
         label, text: features with the id and the name of the class, if there are classes.
-        sizes: features whose sizes alone are in the contents: masks, and other images beside
-            images.
+        sizes: features for which the contents hold only sizes: masks, and the other images of
+            pairs.
     """
 
     key: str
@@ -79,7 +79,7 @@ def names_of(encoding: str) -> RecordNames:
 
 
 def noun_of(encoding: str) -> str:
-    """Returns the plural noun for what is converted: "images", "files" or "rows"."""
+    """Returns the plural noun for the converted objects: "images", "files" or "rows"."""
     if encoding in IMAGE_ENCODINGS:
         return "images"
     return "rows" if encoding == "row" else "files"

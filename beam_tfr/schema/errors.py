@@ -1,8 +1,8 @@
 """Defines errors that users can act on, and the rejection of a single image.
 
-A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command
-line shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is
-plain text because only the text of an error comes back from a worker.
+A message spells an option as `name=` or `name=value` in backticks, as in Python. The command line
+shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is plain
+text because only the message of an error comes back from a worker.
 """
 
 import functools
@@ -18,7 +18,7 @@ from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.schema.untrusted import quote
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
-_MOST_CHARACTERS = 500  # shown of a value in a message
+_MOST_CHARACTERS = 500  # most characters shown of a value in a message
 _FOR_SHELL = re.compile(r"[\s#&();<>|$`]")  # characters with a meaning in shells
 _LONG_WORD = re.compile(rf"\S{{{_MOST_CHARACTERS + 100},}}")  # leaves room for option and value
 _P = ParamSpec("_P")
@@ -29,14 +29,14 @@ RESUME = "run the same command again to resume from the finished shards"
 class BeamTfrError(Exception):
     """An error that the user can act on, shown without a stack trace.
 
-    Its message is safe to print: at most 500 characters of a long word, such as a path, are shown.
+    Its message is safe to print: long words, such as paths, are cut to 500 characters.
 
     Args:
-        message: what is wrong, what is allowed, and the cure.
-        option: the option or argument that is wrong, named as in Python; the message then begins
-            with it.
-        value: the value that was given for the option, of which at most 500 characters are shown;
-            None names the option alone.
+        message: what is wrong, what is allowed, and how to fix it.
+        option: the wrong option or argument, spelled as in Python; the message then begins with
+            it.
+        value: the value of the option, cut to 500 characters; if None, the message names the option
+            alone.
     """
 
     exit_code = 1
@@ -49,7 +49,7 @@ class BeamTfrError(Exception):
 
 
 def _show_value(value: object) -> str:
-    """Shows a value on one line; leaves out the middle of a long one."""
+    """Shows a value on one line; leaves out the middle of a long value."""
     if value is None:
         return ""
     try:
@@ -60,7 +60,7 @@ def _show_value(value: object) -> str:
 
 
 def _shorten(text: str) -> str:
-    """Leaves out the middle of a text if it is long."""
+    """Leaves out the middle of a string if it is long."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     half = _MOST_CHARACTERS // 2
@@ -72,33 +72,33 @@ def _shorten_word(word: re.Match[str]) -> str:
 
 
 class UsageError(BeamTfrError, ValueError):
-    """The error of a wrong call or option."""
+    """The error for a wrong call or option."""
 
     exit_code = 2
 
 
 class InputNotFoundError(UsageError, FileNotFoundError):
-    """The error of input that does not exist, or of a pattern that matches no file."""
+    """The error for input that does not exist, or a pattern that matches no file."""
 
 
 class NotInstalledError(UsageError, ImportError):
-    """The error of an extra whose library is not installed."""
+    """The error for an extra whose library is not installed."""
 
 
 class DataError(BeamTfrError):
-    """The error of unusable data, or of a dataset that differs from its manifest."""
+    """The error for unusable data, or a dataset that differs from its manifest."""
 
 
 class NotFoundError(DataError, FileNotFoundError):
-    """The error of a dataset or file that does not exist."""
+    """The error for a dataset or file that does not exist."""
 
 
 class RunError(BeamTfrError):
-    """The error of a failed run, for example because the disk is full."""
+    """The error for a failed run, for example because the disk is full."""
 
 
 class InterruptedRunError(BeamTfrError):
-    """The error of a run that the user interrupted (Ctrl-C)."""
+    """The error for a run that the user interrupted (Ctrl-C)."""
 
     exit_code = 130
 
@@ -129,7 +129,7 @@ def spell_as_flags(message: str) -> str:
 
 
 def _spell_flag(match: re.Match[str]) -> str:
-    """Spells an option with its value as a flag; quotes names of columns where a shell needs it."""
+    """Spells an option and its value as a flag; quotes column names that need it in a shell."""
     name, value = match.groups()
     names_columns = name.endswith(("_column", "_columns"))
     is_quoted = value.startswith(("'", '"'))
@@ -150,12 +150,12 @@ MORE_ROOM = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
 
 
 def tells_starved(text: str) -> bool:
-    """Whether an error message tells that memory or threads ran out."""
+    """Whether an error message says that memory or threads ran out."""
     return bool(_STARVED.search(text))
 
 
 def describe_starved(cause: str) -> str:
-    """Says what ran out, given the last line of an error that `tells_starved` recognizes."""
+    """Describes what ran out, from the last line of an error that `tells_starved` recognizes."""
     return f"out of memory, address space or threads ({cause})"
 
 
@@ -166,10 +166,10 @@ def explain_starved(error: BaseException) -> str:
 
 
 def check_text(text: str) -> str:
-    """Checks and returns a text that a user gives.
+    """Checks and returns a string from the user.
 
     Raises:
-        ValueError: the text has a NUL or half of a character, which no file name can have.
+        ValueError: the string has a NUL or half of a character, which no file name can have.
     """
     if "\0" in text:
         raise ValueError("must not contain the character NUL")
@@ -182,11 +182,11 @@ def check_text(text: str) -> str:
 
 
 def check_whole_number(value: Any, low: float, high: float) -> int:
-    """Checks and returns a whole number, which may be one of NumPy.
+    """Checks and returns a whole number, which may be a NumPy number.
 
     Raises:
-        ValueError: the value is not a whole number, or outside of the range, which includes both
-            ends; the message says what is allowed.
+        ValueError: the value is not a whole number, or outside the range, which includes both ends;
+            the message says what is allowed.
     """
     try:
         number = operator.index(value)

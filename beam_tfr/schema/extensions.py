@@ -1,4 +1,4 @@
-"""Decides by name which files look like images, and which never do."""
+"""Decides by name which files may be images."""
 
 import re
 from typing import NamedTuple
@@ -17,15 +17,15 @@ EXTENSIONS = {  # format -> extensions in lower case; in the order of `images.fo
     "jxl": ("jxl",),
 }
 FORMAT_OF = {extension: name for name, extensions in EXTENSIONS.items() for extension in extensions}
-# A hidden name, or that of a folder that systems make beside images.
+# A hidden name, or the name of a folder that operating systems make next to images.
 JUNK = r"(?:\.[^/]*|__MACOSX|@eaDir)"
 IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
-# Ends of the names of archives in which no image can be read alone, and of parts of archives.
+# Name endings of archives that must be read from the start, and of parts of archives.
 PACKED = re.compile(
     r"(?i)\.(?:tar\.[a-z][a-z0-9]{0,4}|t[gbxz]z2?|tzst|7z|rar|zipx|[zr][0-9]{2}"
     r"|(?:zip|tar|7z|rar|gz|zst|xz)\.(?:[0-9]{3}|[a-z]{2}))\Z"
 )
-# Ends of the names of raw photos of cameras, which have to be developed.
+# Name endings of raw camera photos, which must be developed.
 RAW = re.compile(r"(?i)\.(?:cr[23w]|nef|nrw|arw|srf|sr2|dng|raf|orf|rw2|pef|srw|3fr|iiq|x3f)\Z")
 RAW_CURE = "must be developed, such as by `darktable-cli a.nef a.jpg`"
 
@@ -36,7 +36,7 @@ class OtherFiles(NamedTuple):
     Attributes:
         names: matches the ends of their names.
         noun: what messages call them.
-        cure: what messages say must be done with them.
+        cure: how to turn them into images, for messages.
     """
 
     names: re.Pattern[str]
@@ -44,7 +44,7 @@ class OtherFiles(NamedTuple):
     cure: str
 
 
-# The ends of names include the dot, as kinds do: see `kind_of_name`.
+# Name endings include the dot, like kinds: see `kind_of_name`.
 OTHER_FILES = (
     OtherFiles(RAW, "raw photos of cameras", RAW_CURE),
     OtherFiles(
@@ -86,18 +86,18 @@ def has_image_name(path: str) -> bool:
 
 
 def stem_of_image(path: str) -> str:
-    """Returns a path without the extension of an image, if it has one."""
+    """Returns a path without its extension, if that is the extension of an image."""
     stem, _, extension = path.rpartition(".")
     return stem if extension.lower() in FORMAT_OF else path
 
 
 def is_junk(path: str) -> bool:
-    """Whether a file is hidden, or below a folder that is hidden or made by a system."""
+    """Whether a file is hidden, or in a folder that is hidden or made by an operating system."""
     return _JUNK_PART.search(path) is not None
 
 
 def kind_of_name(path: str) -> str:
-    """Returns the kind of a path by its name: `.DS_Store`, `.txt`, `.tar.gz`, `other names`."""
+    """Returns the kind of a path from its name: `.DS_Store`, `.txt`, `.tar.gz`, `other names`."""
     junk = _JUNK_PART.search(path)
     if junk:
         return "._*" if junk[1].startswith("._") else junk[1]

@@ -16,8 +16,7 @@ class FeatureSpec(NamedTuple):
 
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
-# bytes, with --encoding raw in place of it: a serialized TensorProto, uint8 [height, width,
-# channels]
+# bytes, replaces it with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
 RAW = "image/raw"
 FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"
 HEIGHT = "image/height"  # int64, pixels, of the stored image
@@ -26,7 +25,7 @@ CHANNELS = "image/channels"  # int64
 COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"
 SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
 SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
-# With boxes, also columns of the table, which are compared with the image.
+# With boxes, the table may also have these columns, which are compared with the image.
 SOURCE_SIDES = (SOURCE_WIDTH, SOURCE_HEIGHT)
 SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …
 # int64, only with --damaged keep: 1 if the source is damaged, else 0
@@ -41,9 +40,9 @@ TEXT = "image/class/text"  # bytes: the class name
 BOXES = "image/object/bbox"
 # bytes, only in references: names of boxes that were dropped or are outside
 BAD_BOXES = "image/object/bbox/bad"
-# float, shares of the stored image
+# float, fractions of the stored image
 SIDES = tuple(f"{BOXES}/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
-VISIBLE = "image/object/visible"  # float: share of the box that the stored image shows
+VISIBLE = "image/object/visible"  # float: fraction of the box that the stored image shows
 OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
 OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
 BOX_NAMES = (BOXES, BAD_BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)

@@ -27,7 +27,7 @@ BATCH_BYTES = 1 << 20  # 1 MiB
 class ImageRef(NamedTuple):
     """A source image (or file, or row) as listed.
 
-    References cross the only shuffle, so their encoding is small.
+    References pass through the only shuffle, so their encoding is small.
 
     Attributes:
         key: path below the folder that all inputs share; names the image in records, rejects and
@@ -37,8 +37,8 @@ class ImageRef(NamedTuple):
             unknown.
         crc32c: CRC-32C of the object, as listed (gs://); 0 if unknown.
         split: name of the split, or `NO_SPLIT`.
-        labels: class names: one, empty if a row of a table has none; any number in a dataset with
-            several labels per image; none in a dataset without labels.
+        labels: class names. In a dataset with one label per image, a single name, which is empty if
+            a table row has none. In a dataset with several labels, any number. Otherwise none.
         label_ids: ids of the classes, -1 for an empty name; None in a dataset without labels, and
             until the plan knows all classes.
         reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else
@@ -62,7 +62,7 @@ class ImageRef(NamedTuple):
     place: str = ""
 
     def encode(self) -> bytes:
-        """Encodes the reference in bytes, which `EncodedRef` describes."""
+        """Encodes the reference to the bytes that `EncodedRef` describes."""
         crc32c = self.crc32c or ""
         labels = join_labels(self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
@@ -96,7 +96,7 @@ class ImageRef(NamedTuple):
         )
 
 
-DUPLICATE = "duplicate"  # the reason of a reject that is a copy of an image that is kept
+DUPLICATE = "duplicate"  # the reason for a reject that is a copy of another image
 
 
 class Reject(NamedTuple):
@@ -112,22 +112,22 @@ class Reject(NamedTuple):
 
 
 class KnownState(enum.Enum):
-    """The result of comparing the source of an image with that of its record in the old dataset."""
+    """The result of comparing an image's source with that of its record in the old dataset."""
 
     SAME = enum.auto()  # source and reference are the same: the record stays as it is
-    UNCHANGED = enum.auto()  # the source is the same, its reference not: other labels, say
-    REREAD = enum.auto()  # the source has to be read to know; the reference is the same
-    UNSURE = enum.auto()  # the source has to be read to know; the reference has changed
+    UNCHANGED = enum.auto()  # the source is the same; the reference has changed, such as its labels
+    REREAD = enum.auto()  # the source must be read to be compared; the reference is the same
+    UNSURE = enum.auto()  # the source must be read to be compared; the reference has changed
     CHANGED = enum.auto()
 
     @property
     def same_source(self) -> bool:
-        """Whether the source is known to be the same without reading it."""
+        """Whether the source is known to be unchanged without reading it."""
         return self in (KnownState.SAME, KnownState.UNCHANGED)
 
     @property
     def same_reference(self) -> bool:
-        """Whether the reference says the same about the image as before, such as its labels."""
+        """Whether the reference, for example its labels, is the same as before."""
         return self in (KnownState.SAME, KnownState.REREAD)
 
 
@@ -136,10 +136,10 @@ class KnownImage(NamedTuple):
 
     Attributes:
         number: number of its record in the dataset being updated, in the order of the manifest; for
-            a reject, the number of the record after it.
-        state: whether its source has changed since.
+            a reject, the number of the next record.
+        state: whether its source has changed.
         reject: the reject, if the image stays rejected.
-        is_added: whether the image counts as new all the same.
+        is_added: whether the image counts as new nevertheless.
     """
 
     number: int
@@ -149,12 +149,12 @@ class KnownImage(NamedTuple):
 
     @property
     def may_be_copied(self) -> bool:
-        """Whether the record of the image may be copied instead of reading its source."""
+        """Whether the image's record may be copied instead of reading the source."""
         return self.reject is None and self.state is not KnownState.CHANGED
 
     @property
     def is_stable(self) -> bool:
-        """Whether the record of the image stays as it is."""
+        """Whether the image's record stays unchanged."""
         return self.reject is None and self.state is KnownState.SAME and not self.is_added
 
 
@@ -165,7 +165,7 @@ class ShardWork(NamedTuple):
         shard: its place in the plan.
         refs: encoded references.
         finished: the result of an earlier run that wrote the shard, if there is one.
-        known_images: position in the shard -> image of the dataset being updated; empty without an
+        known_images: position in the shard -> image in the dataset being updated; empty without an
             update.
     """
 
@@ -182,7 +182,7 @@ class ShardWork(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the references in bytes."""
+        """Returns the size of the references in bytes."""
         return sum(map(len, self.refs))
 
 
@@ -191,7 +191,7 @@ class Appearance(NamedTuple):
 
     Attributes:
         mean, std: mean and standard deviation over all channels, 0 to 255.
-        phash: perceptual hash, 32 bytes; zeros for a picture that is too small for one.
+        phash: perceptual hash, 32 bytes; zeros for a picture that is too small to be hashed.
     """
 
     mean: float
@@ -202,7 +202,7 @@ class Appearance(NamedTuple):
 class Geometry(NamedTuple):
     """The part of a source that is used, and the part of its record that it fills.
 
-    `images.mapping` maps points and boxes with it. Rectangles are (left, top, right, bottom) in
+    `images.mapping` uses it to map points and boxes. Rectangles are (left, top, right, bottom) in
     continuous coordinates, in which the first pixel covers 0 to 1.
 
     Attributes:
@@ -210,8 +210,8 @@ class Geometry(NamedTuple):
         orientation: EXIF orientation of the source, 1 to 8.
         turned: whether the orientation was undone, so that the record shows the upright image;
             false with --ignore_orientation.
-        window: the part of the source that is used; of the upright source if `turned`, else of the
-            stored one.
+        window: the part of the source that is used, in the upright source if `turned`, else in the
+            stored source.
         content: the part of the record that the window fills; less than all of it with
             --resize pad.
     """
@@ -225,7 +225,7 @@ class Geometry(NamedTuple):
 
 
 class Accompanied(NamedTuple):
-    """The bytes of an image, and of the images beside it, by their keys in elements."""
+    """The bytes of an image, and of its masks and other images by their keys in elements."""
 
     image: bytes
     companions: Mapping[str, bytes]
@@ -243,19 +243,19 @@ class Image:
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
         channel_sums: sum over all stored pixels before encoding, per channel; with --color keep
-            always three, each of which counts a gray image. Empty without statistics.
+            always three sums, and gray images count in each. Empty without statistics.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
-        damaged: whether the source is damaged; None where damaged images are rejected.
+        damaged: whether the source is damaged; None if damaged images are rejected.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
-        appearance: appearance of the stored pixels before encoding, without a margin; for a JPEG
-            that is only checked, decoded at as little as an eighth of its size.
+        appearance: appearance of the stored pixels before encoding, without margins; for a JPEG
+            that is only checked, decoded at a reduced size, at least an eighth.
         geometry: which part of the source the image shows; all zeros, which map nothing, if
             `convert_image` did not make the image.
-        companions: feature -> PNG of the same size, for the mask and other images beside the image:
-            see `features.companions`.
-        palette: the palette whose indices the mask holds; None without one.
+        companions: feature -> PNG of the same size, for the mask and the other images of pairs: see
+            `features.companions`.
+        palette: the palette whose indices the mask holds; None if there is none.
     """
 
     encoded: bytes
@@ -302,28 +302,28 @@ class Array:
 
 
 class MadeValues(NamedTuple):
-    """The values of a record by feature, except those that its reference already holds."""
+    """The values of a record by feature, except those in its reference."""
 
     values: Mapping[str, Sequence[Any]]
 
 
 class CopiedRow(NamedTuple):
-    """The row of the contents of a copied record, without columns that say where it is stored."""
+    """The row of a copied record in the contents, without the columns that locate it in a shard."""
 
     cells: Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, with what counts and contents need to know about it.
+    """A serialized tf.train.Example, with the facts that counts and contents need.
 
     Attributes:
         serialized: the Example.
         image: its image, if any, for the statistics.
-        values: the known values; None if the Example has to be parsed for them.
-        made: what was known only while the record was made: column of the contents -> value.
+        values: the known values; None if the Example must be parsed to get them.
+        made: column of the contents -> value, for values known only while the record is made.
         copied: whether an update copies the record from the existing dataset.
         sums: for a copied record, which has no image, its sums as in `output.sidecars.Sidecar`.
-        label_ids: ids of the classes that are left if a crop dropped boxes; None for those of the
+        label_ids: ids of the remaining classes if a crop dropped boxes; None for the ids in the
             reference.
     """
 
@@ -337,15 +337,15 @@ class Record(NamedTuple):
 
 
 class CopiedRecords(NamedTuple):
-    """Records that an update copies from the existing dataset as they are.
+    """Records that an update copies unchanged from the existing dataset.
 
     One item carries them, and stands for several images.
 
     Attributes:
         refs: encoded references.
         frames: serialized Examples, framed by `records.tfrecords.frame` and joined.
-        sizes: size of each frame.
-        rows: their `pyarrow.Table` of contents, without columns that say where records are stored.
+        sizes: size of each frame in bytes.
+        rows: their `pyarrow.Table` of contents, without the columns that locate records in shards.
         sums: sums of each record, as in `output.sidecars.Sidecar`.
     """
 
@@ -386,16 +386,15 @@ class Item(NamedTuple):
     Attributes:
         shard: the shard that the image belongs to.
         position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is also
-            written. If the value stands for several images, the position of the first.
+            written; the position of the first image if the value stands for several.
         uri: URI of the source.
         ref: the reference; None if the item stands for several images (`CopiedRecords`), or for a
             whole shard (empty, already finished, or unfinished).
         value: source bytes or `Accompanied`, then `Image` or `Array`, then `Record`; or
             `CopiedRecords`; or `Reject`; or `ShardInfo`; or `Unfinished`; None for an empty shard,
-            and for a row of a table, whose reference holds everything.
-        guarded: whether the image is decoded in a guarded process because attempts at its shard
-            crashed.
-        change: what an update does with the record of the image in the dataset.
+            and for a table row, whose reference holds everything.
+        guarded: whether a guarded process decodes the image, because attempts at its shard crashed.
+        change: how an update changes the image's record in the dataset.
     """
 
     shard: Shard
@@ -407,7 +406,7 @@ class Item(NamedTuple):
     change: Change = Change.NEW
 
     def reject(self, stage: str, error: RejectError) -> "Item":
-        """Returns the item with a `Reject` in place of its value."""
+        """Returns the item with a `Reject` as its value."""
         key = self.ref.key if self.ref else ""
         return self.with_value(Reject(key, stage, error.reason, error.detail))
 
@@ -417,14 +416,14 @@ class Item(NamedTuple):
 
     @property
     def images(self) -> int:
-        """The number of images that the item stands for."""
+        """Returns the number of images that the item stands for."""
         if isinstance(self.value, CopiedRecords):
             return len(self.value.refs)
         return int(self.ref is not None)
 
     @property
     def size_bytes(self) -> int:
-        """The size of the image or file in the value, in bytes."""
+        """Returns the size in bytes of the image or file in the value."""
         match self.value:
             case Accompanied(image, companions):
                 return len(image) + sum(map(len, companions.values()))
@@ -457,5 +456,5 @@ def group_values(
 
 
 def batch_items(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Groups items, so that each step handles several with warm caches."""
+    """Groups items, so that each step handles several while caches are warm."""
     return group_values(items, operator.attrgetter("size_bytes"), BATCH_ITEMS, BATCH_BYTES)

@@ -1,6 +1,6 @@
 """Makes and parses the names of shards and their files.
 
-A file is named like `flowers-train-00003-of-00016.tfrecord.gz`; shards are numbered as in Beam's
+File names look like `flowers-train-00003-of-00016.tfrecord.gz`; shards are numbered as in Beam's
 own sinks.
 """
 
@@ -25,8 +25,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")  # neither ".." nor 
 def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     """Finds two names that look the same but differ in bytes; returns None if there are none.
 
-    One has composed letters, the other decomposed ones (Unicode NFC and NFD), as folders copied
-    from macOS may have.
+    One name has composed letters, the other decomposed ones (Unicode NFC and NFD), which may happen
+    in folders copied from macOS.
     """
     seen: dict[str, str] = {}
     for name in sorted(names):
@@ -47,7 +47,7 @@ def file_name(dataset: str, shard: str, suffix: str) -> str:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name can be that of a file in a work folder, and is no path."""
+    """Whether a name is a valid file name in a work folder, rather than a path."""
     return _PLAIN.fullmatch(name) is not None
 
 
@@ -57,32 +57,32 @@ def contents_name(file: str) -> str:
 
 
 def shard_of_file(file: str) -> str:
-    """Returns the name of a shard, such as `train-00003-of-00016`, given its file."""
+    """Returns the name of a shard, such as `train-00003-of-00016`, from its file name."""
     return file.partition("-")[2].partition(".")[0]
 
 
 def split_of_file(file: str) -> str:
-    """Returns the split of a shard, such as `train`, given its file."""
+    """Returns the split of a shard, such as `train`, from its file name."""
     return shard_of_file(file).partition("-")[0]
 
 
 def shard_number(file: str) -> int:
-    """Returns the number of a shard in its split, given its file."""
+    """Returns the number of a shard in its split, from its file name."""
     return int(file.rpartition("-of-")[0].rpartition("-")[2])
 
 
 def parse_file_name(text: str) -> tuple[str, str, str] | None:
-    """Parses the result of `file_name` into its arguments; None for any other text."""
+    """Parses the result of `file_name` into its arguments; returns None for any other name."""
     match = _FILE.fullmatch(text)
     return match and (match[1], match[2], match[3])
 
 
 class ShardNames(NamedTuple):
-    """The names that the file name of a shard holds.
+    """The names in the file name of a shard.
 
     Attributes:
-        dataset: the name of its dataset: "flowers".
-        shard: the name of the shard, without that of its dataset: "train-00003-of-00016".
+        dataset: name of the dataset: "flowers".
+        shard: name of the shard, without the dataset: "train-00003-of-00016".
         split: "train".
     """
 
@@ -92,7 +92,7 @@ class ShardNames(NamedTuple):
 
 
 def parse_shard_names(path: str) -> ShardNames:
-    """Parses the path of a shard, or of the file to which it is exported."""
+    """Parses the path of a shard, or of the file that it is exported to."""
     file = path.rpartition("/")[2]
     stem = file.partition(".")[0]
     dataset, _, shard = stem.partition("-")

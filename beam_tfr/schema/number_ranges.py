@@ -1,4 +1,4 @@
-"""Expands ranges of numbers in patterns, written as in shells and WebDataset: `x-{00..31}.tar`."""
+"""Expands number ranges in patterns, as in shells and WebDataset: `x-{00..31}.tar`."""
 
 import math
 import re
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 
 from beam_tfr.schema.errors import UsageError
 
-MOST_PATTERNS = 100_000  # that one pattern may stand for
+MOST_PATTERNS = 100_000  # most patterns that one pattern may stand for
 _RANGE = re.compile(
     r"\{(?P<first>[0-9]{1,9})\.\.(?P<last>[0-9]{1,9})(?:\.\.(?P<step>[0-9]{1,9}))?\}"
 )
 
 
 def expand_ranges(patterns: Iterable[str], *, option: str) -> list[str]:
-    """Replaces each pattern with ranges by the patterns that it stands for, in order.
+    """Replaces each pattern that has ranges with the patterns that it stands for, in order.
 
-    If an end of a range begins with 0, its numbers have as many digits as the longer end.
+    If one end of a range begins with 0, its numbers have as many digits as the longer end.
 
     Args:
         patterns: patterns, with or without ranges.
-        option: the option or argument that the patterns were given for.
+        option: the option or argument that specifies the patterns.
 
     Raises:
         UsageError: a pattern stands for too many.
@@ -48,7 +48,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _list_numbers(match: re.Match[str]) -> Sequence[int]:
-    """Lists the numbers of a range, which may go downwards."""
+    """Lists the numbers in a range, which may count down."""
     first = int(match["first"])
     last = int(match["last"])
     step = max(1, int(match["step"] or 1))
@@ -58,7 +58,7 @@ def _list_numbers(match: re.Match[str]) -> Sequence[int]:
 
 
 def _count_digits(match: re.Match[str]) -> int:
-    """Returns the width to which the numbers of a range are padded with zeros, or 1."""
+    """Returns the width that the numbers of a range are padded to with zeros; 1 without padding."""
     texts = [match["first"], match["last"]]
     is_padded = any(text.startswith("0") and len(text) > 1 for text in texts)
     return max(map(len, texts)) if is_padded else 1

@@ -1,7 +1,7 @@
-"""Fills in paths of files beside images, as `--pair` names them: `../masks/{stem%_rgb}_mask.png`.
+"""Fills in paths of masks and other images in `--pair`: `../masks/{stem%_rgb}_mask.png`.
 
 {path} is the key of the image without its extension, {folder} its folder, {stem} its name. As in
-shells, `%TEXT` removes a text from the end, and `#TEXT` from the beginning, if it is there.
+shells, `%TEXT` removes TEXT from the end, and `#TEXT` from the beginning, if it is there.
 """
 
 import os
@@ -19,7 +19,7 @@ def check_fields(pattern: str) -> None:
     """Checks the fields in a path.
 
     Raises:
-        ValueError: a field is not one of those that may be used.
+        ValueError: a field is not allowed.
     """
     for field in _LIKE_FIELD.finditer(pattern):
         if not _FIELD.fullmatch(field[0]):
@@ -30,7 +30,7 @@ def check_fields(pattern: str) -> None:
 
 
 def fill_path(pattern: str, key: str) -> str:
-    """Returns the path of the file beside the image with a given key."""
+    """Returns the path of the file that goes with the image of a key."""
     path = os.path.splitext(key)[0]
     folder, _, stem = path.rpartition("/")
     values = {"path": path, "stem": stem, "folder": folder}
@@ -41,17 +41,17 @@ def fill_path(pattern: str, key: str) -> str:
             value = value.removesuffix(field["text"])
         elif field["side"] == "#":
             value = value.removeprefix(field["text"])
-        return value and value + field["slash"]  # the key may lie in no folder
+        return value and value + field["slash"]  # the key may have no folder
 
     return _FIELD.sub(fill, pattern)
 
 
 def to_glob(pattern: str, escape: Callable[[str], str] = str) -> str:
-    """Returns a pattern for the files that a path names.
+    """Returns a pattern for the files that a path may stand for.
 
     Args:
         pattern: the path.
-        escape: makes patterns of the texts between fields.
+        escape: turns the text between fields into patterns.
     """
     glob = ""
     end = 0

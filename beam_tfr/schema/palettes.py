@@ -1,4 +1,4 @@
-"""Finds masks whose palettes differ in what a color, or an index, means."""
+"""Finds masks whose palettes disagree about what a color or an index means."""
 
 import functools
 from collections.abc import Iterable
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, Self
 
 
 class Palette(NamedTuple):
-    """The palette of a mask, or what the palettes of several have in common.
+    """The palette of a mask, or the joined palettes of several masks.
 
     Attributes:
-        name: what messages call its image.
+        name: name of its image in messages.
         colors: 0xRRGGBB of each index.
         used: the indices that its pixels have, in order.
     """
@@ -20,13 +20,13 @@ class Palette(NamedTuple):
 
     @classmethod
     def of_image(cls, image: Any) -> Self:
-        """Makes the palette, without a name, of an open `PIL.Image` of mode P."""
+        """Returns the palette of an open `PIL.Image` of mode P, without a name."""
         samples = bytes(image.getpalette("RGB") or ())
         used = [index for index, count in enumerate(image.histogram()) if count]
         return cls("", _read_colors(samples), tuple(used))
 
     def join(self, other: "Palette") -> Self:
-        """Returns this palette, with the colors of another one that does not conflict with it."""
+        """Returns this palette with the colors of another one that does not conflict with it."""
         if other.colors == self.colors and {*other.used} <= {*self.used}:
             return self
         colors = [*self.colors, *other.colors[len(self.colors) :]]
@@ -37,7 +37,7 @@ class Palette(NamedTuple):
         return self._replace(colors=tuple(colors), used=tuple(used))
 
     def find_conflict(self, other: "Palette") -> str:
-        """Says which color or index means different things in two masks; empty if they agree."""
+        """Describes a color or index that two masks use for different things; empty if none."""
         if other.colors == self.colors:
             return ""
         for index in sorted({*self.used} & {*other.used}):
@@ -64,7 +64,7 @@ class Palette(NamedTuple):
 
 @functools.lru_cache
 def _read_colors(samples: bytes) -> tuple[int, ...]:
-    """Returns the colors of a palette, given its samples of red, green and blue."""
+    """Returns the colors of a palette from its samples of red, green and blue."""
     starts = range(0, len(samples), 3)
     return tuple(int.from_bytes(samples[start : start + 3]) for start in starts)
 
@@ -72,8 +72,8 @@ def _read_colors(samples: bytes) -> tuple[int, ...]:
 def add_palette(kept: list[Palette], palette: Palette) -> None:
     """Adds a palette to those kept for some masks.
 
-    At most two are kept: one joined from all masks that agree, and the first that conflicts with
-    it.
+    At most two are kept: one joined from all masks that agree, and the first one that conflicts
+    with it.
     """
     if not kept:
         kept.append(palette)
@@ -86,7 +86,7 @@ def add_palette(kept: list[Palette], palette: Palette) -> None:
 
 
 def describe_palettes(palettes: Iterable[Palette]) -> str:
-    """Says which palettes of masks conflict; empty if none do."""
+    """Describes which palettes of masks conflict; empty if none do."""
     kept = list[Palette]()
     for palette in palettes:
         add_palette(kept, palette)

@@ -19,10 +19,10 @@ REJECTS_PER_SHARD = 10_000  # images in a shard of `NO_SPLIT`, which has no file
 
 
 class Shard(NamedTuple):
-    """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images.
+    """Shard `number` (from 0) of `num_shards` in a split, for `total` planned images.
 
-    `recipe` is the recipe of the plan: given equal references and codecs, shards of equal recipe
-    have equal bytes. `codecs` are the plan's codecs, as JSON.
+    `recipe` is the recipe of the plan: shards with equal recipes, references and codecs have equal
+    bytes. `codecs` are the plan's codecs, as JSON.
     """
 
     split: str
@@ -47,7 +47,7 @@ class Shard(NamedTuple):
         return not find_other_codecs(json.loads(earlier.codecs), json.loads(self.codecs))
 
     def adds_codecs(self, earlier: "Shard") -> bool:
-        """Whether this shard has codecs that were absent when an earlier one was written."""
+        """Whether this shard has codecs that were not installed when an earlier one was written."""
         return bool(find_new_codecs(json.loads(earlier.codecs), json.loads(self.codecs)))
 
 
@@ -57,9 +57,9 @@ class SplitPlan:
 
     Attributes:
         matched: images listed for the split, including those already known to be rejects.
-        num_shards: number of files; for `NO_SPLIT`, of shards without a file.
+        num_shards: number of shards, each with a file except in `NO_SPLIT`.
         cuts: the num_shards - 1 order keys (hex) at which shards 1, 2, … begin.
-        class_counts: class name -> images listed.
+        class_counts: class name -> number of listed images.
     """
 
     matched: int
@@ -76,7 +76,7 @@ class SplitPlan:
         return shard_size(self.matched, self.num_shards, number)
 
     def find_shard(self, order_key: bytes) -> int:
-        """Returns the number of the shard that an image belongs to, given its order key."""
+        """Returns the number of the shard that an image belongs to, from its order key."""
         return bisect.bisect_right(self.cuts, order_key.hex())
 
 
@@ -86,7 +86,7 @@ def first_rank(images: int, num_shards: int, number: int) -> int:
 
 
 def shard_size(images: int, num_shards: int, number: int) -> int:
-    """Returns how many images of a split shard `number` has; shards differ by at most one."""
+    """Returns how many images of a split shard `number` has; sizes differ by at most one."""
     end = first_rank(images, num_shards, number + 1)
     return end - first_rank(images, num_shards, number)
 
@@ -114,8 +114,8 @@ class Plan:
         complete: whether the output already holds the dataset of this plan; not part of the digest.
         provisional: whether a part of the sample could not be read. Then the number of shards may
             differ next time, so this dataset is not published. Not part of the digest.
-        num_bytes: estimated size of dataset and copies in the work folder; 0 if unknown; not part
-            of the digest.
+        num_bytes: estimated size of the dataset and of copies in the work folder; 0 if unknown; not
+            part of the digest.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Plan:
 
     @property
     def recipe(self) -> str:
-        """The digest of everything that determines the records, except input and codecs."""
+        """Returns the digest of everything that determines the records, except input and codecs."""
         return json_digest([self.name, self.suffix, self.options])
 
     def continues(self, earlier: "Plan") -> bool:
@@ -158,12 +158,12 @@ class Plan:
 
     @property
     def noun(self) -> str:
-        """The plural noun for what is converted: "images", "files" or "rows"."""
+        """Returns the plural noun for the converted objects: "images", "files" or "rows"."""
         return noun_of(self.options["encoding"])
 
     @property
     def input_option(self) -> str:
-        """The name of the option for the input, for error messages."""
+        """Returns the option for the input, for error messages."""
         return "`input=`" if "layout" in self.options else "`table=`"
 
     @functools.cached_property
@@ -172,7 +172,7 @@ class Plan:
 
     @property
     def classes(self) -> list[str]:
-        """The class names; empty in a dataset without labels."""
+        """Returns the class names; empty in a dataset without labels."""
         return self.labels or []
 
     @property
@@ -194,28 +194,28 @@ class Plan:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Counts:
-    """Counts of the images of a shard, or their sums over shards.
+    """Counts of the images in a shard, or their sums over shards.
 
     Attributes:
         num_examples: records written.
         num_bytes: bytes of the shard files.
-        rejected: reason -> count.
+        rejected: reason -> number of rejects.
         class_counts: label id -> records; empty in a dataset without labels.
         adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels of the images that have sums.
         channel_sums, channel_squares: integer sums over those pixels per channel; empty without
             pixels.
-        cut_ppm: for each source, the share of its area that cropping it to the shape of its record
-            cuts off, in millionths; added up.
+        cut_ppm: sum over all sources of the fraction of their area that is cropped away to match
+            the shape of the record, in millionths.
         source_sizes: `size_bucket` of the source -> records.
         boxes: size of boxes, "clipped" or "dropped" -> number of boxes; see
             `features.box_counts`.
-        box_numbers: number of boxes -> records that have so many.
+        box_numbers: number of boxes -> records with this number.
         mask_pixels: value of masks -> stored pixels; see `features.mask_counts`.
         mask_images: value of masks -> records.
-        mask_numbers: number of values of a mask -> records that have so many.
-        mask_examples: number of values of a mask -> key of the first such record in order.
-        before: with an update, `Item.change` -> records, without those that are new.
+        mask_numbers: number of values in a mask -> records with this number.
+        mask_examples: number of values in a mask -> key of the first such record in order.
+        before: with an update, `Item.change` -> records, without new ones.
     """
 
     num_examples: int = 0
@@ -316,7 +316,7 @@ class ShardInfo(Counts):
 
     @property
     def written(self) -> WrittenFile:
-        """The file of the shard."""
+        """Returns the file of the shard."""
         return WrittenFile(self.built, self.num_bytes, self.sha256, self.generation)
 
     def to_json(self) -> str:
@@ -332,11 +332,11 @@ class Unfinished:
 
     Attributes:
         shard: its place in the plan.
-        causes: why images cannot be read -> number of images; the leading causes only.
-        images: number of images that cannot be read.
+        causes: cause -> number of unreadable images, for the most frequent causes.
+        images: number of unreadable images.
         example: URI of one of them.
         differs: True if all images can be read, but a repaired shard would get other bytes than the
-            one it replaces.
+            shard that it replaces.
     """
 
     shard: Shard

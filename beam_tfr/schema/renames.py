@@ -1,4 +1,4 @@
-"""Gives classes other names, which changes no id: `rename=OLD=NEW`."""
+"""Parses and combines renames of classes, which change no id: `rename=OLD=NEW`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,7 +9,7 @@ def parse_rename(text: str) -> tuple[str, str]:
     """Parses the old and the new name of a class.
 
     Raises:
-        ValueError: one of them is missing, or cannot be a class.
+        ValueError: a name is missing, or cannot be a class name.
     """
     old, mark, new = text.partition("=")
     if not mark or not old or not new:
@@ -25,7 +25,7 @@ def parse_rename(text: str) -> tuple[str, str]:
 
 
 def parse_renames(texts: Iterable[str]) -> dict[str, str]:
-    """Returns old -> new name of each class that is renamed.
+    """Returns old -> new name of each renamed class.
 
     Raises:
         ValueError: a class gets two names, or a rename is wrong.
@@ -40,9 +40,9 @@ def parse_renames(texts: Iterable[str]) -> dict[str, str]:
 
 
 def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
-    """Returns, as sorted texts, the renames that have the effect of some renames and then others.
+    """Returns renames, as sorted strings, with the effect of some renames followed by others.
 
-    A folder may already have the name that its class was given before, unless another class has
+    A folder may already have the name that its class was given earlier, unless another class has
     that name now.
     """
     composed = {old: then.get(new, new) for old, new in before.items()}
@@ -54,7 +54,7 @@ def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[
 
 
 def original_names(names: Iterable[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Returns name of a class -> name before it was renamed; of several, the first by name."""
+    """Returns class name -> its name before renaming; of several, the first in order."""
     olds = dict[str, str]()
     for old, new in sorted(renames.items(), reverse=True):
         olds[new] = old
@@ -64,7 +64,7 @@ def original_names(names: Iterable[str], renames: Mapping[str, str]) -> dict[str
 def find_renamed(
     before: Mapping[str, str], after: Mapping[str, str], names: Iterable[str]
 ) -> dict[str, str]:
-    """Finds the classes of a dataset that get other names when its renames change.
+    """Finds the classes of a dataset whose names change when its renames change.
 
     Args:
         before, after: the renames, old -> new.

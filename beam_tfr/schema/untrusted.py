@@ -22,11 +22,11 @@ def quote(value: Any) -> str:
 
 
 def parse_json(data: str | bytes) -> Any:
-    """Parses JSON that comes from outside.
+    """Parses JSON from an untrusted source.
 
     Raises:
-        ValueError: the text is not JSON, or holds what Python does not take; the message is for
-            users.
+        ValueError: the input is not JSON, or holds values that Python does not accept; the message
+            is for users.
     """
     try:
         return json.loads(data)
@@ -38,7 +38,7 @@ def parse_json(data: str | bytes) -> Any:
 
 
 def describe_parse_error(error: ValueError | RecursionError) -> str:
-    """Says what is wrong with a text of JSON or TOML, given the error that its parser raised."""
+    """Describes an error in JSON or TOML, from the exception that its parser raised."""
     if isinstance(error, RecursionError):
         return "its lists and objects are nested too deeply"
     if "sys.set_int_max_str_digits" in str(error):  # advice for programmers, not for users

@@ -1,4 +1,4 @@
-"""Names files and splits in the folders of YOLO, which conversions read and exports write.
+"""Names files and splits in YOLO folders, which conversions read and exports write.
 
 See https://docs.ultralytics.com/datasets/detect.
 """
@@ -19,11 +19,11 @@ KEYS = {
 
 
 def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
-    """Returns the split of each key of a `data.yaml`.
+    """Returns the split of each key in a `data.yaml`.
 
     Args:
-        exported: the splits of the dataset, if the folder is an export of ours; keys that have none
-            of these keep their usual splits.
+        exported: the splits of the dataset, if the folder is one of our exports; keys of no such
+            split keep their usual splits.
     """
     splits = dict(SPLITS)
     for split in exported:
@@ -33,9 +33,10 @@ def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
 
 
 def label_path(image: str) -> str:
-    """Returns the path of the label file of an image.
+    """Returns the path of an image's label file.
 
-    The file is below "labels" in place of the last folder "images", or else beside the image.
+    "labels" replaces the last folder named "images" in the path; without one, the file is next to
+    the image.
     """
     stem = os.path.splitext(image)[0]
     return "/labels/".join(f"{stem}.txt".rsplit("/images/", 1))
