@@ -260,6 +260,50 @@ def test_excluded_splits_leave_out_no_other_folder_of_their_name() -> None:
     assert "`exclude='more/a/*' 'more/b/*'`" in text
 
 
+@pytest.mark.parametrize(
+    ("path", "layout", "others"),
+    [
+        ("{folder}/{split}/1", "*/{split}/*", "'**/fronts/**' '**/zones/**'"),
+        ("{split}/{folder}/1", "{split}/*/*", "'**/fronts/**' '**/zones/**'"),
+    ],
+)
+def test_folders_with_as_many_files_as_images_leave_the_images_in(
+    path: str, layout: str, others: str
+) -> None:
+    """As of CaFFe: the message left out the images as a class of no class."""
+    keys = [
+        path.format(folder=folder, split=split)
+        for folder in ("sar_images", "fronts", "zones")
+        for split in ("train", "val")
+    ]
+    text = refusal(*keys)
+    assert f"`layout='{layout}'` `exclude={others}` converts the images alone" in text
+
+
+def test_masks_with_a_mark_within_names_are_renamed_by_the_command_told(tmp_path: Path) -> None:
+    names = {
+        "images": ["a_1__7.png", "b_2__7.png"],
+        "zones": ["a_1_zones__7.png", "b_2_zones__7.png"],
+    }
+    (tmp_path / "zones" / "train").mkdir(parents=True)
+    for name in names["zones"]:
+        (tmp_path / "zones" / "train" / name).touch()
+    files = {f"{folder}/train": names[folder] for folder in names}
+
+    def kind_of(path: str) -> FileKind:
+        return FileKind.AREAS if path.startswith("zones") else FileKind.PHOTO
+
+    text = describe_mask_folders(files, files.__getitem__, kind_of)
+    command = re.search(r"find DIR.*\\;", text)
+    assert command
+    script = command[0].replace("DIR", str(tmp_path))
+    subprocess.run(["bash", "-c", script], check=True)
+    assert sorted(os.listdir(tmp_path / "zones" / "train")) == names["images"]
+    files["zones/train"] = names["images"]
+    text = describe_mask_folders(files, files.__getitem__, kind_of)
+    assert "`pair=mask='../zones/{path}.png'`" in text
+
+
 def test_classes_named_like_splits_beside_others_are_told() -> None:
     text = describe_ignored_split(folders("train/1", "test/2", "extra/3"))  # as of SVHN
     assert "`layout='{split}/*'`" in text

@@ -1,5 +1,6 @@
 """Checks that the default layout ignores neither folders of splits nor classes in names."""
 
+import collections
 import operator
 import os
 import re
@@ -296,9 +297,12 @@ def _name_with_split(folder: str, split: str) -> str:
     return next(name for name in folder.split("/") if split in name)
 
 
-def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
+def _describe_unlabelled(folders: Mapping[str, int], layout: str) -> str:
     """Says what becomes of images in folders that a layout does not read; may be empty."""
     all_values = _read_folders(folders, layout)
+    beside_images = _describe_beside_images(folders, layout, all_values)
+    if beside_images:
+        return beside_images
     rejected = [folder for folder, values in all_values.items() if not values]
     values_of = {folder: values for folder, values in all_values.items() if values}
     no_classes = _find_no_classes(values_of)
@@ -326,6 +330,41 @@ def _describe_unlabelled(folders: Iterable[str], layout: str) -> str:
         return ""
     excluded = " ".join(map(shlex.quote, dict.fromkeys(patterns)))
     return f"; {', and '.join(texts)}: `exclude={excluded}` leaves them out"
+
+
+def _describe_beside_images(
+    folders: Mapping[str, int], layout: str, values_of: Mapping[str, Mapping[str, str]]
+) -> str:
+    """Says how to leave out folders that hold as many files as those of images in each split.
+
+    Such folders may hold masks, as zones beside sar_images. Empty if there are none.
+
+    Args:
+        folders: folder of images -> number of images.
+        layout: the layout.
+        values_of: folder -> what the layout reads from it.
+    """
+    number_of = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
+    for folder, values in values_of.items():
+        number_of[values.get("split", "")][values.get("label", "")] += folders[folder]
+    images = dict[str, None]()
+    others = dict[str, None]()
+    for numbers in number_of.values():
+        named = [label for label in numbers if IMAGES.fullmatch(label)]
+        if not named:
+            continue
+        if len(numbers) == len(named) or len({*numbers.values()}) > 1:
+            return ""
+        images.update(dict.fromkeys(named))
+        others.update(dict.fromkeys(numbers.keys() - {*named}))
+    if not images:
+        return ""
+    patterns = [shlex.quote(f"**/{label}/**") for label in sorted(others)]
+    return (
+        f"; {join_names(sorted(others))} hold as many files as {join_names(sorted(images))}: if "
+        f"they are masks or other data of these images, `layout='{layout.replace('{label}', '*')}'`"
+        f" `exclude={' '.join(patterns)}` converts the images alone"
+    )
 
 
 def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:

@@ -5,12 +5,14 @@ import functools
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import MaskCure, NamesIn
 from beam_tfr.layouts.mask_paths import (
     LIKE_PHOTOS,
+    find_inner_mark,
     find_mask_name,
     have_masks,
     have_numbered_masks,
@@ -135,6 +137,9 @@ class MaskFolders(NamedTuple):
         )
         if are_several or self._have_several_masks(names_in):
             return f"{folders} look like images and several masks of each, {self._cure_several()}"
+        mark = find_inner_mark(images, masks, name)
+        if mark:
+            return f"{folders} look like images and their masks, {self._cure_mark(mark)}"
         if self.are_deep or (images and masks and not name):
             return (
                 f"{folders} look like images and the masks beside them, which have other names: a "
@@ -166,6 +171,16 @@ class MaskFolders(NamedTuple):
         if not cure.folder:
             text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out the old files"
         return text
+
+    def _cure_mark(self, mark: str) -> str:
+        """Says how to rename masks that have a mark within the names of their images."""
+        folder = shlex.quote("/".join(filter(None, ["DIR", self.parent, self.masks])))
+        script = shlex.quote(f'mv "$1" "${{1/{mark}/}}"')
+        return (
+            f"whose names have {mark} within: find {folder} -name {shlex.quote(f'*{mark}*')} "
+            f"-execdir bash -c {script} - {{}} \\; renames masks like their images, and the next "
+            "run says how to convert both together"
+        )
 
     def _cure_several(self) -> str:
         """Says how to merge several masks into one."""

@@ -86,11 +86,41 @@ def _has_letters(text: str) -> bool:
 def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
     """Whether most of some images have a mask among other files, judging by names."""
     path = find_mask_name(images, masks)
-    if have_scattered_masks(images, masks, path):
+    if have_scattered_masks(images, masks, path) or find_inner_mark(images, masks, path):
         return True
     if not path or path.endswith(LIKE_PHOTOS):
         return False
     return _count_masks(path, images, frozenset(masks)) > len(images) // 2
+
+
+def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> str:
+    """Returns what masks have within the names of images: `_zones` of a_zones_1.png, for a_1.png.
+
+    Empty if there is no such text, or if a path names the masks of most images.
+
+    Args:
+        images, masks: names of files.
+        path: path that names the mask of an image, from `find_mask_name`.
+    """
+    if not images or not masks or _count_masks(path, images, frozenset(masks)) > len(images) // 2:
+        return ""
+    stems = {os.path.splitext(image)[0] for image in images}
+    mask_stems = [os.path.splitext(mask)[0] for mask in masks]
+    mark = _find_inserted(min(stems), mask_stems)
+    if not any(map(str.isalpha, mark)):
+        return ""
+    marked = stems.intersection(stem.replace(mark, "", 1) for stem in mask_stems if mark in stem)
+    return mark if len(marked) > len(stems) // 2 else ""
+
+
+def _find_inserted(stem: str, others: Iterable[str]) -> str:
+    """Returns the text that one of some longer stems has within another; empty without one."""
+    for other in others:
+        start = len(common_start([stem, other]))
+        rest = stem[start:]
+        if len(other) > len(stem) and other.endswith(rest):
+            return other[start : len(other) - len(rest)]
+    return ""
 
 
 def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
