@@ -1,9 +1,7 @@
-"""Starts conversions, repairs, checks and exports.
+"""Starts conversions, repairs, checks and exports, on this machine or on another engine.
 
-They run on this machine, or where Beam's own options say.
-
-`beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run
-that waits for the dataset. `results` is what it returns and prints.
+Beam's own options choose the engine. `beam-tfr convert` calls `start(options, beam_flags)` after
+parsing; `convert` does the same and waits for the dataset. `results` describes the dataset.
 """
 
 import importlib
@@ -29,7 +27,7 @@ try:
     from beam_tfr.launch.updating import update as update
     from beam_tfr.launch.verifying import verify_on as verify_on
 
-    importlib.import_module("cykooz_resizer")  # which the first image needs
+    importlib.import_module("cykooz_resizer")  # needed by the first image
 except ModuleNotFoundError as error:
     raise NotInstalledError(
         f"converting needs {error.name}: pip install 'beam_tfr[convert]'"

@@ -1,9 +1,9 @@
-"""Bounds the memory and time that a look at an input takes, whatever the input is made of.
+"""Bounds the memory and time of looking at an input, whatever its files contain.
 
-Before a run, the first files and rows are looked at: what they are, and what is odd about them. For
-a sound input that takes seconds and some hundred MB, however large it is. Each kind of file has
-limits of its own (docs/reliability.md). This one is for what they do not foresee: a small file that
-somebody made to grow without end.
+Before a run, a command looks at the first files and rows to find out what they are and whether they
+are unusual. For valid input, this takes seconds and some hundred MB, however large the input is.
+Each kind of file has limits of its own (docs/reliability.md). The limits here are for files that
+those limits do not foresee, such as a small file that expands without end.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ from beam_tfr.schema.errors import DataError, spell_as_flags
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.storage import opened
 
-MOST_BYTES = 640 << 20  # 640 MiB of memory,
-BYTES_PER_BYTE = 64  # and this for each byte of the files that are opened
-MOST_S = 40.0  # of CPU time,
-S_PER_BYTE = 1e-6  # and this for each byte
+MOST_BYTES = 640 << 20  # 640 MiB of memory
+BYTES_PER_BYTE = 64  # additional bytes of memory for each byte of the opened files
+MOST_S = 40.0  # CPU time
+S_PER_BYTE = 1e-6  # additional CPU time for each byte of the opened files
 _PERIOD_S = 0.05
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes: see getrusage(2) of each system
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # in bytes, see getrusage(2)
 
 
 class _Usage(NamedTuple):
-    """What this process has used up to now, and the bytes of the files that it has opened."""
+    """The resources that this process has used, and the total size of the files it has opened."""
 
     peak_bytes: int
     cpu_s: float
@@ -44,7 +44,7 @@ class _Usage(NamedTuple):
         return cls(peak, time.process_time(), opened.num_bytes)
 
     def describe_excess(self, before: "_Usage") -> str:
-        """What has been used since then, if it is more than allowed; else empty."""
+        """Returns the use of a resource since then, if it is more than allowed; else empty."""
         num_bytes = self.opened_bytes - before.opened_bytes
         grown = self.peak_bytes - before.peak_bytes
         if grown > MOST_BYTES + BYTES_PER_BYTE * num_bytes:
@@ -57,16 +57,16 @@ class _Usage(NamedTuple):
 
 @contextlib.contextmanager
 def bounded_look(given: Sequence[str]) -> Iterator[None]:
-    """Bounds what the block takes, in a process that runs a command.
+    """Bounds the resources that the block uses, in a process that runs a command.
 
-    A block that takes too much ends the process with a message, which names what the user gave, the
-    largest files that were opened, and the last one. An exception could arrive while a library
-    holds a lock. A look precedes everything that a command writes.
+    If the block uses too much, the process ends with a message that names the user's input, the
+    largest files that were opened, and the last one. An exception would not do, because it could
+    arrive while a library holds a lock. The block runs before the command writes anything.
 
-    In a program of somebody else nothing is bounded, since its other threads would count too.
+    Nothing is bounded in a user's own program, because its other threads would count too.
 
     Args:
-        given: paths and patterns that the user gave; see `list_given`.
+        given: paths and patterns from the user; see `list_given`.
     """
     if not process.program:
         yield
@@ -81,7 +81,7 @@ def bounded_look(given: Sequence[str]) -> Iterator[None]:
 
 
 def _watch(ended: threading.Event, given: Sequence[str]) -> None:
-    """Measures until a look ends, and ends the process once the look has taken too much."""
+    """Measures until a look ends; ends the process if the look uses too much."""
     before = _Usage.measure()
     while not ended.wait(_PERIOD_S):
         excess = _Usage.measure().describe_excess(before)
@@ -91,13 +91,13 @@ def _watch(ended: threading.Event, given: Sequence[str]) -> None:
 
 
 def list_given(options: ConvertOptions) -> list[str]:
-    """Lists the paths and patterns of the input that the user gave."""
+    """Lists the user's paths and patterns for the input."""
     lists = [options.input_list] if options.input_list else []
     return [*options.input, *lists, *options.table]
 
 
 def _describe(excess: str, given: Sequence[str]) -> str:
-    """Describes a look that took too much."""
+    """Describes a look that used too much."""
     inputs = join_names([*map(quote, given)]) or "the input"
     problem = f"looking at {inputs} took {excess}, far more than the size explains"
     names = [*map(quote, opened.list_paths())]

@@ -13,7 +13,7 @@ from beam_tfr.schema.untrusted import parse_json
 
 
 class ExportMark:
-    """`export.json`: what an export is made from, and whether it is complete.
+    """`export.json`: the source of an export, and whether the export is complete.
 
     The mark of a complete export also holds its size.
 
@@ -34,7 +34,7 @@ class ExportMark:
             False if the folder is empty, or holds a part of the export.
 
         Raises:
-            UsageError: it holds something else, or files were changed since.
+            UsageError: the folder holds something else, or files were changed after the export.
         """
         if not storage.find(self._path):
             self._refuse_other_files()
@@ -62,7 +62,7 @@ class ExportMark:
         """Notes that the export has begun.
 
         Raises:
-            UsageError: a folder in it is a link, and files would be written where that leads.
+            UsageError: a folder in the export is a link, so files would be written to its target.
         """
         link = storage.find_link(self._output)
         if link:
@@ -91,9 +91,9 @@ class ExportMark:
         return {"files": len(sizes), "bytes": sum(sizes)}
 
     def _refuse_other_files(self) -> None:
-        """Refuses a folder that holds files other than those of a run that has yet to write."""
+        """Raises an error if a folder without a mark holds files, except those of a started run."""
         work_folder = storage.work_path(self._output, "")
-        with contextlib.suppress(NotADirectoryError):  # below a file, where the lock cannot be made
+        with contextlib.suppress(NotADirectoryError):  # a parent is a file, so locking fails
             for entry in storage.walk(self._output, lambda _: True):
                 if not entry.path.startswith(work_folder):
                     raise UsageError(
@@ -103,5 +103,5 @@ class ExportMark:
 
 
 def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Describes how a mark differs from what is expected; empty if it does not."""
+    """Describes how a mark differs from the expected one; empty if it does not."""
     return differences.describe_changes({name: content.get(name) for name in expected}, expected)

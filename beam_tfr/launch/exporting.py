@@ -1,4 +1,4 @@
-"""Exports a dataset to formats of other programs, on any of Beam's runners."""
+"""Exports a dataset to formats of other programs, on any Beam runner."""
 
 import collections
 import functools
@@ -70,7 +70,7 @@ def export(
 ) -> Export:
     """Exports a dataset, or a part of it.
 
-    See `beam_tfr.export` for the other arguments, and errors.
+    See `beam_tfr.export` for the other arguments, and for errors.
 
     Args:
         form: one of `exports.export_formats.EXPORT_FORMATS`.
@@ -126,7 +126,7 @@ def export(
         hold_folder(output, beam_options) as run_id,
         translated_errors(_OUTCOME),
     ):
-        if mark.is_complete():  # by another run, meanwhile
+        if mark.is_complete():  # another run has just completed it
             return result._replace(fresh=False)
         check_names(job, dataset, [*counts])
         mark.begin()
@@ -142,7 +142,7 @@ def export(
 
 
 def _check_output(output: str) -> str:
-    """Checks and returns the folder of an export, without a slash at its end."""
+    """Checks and returns the folder of an export, without a trailing slash."""
     output = storage.check_path(output)
     if not output:
         raise UsageError("give an empty folder for the export", option="output", value=output)
@@ -152,10 +152,10 @@ def _check_output(output: str) -> str:
 def _count_records(
     dataset: Manifest, split: str | None, where: Mapping[str, str]
 ) -> dict[ShardPart, int]:
-    """Counts the records to export from each shard, without shards that have none.
+    """Counts the records to export from each shard; leaves out shards that have none.
 
     Raises:
-        UsageError: there is no such split or column, or no record fits.
+        UsageError: the split or column does not exist, or no record matches.
     """
     names = [name for name, entry in dataset.splits.items() if entry.num_examples]
     try:
@@ -188,7 +188,7 @@ def _count_fitting(dataset: Manifest, where: Mapping[str, str], part: ShardPart)
 def _describe_export(
     dataset: Manifest, output: str, form: str, counts: Mapping[ShardPart, int]
 ) -> Export:
-    """Builds what `export` returns once so many records of each shard are written."""
+    """Builds the result of `export` from the numbers of exported records."""
     splits = collections.Counter[str]()
     for part, images in counts.items():
         split = parse_shard_names(part.file).split
@@ -200,7 +200,7 @@ def _describe_export(
 def _report_progress(
     counters: Mapping[str, int], *, progress: Callable[[Progress], object], images: int, shards: int
 ) -> None:
-    """Reports the progress of a run according to its counters.
+    """Reports the progress of a run, based on its counters.
 
     A retried bundle may be counted twice.
     """
@@ -219,7 +219,7 @@ def _report_progress(
 
 
 def _check_files(paths: Sequence[str]) -> None:
-    """Checks that the last file of each shard was written; all are in the same folder.
+    """Checks that the last file of each shard was written; all files are in one folder.
 
     Raises:
         RunError: a file is missing.

@@ -21,22 +21,22 @@ from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError, check_text
 from beam_tfr.schema.untrusted import quote
 
-# More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as
-# one, and 16 only 1.8.
+# More threads would wait for each other: with codecs that sleep, 4 threads are 2.9 times as fast as
+# one thread, and 16 only 1.8 times.
 MAX_THREADS = 4
-# Images from which on forked processes end earlier than two to four threads, and than four threads
-# where there are more cores; see docs/performance.md.
+# Numbers of images from which forked processes are faster than two to four threads, and than four
+# threads if there are more cores; see docs/performance.md.
 LONG_RUN = 5_000
 LONG_RUN_OF_MANY_CORES = 1_000
 ALL_CORES_BUT_ONE = 0  # a value of --sdk_worker_parallelism, by Beam's DefaultJobBundleFactory
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 _THIS_MACHINE = ("[local]", "[auto]")  # values of --flink_master; all cores by default
-_LONG_FLAGS = {"-i": "--input", "-o": "--output", "-t": "--table"}  # short ones there are none
+_LONG_FLAGS = {"-i": "--input", "-o": "--output", "-t": "--table"}  # flags that users may guess
 
 
 def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
-    """Parses the flags that are not ours as Beam's options.
+    """Parses as Beam's options the flags that are not ours.
 
     Args:
         flags: flags as on a command line.
@@ -87,7 +87,7 @@ def _refuse_flag(
     Args:
         unknown: flags and arguments.
         ours: the flags of the command.
-        others: those of Beam.
+        others: Beam's flags.
     """
     flag = unknown[0].partition("=")[0]
     kind = "flag" if flag.startswith("-") else "argument"
@@ -115,7 +115,7 @@ def _import_runner(flags: Sequence[str]) -> None:
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """Returns the runner that --runner names; by default a local one, which uses all cores.
+    """Returns the runner that --runner names; by default a local runner that uses all cores.
 
     DirectRunner means the FnApiRunner here, because Beam's DirectRunner first tries to download
     another engine.
@@ -133,7 +133,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
 
 
 def _refuse_dataflow_flags(beam_options: PipelineOptions) -> None:
-    """Refuses flags that Beam reads only for Dataflow."""
+    """Raises an error for flags that only affect Dataflow."""
     harness_threads = "number_of_worker_harness_threads"
     for options, name in ((beams.TestOptions, "dry_run"), (beams.DebugOptions, harness_threads)):
         if getattr(beam_options.view_as(options), name):
@@ -169,7 +169,7 @@ def _choose_node_workers(portable: beams.PortableOptions, flags: Sequence[str]) 
 
 
 def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) -> str:
-    """Says what to set so that another engine uses all of its cores; empty if nothing."""
+    """Advises which flag lets another engine use all of its cores; empty if no flag is needed."""
     flink = beam_options.view_as(beams.FlinkRunnerOptions)
     is_cluster = flink.flink_master not in _THIS_MACHINE
     is_flink = type(runner).__name__ == "FlinkRunner"
@@ -200,21 +200,21 @@ def _choose_workers(direct: beams.DirectOptions, flags: Sequence[str]) -> None:
 
 
 def _choose_mode(workers: int) -> str:
-    """Returns Beam's running mode for so many workers."""
+    """Returns Beam's running mode for a number of workers."""
     return "multi_threading" if workers <= MAX_THREADS else "multi_processing"
 
 
 def fit_workers(
     beam_options: PipelineOptions, flags: Sequence[str], is_long: Callable[[int], bool]
 ) -> None:
-    """Gives long local runs processes and short ones threads, unless flags say otherwise.
+    """Gives processes to long local runs and threads to short ones, unless flags say otherwise.
 
-    Where processes cannot be forked, all runs have threads: starting processes takes too long.
+    Where processes cannot be forked, all runs use threads: starting processes takes too long.
 
     Args:
         beam_options: Beam's options, with those of `choose_runner`.
         flags: Beam's own options, as on a command line.
-        is_long: called with a number of images; whether the run has at least that many.
+        is_long: takes a number of images; returns whether the run has at least that many.
     """
     direct = beam_options.view_as(beams.DirectOptions)
     names = {flag.partition("=")[0] for flag in flags}
@@ -232,7 +232,7 @@ def fit_workers(
 def ready_workers(runner: PipelineRunner | None, beam_options: PipelineOptions) -> Iterator[None]:
     """Starts the process that forks the workers of a local run, and ends it after the block.
 
-    It imports what workers need while this process prepares the run.
+    It imports the modules that workers need while this process prepares the run.
     """
     mode = beam_options.view_as(beams.DirectOptions).direct_running_mode
     if not isinstance(runner, LocalRunner) or mode != "multi_processing":
@@ -248,7 +248,7 @@ def ready_workers(runner: PipelineRunner | None, beam_options: PipelineOptions) 
 def choose_dataset_runner(
     purpose: str, folders: Sequence[str], beam_options: PipelineOptions, flags: Sequence[str]
 ) -> PipelineRunner | None:
-    """Chooses the runner of a command that reads a dataset; see `choose_runner`.
+    """Chooses the runner for a command that reads a dataset; see `choose_runner`.
 
     Args:
         purpose: what the command does, for messages: "verify".

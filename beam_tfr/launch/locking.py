@@ -18,7 +18,7 @@ from beam_tfr.schema.errors import UsageError
 
 @contextlib.contextmanager
 def hold_folder(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
-    """Holds the lock of a folder within the block; yields the id of the holder."""
+    """Locks a folder while the block runs; yields the id of the holder."""
     run_id = uuid.uuid4().hex
     job_state = functools.partial(jobs.read_job_state, beam_options)
     with lock.hold_lock(folder, run_id, job_state=job_state):
@@ -26,13 +26,13 @@ def hold_folder(folder: str, beam_options: PipelineOptions) -> Iterator[str]:
 
 
 def open_to_change(folder: str, beam_flags: Sequence[str]) -> tuple[Manifest, PipelineOptions]:
-    """Reads the manifest of a dataset that is to be changed, and Beam's options.
+    """Reads Beam's options, and the manifest of a dataset that a command will change.
 
     First completes a run that was killed while it published the dataset.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: there is no manifest, or it is damaged.
+        DataError: the manifest is missing or damaged.
     """
     beam_options = parse_beam_flags(beam_flags)
     folder = storage.check_path(folder)

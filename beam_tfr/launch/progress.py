@@ -7,14 +7,16 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.pipeline import Convert
 
-_PLANNED = frozenset({"planned-shards", "images", "resumed-images"})  # counters after the plan
+_PLANNED = frozenset(
+    {"planned-shards", "images", "resumed-images"}
+)  # counters that start after planning
 
 
 class Reporter:
-    """Reports the progress of a run, according to the engine's counters and the plan in the folder.
+    """Reports the progress of a run, based on the engine's counters and the plan in the folder.
 
-    The folder is read at the start, and again once the engine has claimed it, when the plan states
-    the totals.
+    The folder is read at the start, and again once the engine has claimed it, because the plan then
+    states the totals.
 
     Args:
         step: the running step.
@@ -34,7 +36,7 @@ class Reporter:
             say(f"an earlier run has finished {earlier.shards:,} of {shards}")
 
     def __call__(self, counters: Mapping[str, int]) -> None:
-        """Reports; the first call is before the run starts."""
+        """Reports the progress; the first call is before the run starts."""
         if self._planned is None and not _PLANNED.isdisjoint(counters):
             self._planned = self._read_progress()
         if self._planned is None:
@@ -43,20 +45,17 @@ class Reporter:
             self._progress(count_progress(self._planned, counters))
 
     def _read_progress(self) -> Progress | None:
-        """Reads the progress of the folder.
-
-        None if there is no plan yet, or it cannot be read.
-        """
+        """Reads the progress from the folder; None if there is no readable plan yet."""
         with contextlib.suppress(OSError):
             return self._step.progress()
         return None
 
 
 def count_progress(planned: Progress, counters: Mapping[str, int]) -> Progress:
-    """Computes the progress of a run that has a plan from its counters.
+    """Computes the progress of a planned run from its counters.
 
     Args:
-        planned: the progress of the folder, for its totals. Shards that an earlier run finished
+        planned: the progress in the folder, for its totals. Shards that an earlier run finished
             count once this run reaches them.
         counters: this package's counters; a retried bundle may be counted twice.
     """

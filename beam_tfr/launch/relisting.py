@@ -20,7 +20,7 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
     """Opens the images of a dataset as an input.
 
     Raises:
-        UsageError: an option needs the images themselves, or chooses other images.
+        UsageError: an option needs the images themselves, or selects other images.
     """
     limit = dataset.options.get("limit")
     if limit is not None and options.seed != dataset.options["seed"]:
@@ -54,15 +54,15 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
 
 
 def find_renamed_classes(dataset: Manifest, options: ConvertOptions) -> dict[str, str]:
-    """Returns the classes of a dataset that options rename, with their new names."""
+    """Returns class -> new name, for the classes of a dataset that options rename."""
     before = parse_renames(dataset.options.get("rename", ()))
     return find_renamed(before, parse_renames(options.rename), dataset.class_names)
 
 
 def classes_in_own_order(dataset: Manifest, options: ConvertOptions) -> Sequence[str]:
-    """Returns the (renamed) classes of a dataset whose ids come from an older one.
+    """Returns the (renamed) classes of a dataset whose ids come from an older dataset.
 
-    None if the classes are in sorted order.
+    Returns None if the classes are in sorted order.
     """
     names = [*dataset.class_names]
     before = parse_renames(dataset.options.get("rename", ()))
@@ -77,10 +77,10 @@ def classes_in_own_order(dataset: Manifest, options: ConvertOptions) -> Sequence
 
 
 def _check_unsettled(options: ConvertOptions, dataset: Manifest) -> None:
-    """Checks that the copies in a dataset can still be settled as the options say.
+    """Checks that the copies in a dataset can still be handled as the options specify.
 
     Raises:
-        UsageError: they were already settled in another way.
+        UsageError: they were already handled in another way.
     """
     before = dataset.options.get("duplicates", "report")
     if before not in ("report", options.duplicates):

@@ -1,8 +1,8 @@
-"""Repairs a dataset: rebuilds broken shards from the same sources.
+"""Repairs a dataset: rebuilds broken shards from the original sources.
 
-The manifest does not change. Each shard is replaced atomically, and only by a file with the SHA-256
-in the manifest, so a repair never makes a dataset worse, even if it is killed. Each repair first
-reads the whole dataset.
+The manifest does not change. Each shard is replaced atomically, and only with a file that has the
+SHA-256 in the manifest, so a repair never makes a dataset worse, even if it is killed. Each repair
+first reads the whole dataset.
 """
 
 import functools
@@ -51,12 +51,12 @@ _REPAIRED_KINDS = {ProblemKind.MISSING, ProblemKind.DAMAGED, ProblemKind.UNREADA
 
 
 class _Damage(NamedTuple):
-    """What is broken in a dataset.
+    """The broken files of a dataset.
 
     Attributes:
-        shard_files: files of shards.
+        shard_files: broken files of shards.
         shards: names of the shards to rebuild.
-        other_files: files to write again that are not shards.
+        other_files: other files to write again.
     """
 
     shard_files: Set[str]
@@ -72,7 +72,7 @@ def repair(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
-    """Rebuilds the broken and missing shards of a dataset, and its other files but the manifest.
+    """Rebuilds the broken and missing shards of a dataset, and its other files except the manifest.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -82,17 +82,17 @@ def repair(
         say: called with messages, one line each.
 
     Returns:
-        The report on the whole dataset at the end, and the names of the rebuilt files.
+        The final report on the whole dataset, and the names of the rebuilt files.
 
     Raises:
         UsageError: the call is wrong.
         DataError: the manifest is missing or damaged; or the input has changed.
-        RunError: the run failed; the same call resumes.
+        RunError: the run failed; the same call resumes it.
     """
     dataset, beam_options = open_to_change(folder, beam_flags)
     additions: dict[str, Any] = {}
     if dataset.has_unusable_files:
-        additions["max_rejects"] = 1.0  # so that damaged archives are rejects again
+        additions["max_rejects"] = 1.0  # so that damaged archives can be rejects again
     options = restore_options(dataset, input_options, additions)
     check = DatasetCheck(dataset)
     check.read(list_tasks(dataset), progress=progress)
@@ -127,10 +127,10 @@ def repair(
 
 
 def _check_sources(dataset: Manifest) -> None:
-    """Checks that the places of the images are known, which copies decide in some datasets.
+    """Checks that sidecars tell which shard each image is in, which can depend on copies.
 
     Raises:
-        UsageError: they are not known.
+        UsageError: a sidecar is missing.
     """
     for shard in planned_shards(dataset):
         if read_sources(dataset.folder, shard) is None:
@@ -142,11 +142,11 @@ def _check_sources(dataset: Manifest) -> None:
 
 
 def _find_damage(dataset: Manifest, report: Report) -> _Damage:
-    """Lists what is broken, according to the report on a dataset."""
+    """Lists the broken files in the report on a dataset."""
     files = {problem.file for problem in report.problems if problem.kind in _REPAIRED_KINDS}
     other_files = files & _OTHER_FILES
     shards = {shard_of_file(file) for file in report.broken}
-    if REJECTS_FILE in other_files:  # their sidecars hold the rejects
+    if REJECTS_FILE in other_files:  # the sidecars of these shards hold the rejects
         shards |= _shards_with_rejects(dataset)
     return _Damage({*report.broken}, shards, other_files)
 
@@ -167,7 +167,7 @@ def _choose_repair(
     """Builds the repair, if the dataset was made from this input with these options.
 
     Raises:
-        UsageError: it was not.
+        UsageError: the input or the options differ.
     """
     now = {name: source.plan.options.get(name) for name in dataset.options}
     changes = differences.describe_changes(dict(dataset.options), now)
@@ -182,8 +182,8 @@ def _choose_repair(
 def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
     """Writes broken files other than shards again.
 
-    After shards, also writes `SUMS_FILE` and the files for other programs, because another version
-    may write other contents.
+    If shards were rebuilt, also writes `SUMS_FILE` and the files for other programs, because
+    another version may write other contents.
     """
     broken = damage.other_files
     texts = dict[str, bytes]()
@@ -203,7 +203,7 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
 
 
 def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Builds the files for other programs and `SUMS_FILE`: name -> content."""
+    """Builds name -> content of the files for other programs and of `SUMS_FILE`."""
     metadata = publish.build_metadata(dataset)
     contents = [contents_name(task.entry.file) for task in list_tasks(dataset)]
     checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]

@@ -1,4 +1,4 @@
-"""Describes the dataset that a conversion has made, and what the run counted."""
+"""Describes the dataset that a conversion made, and the counters of the run."""
 
 import collections
 import contextlib
@@ -41,7 +41,7 @@ from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.renames import find_renamed, parse_renames
 from beam_tfr.tables.repeats import REPEATED_NOTE
 
-MAX_REJECTS = 100  # that a result holds
+MAX_REJECTS = 100  # in a result
 _COUNTERS = {  # name in `Result.run` -> counter
     "skipped": "skipped",
     "missed": "missed",
@@ -68,7 +68,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "rewritten_shards": "rewritten-shards",
 }
 _COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _NOTES
-_NOTES = {  # name in `Result.run` -> what to say of a number that is not 0
+_NOTES = {  # name in `Result.run` -> note if the number is not 0
     "rewritten_shards": "the input has changed since an earlier run: {shards} written again",
     "unhashed": (
         "the contents lack the perceptual hashes of {images}, whose copies are known only if their "
@@ -144,38 +144,39 @@ class Result(Printable):
         fresh: False if the dataset was already complete.
         run: counters of this run; a missing one is 0.
 
-            Work: `resumed`, images that an earlier run had finished; `rewritten_shards`, shards
-            that an earlier run had finished, written again because the input has changed.
+            Work: `resumed`, images that an earlier run had finished; `rewritten_shards`, finished
+            shards that this run wrote again because the input has changed.
 
             Input: `skipped`, files without an image extension, among them `archives`,
             `packed_archives` (which must be unpacked) and `raw_photos` of cameras; `missed`, images
-            that the patterns miss; `repeated_folders`, links to folders listed by other paths;
+            that the patterns miss; `repeated_folders`, links to folders that other paths list;
             `empty_folders`, folders without images; `guessed_names`, images in zips whose names
             were read in code page 437; `packed_labels`, files in archives that may hold labels;
             `repeated_rows`, keys that several rows of tables have.
 
-            Images whose folders suggest another layout: `nested`, in deeper folders than those of
-            other classes; `last_folders`, whose classes hardly are classes; `ignored_split` and
+            Images whose folders suggest another layout: `nested`, in deeper folders than other
+            classes; `last_folders`, whose folders are unlikely to be classes; `ignored_split` and
             `split_folders` (of tables), in folders named like splits; `mask_names` and
             `mask_folders`, masks that are converted as images.
 
-            Copies and updates: `left_out`, images that removed.txt keeps out; `moved`, put into
-            another split than before, or a copy of them; `followed`, put into the split of a copy
-            whose place they take; `unhashed`, compared by their bytes alone; `crowded`, of which
-            some near copies may be missed.
-        new_ids: how the label ids differ from those of the dataset that was replaced; empty if they
-            do not.
+            Copies and updates: `left_out`, images that removed.txt keeps out; `moved`, images in
+            another split than before, or copies of these; `followed`, images put into the split of
+            a copy that they replace; `unhashed`, images compared only by their bytes; `crowded`,
+            images some of whose near copies may be missed.
+        new_ids: how the label ids differ from those of the replaced dataset; empty if they do not.
         lost_splits: a sentence about splits that only the replaced dataset has; empty if there are
             none.
         renamed: class of the replaced dataset -> its new name; its id stays the same.
-        changed: of an update, the number of records that were "added", "removed", "changed",
+        changed: for an update, the number of records that were "added", "removed", "changed",
             "relabelled" and "renamed".
-        new_codecs: codecs that were missing when a complete dataset was made, which has rejects for
-            that reason, and that are installed now.
+        new_codecs: codecs that are installed now, but were missing when a complete dataset was
+            made, so that some of its images were rejected.
         unused: sentences about options that changed nothing.
-        class_numbers: a sentence about classes that are numbers other than their ids; may be empty.
-        odd_names: sentences about classes whose names hold more than the class.
-        copies_that_stay: keys of copies of images that `remove` took down, which it left in place.
+        class_numbers: a sentence about classes whose names are numbers, but not their ids; may be
+            empty.
+        odd_names: sentences about class names that hold more than the class.
+        copies_that_stay: keys of images that `remove` left in place, although they are copies of
+            images that it took down.
     """
 
     manifest: Manifest
@@ -194,22 +195,22 @@ class Result(Printable):
 
     @property
     def folder(self) -> str:
-        """The folder of the dataset, local or gs://."""
+        """Returns the folder of the dataset, local or gs://."""
         return self.manifest.folder
 
     @property
     def digest(self) -> str:
-        """The digest, 64 hex digits: equal for equal datasets, wherever and whenever made."""
+        """Returns the digest, 64 hex digits: equal for equal datasets, wherever they were made."""
         return self.manifest.dataset_digest
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, indexed by label; empty without labels."""
+        """Returns the names of the classes, indexed by label; empty without labels."""
         return self.manifest.class_names
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """Counts of images, by name.
+        """Returns the counts of images, by name.
 
         Names are `matched`, `written`, `rejected` (reason -> number), `adjusted` (kind -> number).
         """
@@ -217,7 +218,7 @@ class Result(Printable):
 
     @property
     def splits(self) -> Mapping[str, Split]:
-        """The splits, by name, in their usual order.
+        """Returns the splits, by name, in their usual order.
 
         A split has `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts` and `shards`.
         """
@@ -225,7 +226,7 @@ class Result(Printable):
 
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
-        """The first `MAX_REJECTS` rejects: key, stage, reason, detail.
+        """Returns the first `MAX_REJECTS` rejects: key, stage, reason, detail.
 
         The file rejects.jsonl in the folder lists all of them.
         """
@@ -234,9 +235,9 @@ class Result(Printable):
 
     @functools.cached_property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about splits and masks.
+        """Returns sentences about splits and masks.
 
-        They name images with the same bytes in several splits, classes that a split lacks, and
+        They describe images with the same bytes in several splits, classes that a split lacks, and
         conflicting palettes of masks.
         """
         dataset = self.manifest
@@ -252,14 +253,14 @@ class Result(Printable):
 
     @property
     def images_per_second(self) -> float:
-        """The rate of this run, without images that an earlier run had finished."""
+        """Returns the speed of this run, without images that an earlier run had finished."""
         if not self.fresh:
             return 0.0
         converted: int = self.counts["matched"] - self.run["resumed"]
         return converted / max(self.seconds, 1e-3)
 
     def as_json(self) -> dict[str, Any]:
-        """The summary as JSON values."""
+        """Returns the summary as JSON values."""
         dataset = self.manifest
         splits = {name: dict(split) for name, split in dataset.fields["splits"].items()}
         for split in splits.values():
@@ -291,7 +292,7 @@ class Result(Printable):
         }
 
     def lines(self) -> Iterator[str]:
-        """Yields a table of splits and classes, then facts."""
+        """Yields a table of splits and classes, and then the other facts."""
         if not self.fresh:
             yield _COMPLETE
         yield from format_count_table(self.manifest.splits, self.manifest.class_names)
@@ -312,7 +313,7 @@ class Result(Printable):
             yield f"update:  {text}"
 
     def _describe_counts(self) -> Iterator[str]:
-        """Yields how many images were written, rejected and skipped."""
+        """Yields the numbers of images written, rejected and skipped."""
         counts = self.counts
         limit = self.manifest.options.get("limit")
         if limit:
@@ -336,7 +337,7 @@ class Result(Printable):
             )
 
     def _describe_records(self) -> Iterator[str]:
-        """Yields what is noteworthy about the records."""
+        """Yields notable facts about the records."""
         dataset = self.manifest
         for kind, number in self.counts["adjusted"].items():
             yield f"adjusted: {number:,} {kind} ({ADJUSTMENTS[kind]})"
@@ -356,14 +357,14 @@ class Result(Printable):
             yield f"note:    {note}"
 
     def describe_new_ids(self) -> str:
-        """Says how label ids differ from those of the replaced dataset; empty if they do not."""
+        """Describes how label ids differ from those in the replaced dataset; empty if equal."""
         if not self.new_ids:
             return ""
         note = f"class ids have changed since the replaced dataset: {self.new_ids}"
         return f"{note}; models trained on it use the old ids" if "->" in self.new_ids else note
 
     def _describe_input(self) -> Iterator[str]:
-        """Yields notes about the input, and what changed since earlier runs."""
+        """Yields notes about the input and its changes since earlier runs."""
         if self.renamed:
             names = [f"{old} -> {new}" for old, new in self.renamed.items()]
             text = differences.join_texts(names, differences.MOST_SHOWN, ", ")
@@ -383,7 +384,7 @@ class Result(Printable):
             yield f"note:    {note}"
 
     def _describe_run(self) -> Iterator[str]:
-        """Yields what this run did, and how fast."""
+        """Yields the work and the speed of this run."""
         noun = noun_of(self.manifest.options["encoding"])
         resumed = self.run["resumed"]
         if resumed:
@@ -405,7 +406,7 @@ class Result(Printable):
         yield f"next:    beam-tfr verify {folder}"
 
     def _describe_arguments(self) -> str:
-        """Returns more arguments of `load` that this dataset needs."""
+        """Returns more arguments that `load` needs for this dataset."""
         features = self.manifest.feature_kinds
         if features.boxes and self.manifest.options["encoding"] in IMAGE_ENCODINGS:
             return ", boxes='xyxy'"
@@ -436,8 +437,8 @@ def read_result(
 
     Args:
         step: step of the run.
-        replaced: content of the manifest that was in the output, if there was one.
-        counters: counters of this package, at the end.
+        replaced: manifest that was in the output before the run, if there was one.
+        counters: final counters of this package.
         seconds: wall time in seconds.
 
     Raises:
@@ -494,7 +495,7 @@ def read_result(
 def _describe_unused_options(
     step: Convert, published: Manifest, counters: Mapping[str, int]
 ) -> list[str]:
-    """Describes options that changed nothing, according to the dataset and a run's counters."""
+    """Describes options that changed nothing, based on the dataset and a run's counters."""
     if isinstance(step.source.origin, BaseDataset):
         return []
     classes = published.class_names
@@ -509,14 +510,14 @@ def _describe_unused_options(
 def _describe_unused_renames(
     step: Convert, counters: Mapping[str, int], classes: Sequence[str]
 ) -> Iterator[str]:
-    """Describes renames of classes that do not exist, according to a run's counters."""
+    """Describes renames of classes that do not exist, based on a run's counters."""
     renames = step.source.renames
     used = {old for number, old in enumerate(renames, start=1) if counters.get(f"renamed-{number}")}
     return describe_unused_renames(renames, used.union(step.source.plan.allowed_classes), classes)
 
 
 def _describe_unused_exclusions(step: Convert, counters: Mapping[str, int]) -> list[str]:
-    """Describes patterns of `exclude` that match nothing, according to a run's counters."""
+    """Describes patterns in `exclude` that match nothing, based on a run's counters."""
     if not isinstance(step.source.origin, Labeler):
         return []
     exclude = step.options.exclude

@@ -1,4 +1,4 @@
-"""Decides what an update can copy from the existing dataset."""
+"""Decides which records an update can copy from the existing dataset."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made 
 def choose_base(
     dataset: Manifest, source: Input, update: UpdateOptions, say: Callable[[str], object]
 ) -> tuple[BaseDataset | None, Sequence[str]]:
-    """Chooses what an update copies records from.
+    """Chooses the dataset that an update copies records from.
 
     Args:
         dataset: the existing dataset.
@@ -40,7 +40,7 @@ def choose_base(
     Raises:
         UsageError: other codecs made records, and `update` does not say what to do with them.
     """
-    if source.plan.options["encoding"] == "row":  # a record is copied no faster than it is made
+    if source.plan.options["encoding"] == "row":  # copying a record is as slow as making it
         return None, []
     comparison = _Comparison(dataset, source)
     obstacle = comparison.find_obstacle()
@@ -68,7 +68,7 @@ def choose_base(
 
 
 class _Comparison:
-    """Compares a dataset with the one that its update makes.
+    """A comparison of a dataset with the one that its update makes.
 
     Args:
         dataset: the existing dataset.
@@ -93,7 +93,7 @@ class _Comparison:
         )
 
     def find_obstacle(self) -> str:
-        """Says why no record can be copied; empty if some can."""
+        """Says why no record can be copied; empty if some can be."""
         stricter = [name for name in self.changed_options if not self._is_looser(name)]
         if self._follow_pixels:
             names = ("feature_columns", *BOX_OPTIONS, "pair")
@@ -107,7 +107,7 @@ class _Comparison:
         return ""
 
     def keeps_rejects(self, codecs: str) -> bool:
-        """Whether an image that was rejected would be rejected again.
+        """Whether rejected images would be rejected again.
 
         Args:
             codecs: the codecs that made the dataset, as JSON.
@@ -123,7 +123,7 @@ class _Comparison:
         return before == now
 
     def find_renames(self) -> tuple[tuple[str, str], ...]:
-        """Returns the classes that are renamed, with their new names."""
+        """Returns class -> new name, for the classes that are renamed."""
         renamed = find_renamed(
             parse_renames(self._before.get("rename", ())),
             parse_renames(self._now.get("rename", ())),
@@ -132,7 +132,7 @@ class _Comparison:
         return tuple(renamed.items())
 
     def compare_boxes(self) -> RecordBoxes:
-        """Says whether the boxes of copied records may have changed."""
+        """Finds out whether the boxes of copied records may have changed."""
         if not self._follow_pixels:
             return RecordBoxes.NONE
         return RecordBoxes.STAY if self.is_relisted else RecordBoxes.MAY_CHANGE
@@ -141,7 +141,7 @@ class _Comparison:
         return [name for name in names if self._before.get(name) != self._now.get(name)]
 
     def _is_looser(self, name: str) -> bool:
-        """Whether a limit lets more images pass than before, so that all records stay valid."""
+        """Whether a limit allows more images than before, so that all records stay valid."""
         before = self._before.get(name)
         now = self._now.get(name)
         if options_of(ImageOptions)[name].group != LIMITS or before is None:
@@ -152,19 +152,19 @@ class _Comparison:
 
 
 def find_new_codecs(dataset: Manifest) -> list[str]:
-    """Returns codecs that are installed now, and were not when a dataset had undecoded images."""
+    """Returns installed codecs that were missing when images of a dataset could not be decoded."""
     if not dataset.counts["rejected"].get("unsupported-image"):
         return []
     return _find_new_codecs(_read_codecs(dataset) or "{}", dataset.options)
 
 
 def _find_new_codecs(codecs: str, options: Mapping[str, Any]) -> list[str]:
-    """Returns the installed codecs that were absent from `codecs`, JSON of those of a dataset."""
+    """Returns the installed codecs that are not in `codecs`, a dataset's codecs as JSON."""
     return differences.find_new_codecs(json.loads(codecs), codec_versions.used_versions(options))
 
 
 def _read_codecs(dataset: Manifest) -> str | None:
-    """Reads the codecs that made a dataset, as JSON, from its first sidecar; None without any."""
+    """Reads the codecs that made a dataset, as JSON, from its first sidecar; None without one."""
     for shard in planned_shards(dataset):
         with contextlib.suppress(OSError):
             sidecar = sidecars.read_published_sidecar(dataset.folder, shard)
@@ -176,7 +176,7 @@ def _read_codecs(dataset: Manifest) -> str | None:
 def _settle_codecs(
     base: BaseDataset, dataset: Manifest, source: Input, codecs: str
 ) -> tuple[BaseDataset | None, Sequence[str]]:
-    """Decides what happens to records that were made by codecs other than the current ones.
+    """Decides what to do with records that other codec versions made.
 
     Args:
         codecs: the option of `update`: "keep", "convert", or empty.
@@ -201,7 +201,7 @@ def _settle_codecs(
     except UsageError:
         made_by = json.loads(base.codecs or "{}")
         older.update(f"{name} {version}" for name, version in made_by.items())
-        base = base._replace(codecs="")  # they do not matter
+        base = base._replace(codecs="")  # the codecs do not matter
     if older and codecs == "convert":
         return None, []
     return base, sorted(older)

@@ -1,9 +1,9 @@
-"""Settles the copies among images: puts them into one split, or keeps one of them.
+"""Groups or drops copies of images: puts copies into one split, or keeps only one of them.
 
-Copies are known only once all images are converted, but splits are chosen before that. So a
-conversion has two steps. The first writes the unsettled dataset into a folder of its own. The
-second copies its records into the output, as an update would; until then, the output stays as it
-was. A run that was killed resumes in the step that it had reached.
+Copies are known only once all images are converted, but splits are chosen before. So a conversion
+has two steps. The first writes a dataset into a folder of its own, with all copies. The second
+copies its records into the output, as an update would; until then, the output stays unchanged. A
+run that was killed resumes in the step that it had reached.
 """
 
 import copy
@@ -40,7 +40,7 @@ from beam_tfr.transforms.copies import FindCopies
 def steps_that_settle(
     duplicates: str, base: BaseDataset, *, are_splits_open: bool = False
 ) -> dict[str, beam.PTransform]:
-    """Returns the arguments of `Convert` that settle the copies in a dataset.
+    """Returns the arguments of `Convert` that group or drop the copies in a dataset.
 
     Args:
         duplicates: the option.
@@ -66,14 +66,14 @@ def convert_and_settle(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Converts images, and settles the copies among them.
+    """Converts images, and groups or drops the copies among them.
 
     Args:
         options: checked options, with `duplicates`.
-        choose_step: chooses the first step, given its options and the opened source.
-        update: what the history records about an update, if it is one.
-        splits_of: with `stratify`, the dataset whose splits its images keep; copies follow them.
-        before: the dataset that is updated, if it is an update; see `Convert`.
+        choose_step: chooses the first step, from its options and the opened source.
+        update: what the history records about an update, if the run is an update.
+        splits_of: with `stratify`, the dataset whose splits the images keep; copies follow them.
+        before: the dataset that is updated, if the run is an update; see `Convert`.
         beam_flags, open_input, outcome, progress, say: see `run_step`.
 
     Raises the errors of `run_step`.
@@ -98,7 +98,7 @@ def convert_and_settle(
     except UsageError:
         if not storage.is_folder(first.output):
             raise
-        remove_first(options.output)  # which may have been made from other images or options
+        remove_first(options.output)  # it may be made from other images or options
         first_result = run_first(choose_step=choose_first)
     dataset = read_manifest(first.output)
     if update:
@@ -108,7 +108,7 @@ def convert_and_settle(
         _choose_second, dataset=dataset, update=update, splits_of=splits_of, before=before
     )
     second = copy.copy(options)
-    # What was rejected was accepted in the first step, and copies are rejected on purpose.
+    # The first step accepted its rejects, and copies are rejected on purpose.
     second.set_option("max_rejects", 1.0)
     second.set_option("allow_empty", (*dataset.class_names, *dataset.splits))
     result = run(second, open_input=open_first, choose_step=choose_second)
@@ -117,7 +117,7 @@ def convert_and_settle(
 
 
 def _join_results(first: Result, second: Result) -> Result:
-    """Joins the results of both steps, of which only the first knows the input."""
+    """Joins the results of both steps; only the first knows the input."""
     run = first.run.copy()
     for name, number in second.run.items():
         run[name] = max(run[name], number)
@@ -135,10 +135,10 @@ def _join_results(first: Result, second: Result) -> Result:
 
 
 def _check_waits(options: ConvertOptions, beam_flags: Sequence[str]) -> None:
-    """Checks that this process waits for the first of the two runs.
+    """Checks that the options let this process wait for the first of the two runs.
 
     Raises:
-        UsageError: it does not.
+        UsageError: they do not.
     """
     if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
@@ -155,7 +155,7 @@ def _first_folder(output: str) -> str:
 
 
 def remove_first(output: str) -> None:
-    """Removes what the first step of a conversion left in the work folder of its output."""
+    """Removes the files that a conversion's first step left in the work folder of its output."""
     folder = _first_folder(output)
     storage.delete_all(storage.walk(folder, lambda _: True))
     for name in (CONTENTS_FOLDER, SOURCES_FOLDER, WORK_FOLDER, ""):
@@ -175,7 +175,7 @@ def _choose_first(
     """Chooses the first step, which leaves out images that were removed from the output.
 
     Raises:
-        UsageError: the records are rows of a table, which are not compared.
+        UsageError: the records are table rows, which are not compared.
     """
     if source.encoding == "row":
         raise UsageError(COPIES_OF_ROWS, option="duplicates", value=duplicates)
@@ -184,7 +184,7 @@ def _choose_first(
 
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
         step = build_step(run_id=run_id, removed=read_removed(output), guarded=guarded)
-        if step.update:  # which counts what changes; the second step is what updates the output
+        if step.update:  # counts the changes; only the second step updates the output
             step.update = step.update._replace(folder=output)
         return step
 
@@ -192,7 +192,7 @@ def _choose_first(
 
 
 def _add_changes(update: Update, first: str) -> Update:
-    """Adds the changes that its first step has made to an update, if they are known."""
+    """Adds the changes made by the first step to those of an update, if they are known."""
     updates = read_history(first)
     if not updates or "added" not in updates[-1]:
         return update
@@ -201,7 +201,7 @@ def _add_changes(update: Update, first: str) -> Update:
 
 
 def _open_first(options: ConvertOptions, *, dataset: Manifest) -> Input:
-    """Opens the dataset of the first step as the input of the second."""
+    """Opens the dataset from the first step as the input of the second."""
     return open_dataset(options, dataset, {"duplicates": options.duplicates})
 
 
@@ -214,7 +214,7 @@ def _choose_second(
     splits_of: BaseDataset | None,
     before: BaseDataset | None,
 ) -> StepBuilder:
-    """Chooses the second step, which copies all records of the first."""
+    """Chooses the second step, which copies all records from the first."""
     base, _ = choose_base(dataset, source, UpdateOptions(codecs="keep"), lambda _: None)
     if base is None:
         raise UsageError(f"{dataset.folder} was changed by another program; remove the folder")
@@ -248,15 +248,15 @@ def start(
     result = run_step(
         options, beam_flags, choose_step=_choose_comparison, progress=progress, say=say
     )
-    remove_first(options.output)  # which a run that was killed at its end has left
+    remove_first(options.output)  # left by a run that was killed at its end
     return result
 
 
 def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
-    """Checks that the dataset in the output may be the requested one.
+    """Checks that the copies in the output's dataset were handled as requested.
 
     Raises:
-        UsageError: its copies are not settled, or are settled in another way.
+        UsageError: they were not handled, or handled in another way.
     """
     before = dataset.options.get("duplicates", "report")
     if before != options.duplicates:
@@ -271,13 +271,13 @@ def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
 def _choose_comparison(options: ConvertOptions, source: Input) -> StepBuilder:
     """Chooses the step that compares the dataset in the output with the requested one.
 
-    It plans like any conversion. With a complete dataset in the output it ends there: the dataset
-    is the same, or an error says what differs.
+    It plans like any conversion. If the output holds a complete dataset, the step ends there: the
+    dataset is the same, or an error states the differences.
     """
     build_step = choose_convert(options, source)
 
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
-        if find_manifest(options.output) is None:  # else copies would not be settled
+        if find_manifest(options.output) is None:  # a new conversion would ignore copies
             raise RunError(
                 f"the dataset in {options.output} was removed just now; run the same command again"
             )

@@ -1,4 +1,4 @@
-"""Reads from the contents of a dataset which sources its records were made from."""
+"""Reads the hashes of the sources of a dataset's records from its contents."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +21,11 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
 
-MOST_REMOTE_RECORDS = 5_000_000  # on gs://, of each of which 40 bytes are read
+MOST_REMOTE_RECORDS = 5_000_000  # on gs://, where 40 bytes are read for each
 _COLUMN = "source_sha256"
 _LABEL = "label"
 _SHA256_BYTES = 32
-_THREADS = 32  # that read contents, on gs:// with two requests each
+_THREADS = 32  # read contents; on gs://, each makes two requests
 
 
 def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
@@ -62,7 +62,7 @@ def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
 def _read_hashes(
     dataset: Manifest, split: str, shard: ShardEntry, *, has_label: bool
 ) -> SourceHashes:
-    """Reads the sources of the records of a shard, with their classes if each has one."""
+    """Reads the hashes of a shard's sources, and the class of each record if it has just one."""
     path = storage.join(dataset.folder, contents_name(shard.file))
     file = storage.find(path)
     if file is None:
@@ -84,10 +84,10 @@ def _read_hashes(
 def _read_batches(file: storage.Entry, columns: list[str]) -> Iterator[Any]:
     """Yields batches of some columns of contents that this run has written or checked.
 
-    Reads no other column of a file on gs://.
+    On gs://, reads no other column of a file.
 
     Raises:
-        DataError: the contents were damaged meanwhile.
+        DataError: the contents have been damaged since.
     """
     pa = need_pyarrow()
     from pyarrow import parquet

@@ -45,7 +45,7 @@ def prepare_run(
     beam_flags: Sequence[str],
     open_input: Callable[[ConvertOptions], Input] = open_source,
 ) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
-    """Checks a call, for `convert` and `plan`, and opens its input.
+    """Checks a call to `convert` or `plan`, and opens its input.
 
     Returns:
         Beam's options, the runner (None for Dataflow), and the input.
@@ -72,7 +72,7 @@ def prepare_run(
 
 
 def _refuse_job_options(options: ConvertOptions) -> None:
-    """Refuses options about Dataflow jobs for other runs."""
+    """Raises an error for options about Dataflow jobs if another runner is used."""
     defaults = {"no_wait": False, "on_interrupt": "ask"}
     for name, default in defaults.items():
         if getattr(options, name) != default:
@@ -112,20 +112,20 @@ def run_step(
         options: checked options.
         beam_flags: Beam's own options, as on a command line.
         open_input: opens the source.
-        choose_step: chooses what to run, given the options and the opened source.
-        outcome: what a failed run leaves behind, for its error.
+        choose_step: chooses what to run, from the options and the opened source.
+        outcome: the state that a failed run leaves behind, for its error.
         progress: called at the start, then about every second, and at the end.
         say: called with messages about earlier runs, a remote job and rewritten shards, one line
             each.
 
     Returns:
-        The dataset; with `no_wait=`, a template or a dry run the job.
+        The dataset; or the job, with `no_wait=`, a template or a dry run.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: too many rejects, an empty split, a lost class.
+        DataError: there are too many rejects, or a split or class is lost.
         RunError: the run failed; the same call resumes from the finished shards.
-        InterruptedRunError: Ctrl-C.
+        InterruptedRunError: the user pressed Ctrl-C.
     """
     beam_options, runner, source = prepare_run(options, beam_flags, open_input)
     if runner is None and checks.creates_no_job(beam_options):
@@ -147,8 +147,7 @@ def run_step(
     replaced = read_replaced(options.output)
     started = time.monotonic()
     run_id = uuid.uuid4().hex
-    # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might
-    # be swallowed.
+    # From here on, Ctrl-C only sets a flag, because Beam's code might swallow an exception.
     with (
         handling_interrupts(),
         ready_workers(runner, beam_options),
@@ -190,10 +189,7 @@ def _run_without_access(
     progress: Callable[[Progress], object],
     say: Callable[[str], object],
 ) -> Result | jobs.Job:
-    """Makes a template or a dry run, which needs no access to the output.
-
-    It neither locks the output nor reads it.
-    """
+    """Makes a template or a dry run, which neither locks nor reads the output."""
     removed = Removed()
     with contextlib.suppress(OSError):
         removed = read_removed(options.output)
@@ -216,7 +212,7 @@ def _run_without_access(
 def _choose_tick(
     run: Run, reporter: Reporter | None, progress: Callable[[Progress], object]
 ) -> Callable[[Mapping[str, int]], object]:
-    """Chooses what to call with a run's counters, which say nothing before it is submitted."""
+    """Chooses the function that receives a run's counters, which are empty before submission."""
 
     def report(counters: Mapping[str, int]) -> None:
         if not run.is_submitted:
@@ -234,7 +230,7 @@ def _hold_output(
     beam_options: PipelineOptions,
     say: Callable[[str], object],
 ) -> Iterator[lock.HeldLock]:
-    """Holds the lock of the output within the block, as `lock.hold_lock` does.
+    """Locks the output while the block runs, as `lock.hold_lock` does.
 
     Adds the state of the dataset in the output to the error of a failed run.
     """
@@ -259,7 +255,7 @@ def _hold_output(
 def _may_crash(
     output: str, replaced: Mapping[str, Any] | None, say: Callable[[str], object]
 ) -> bool:
-    """Whether earlier runs crashed, so that each image is decoded in a guarded process."""
+    """Whether earlier runs crashed, so that guarded processes must decode the images."""
     if attempts.has_crashed(output):
         say(
             "earlier runs crashed; this run decodes each image in a guarded process and rejects "

@@ -1,4 +1,4 @@
-"""Updates a dataset: writes what a fresh conversion would write, and copies what did not change."""
+"""Updates a dataset: writes the result of a new conversion, but copies unchanged records."""
 
 import dataclasses
 import functools
@@ -42,7 +42,7 @@ from beam_tfr.schema.renames import compose_renames, parse_renames
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is as it was", "run the same command again: it resumes")
-_MOST_NAMED = 5  # of what is not in a dataset
+_MOST_NAMED = 5  # keys named in a message
 
 
 def update(
@@ -59,17 +59,17 @@ def update(
 
     Args:
         folder: folder of the dataset, local or gs://.
-        changes: options of `convert`: the input, and those that are to differ from the dataset's.
-            Without an input, the dataset keeps its images, and only options about files may differ.
+        changes: options of `convert`: the input, and options that replace the dataset's. Without an
+            input, the dataset keeps its images, and only options about files may change.
         update_options: how to compare images, how many may be dropped, and what to do with other
             codecs.
-        command: how the history calls the update.
+        command: name of the update in the history.
         beam_flags, progress, say: see `run_step`.
 
     Raises:
-        UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
+        UsageError: the call is wrong, or codec versions differ from those of the dataset.
         DataError: as for a conversion, or the input lacks more images of the dataset than
-            `max_removed` allows. The dataset is then as it was, as after the errors below.
+            `max_removed` allows. After any error, the dataset is unchanged.
         RunError, InterruptedRunError: as for a conversion.
     """
     changes = {name: value for name, value in changes.items() if value not in (None, "", (), [])}
@@ -124,7 +124,7 @@ def _compose_renames(
     """Adds renames to those of a dataset; renames that it already has change nothing.
 
     Raises:
-        UsageError: the dataset has no such class, or already has a class of the new name.
+        UsageError: the dataset has no such class, or already has a class with the new name.
     """
     given = RENAMES.list_values(texts)
     try:
@@ -162,21 +162,21 @@ def remove(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Takes images down: removes their records and everything else about them.
+    """Takes images down: removes their records and all other traces of them.
 
     Needs no input. Only hashes stay, in removed.txt. Later conversions and updates into the folder
-    obey them, so the images do not come back.
+    reject images with these hashes, so they do not come back.
 
     Args:
         folder: folder of the dataset, local or gs://.
-        selection: what to remove.
+        selection: the images to remove.
         beam_flags, progress, say: see `run_step`.
         allow_missing: whether to accept keys and hashes that the dataset does not have, and
             conditions that no image meets.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: the dataset lacks something of the selection, without `allow_missing`.
+        DataError: the dataset lacks a part of the selection, and `allow_missing` is not set.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
     dataset, beam_options = open_to_change(folder, beam_flags)
@@ -192,7 +192,7 @@ def remove(
         _check_all_found(dataset, selection, images)
     if images.missing:
         say(f"{_describe_missing(dataset, images)}; such images are kept out of updates too")
-    remove_first(dataset.folder)  # where a run that was killed may have left them
+    remove_first(dataset.folder)  # a killed run may have left these images in it
     before = read_removed(dataset.folder)
     total = Removed(before.keys | images.hashes.keys, before.sources | images.hashes.sources)
     if total != before:
@@ -221,10 +221,10 @@ def _describe_dropped(keys: Sequence[str]) -> str:
 
 
 def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:
-    """Checks that the dataset has everything that is to be removed.
+    """Checks that the dataset has all images to be removed.
 
     Raises:
-        DataError: it does not.
+        DataError: some images are missing.
     """
     if images.missing:
         raise DataError(
@@ -244,12 +244,12 @@ def _describe_missing(dataset: Manifest, images: FoundImages) -> str:
 
 
 def _names_input(changes: Mapping[str, Any]) -> bool:
-    """Whether options name an input."""
+    """Whether options specify an input."""
     return not changes.keys().isdisjoint(INPUTS)
 
 
 def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dict[str, Any]:
-    """Returns options that stand for a missing input: the images of the dataset."""
+    """Returns options that replace a missing input: the images of the dataset."""
     if update_options.compare != "auto":
         raise UsageError(
             "has no effect without `input=` or `table=`, as nothing is compared",
@@ -264,14 +264,14 @@ def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dic
         )
     return {
         "input" if "layout" in dataset.options else "table": dataset.folder,
-        # What was rejected was accepted when the dataset was made.
+        # The rejects were accepted when the dataset was made.
         "max_rejects": 1.0,
         "allow_empty": (*dataset.class_names, *dataset.splits),
     }
 
 
 def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
-    """Opens the input, or the images of the dataset as they were listed for it."""
+    """Opens the input, or the dataset's own list of its images."""
     if not _names_input(changes):
         return open_dataset(options, dataset, changes)
     source = _open_new(options, dataset, changes)
@@ -286,10 +286,11 @@ def _open_input(options: ConvertOptions, *, dataset: Manifest, changes: Mapping[
 
 
 def _open_new(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
-    """Opens the input that an update lists, with the options of the dataset.
+    """Opens the input of an update, with the options of the dataset.
 
     Raises:
-        UsageError: it does not fit them; if it lacks the column of splits, says where that is from.
+        UsageError: the input does not match these options; if it lacks the column of splits, the
+            message says which table the column is from.
     """
     try:
         return open_source(options, dataset.options.get("classes"))
@@ -315,10 +316,10 @@ def _choose_update(
     settles: bool,
     drop_limit: DropLimit | None,
 ) -> StepBuilder:
-    """Chooses what the update copies, and notes the codecs of copied records in the options.
+    """Chooses what the update copies, and adds the codecs of copied records to the options.
 
     Args:
-        settles: whether the update settles the copies in the dataset.
+        settles: whether the update groups or drops the copies in the dataset.
         drop_limit: how many images the update may drop; None for all.
     """
     base, kept_codecs = choose_base(dataset, source, update_options, say)
@@ -351,7 +352,7 @@ def _limit_drops(
     update_options: UpdateOptions,
     changes: Mapping[str, Any],
 ) -> DropLimit | None:
-    """Returns how many images an update may drop; None without an input, which drops none."""
+    """Returns how many images an update may drop; None without an input, as none are dropped."""
     if not _names_input(changes):
         return None
     return DropLimit(
@@ -365,7 +366,7 @@ def _limit_drops(
 def _choose_splits_of(
     options: ConvertOptions, source: Input, dataset: Manifest, update_options: UpdateOptions
 ) -> BaseDataset | None:
-    """Returns the dataset whose splits images keep; None if shares do not decide, or all may move.
+    """Returns the dataset whose splits images keep; None if splits have no shares, or all may move.
 
     Raises:
         UsageError: images would keep a split that no longer exists, or `resplit` has no effect.
@@ -391,7 +392,7 @@ def _choose_splits_of(
 def _find_splits_of(
     options: ConvertOptions, dataset: Manifest, update_options: UpdateOptions
 ) -> BaseDataset | None:
-    """Returns the dataset if its images keep their splits, else None."""
+    """Returns the dataset if its images keep their splits; otherwise None."""
     if update_options.resplit or not options.stratify:
         return None
     return BaseDataset.of(dataset)

@@ -1,4 +1,4 @@
-"""Verifies a dataset on any of Beam's runners."""
+"""Verifies a dataset on any Beam runner."""
 
 import tempfile
 import uuid
@@ -28,19 +28,19 @@ def verify_on(
     progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Report:
-    """Verifies a dataset as a pipeline; the report is that of `verification.verify`.
+    """Verifies a dataset in a pipeline; returns the same report as `verification.verify`.
 
     Args:
-        folder: folder of the dataset, where the runner's workers can read it.
+        folder: folder of the dataset, which the runner's workers must be able to read.
         beam_flags: Beam's own options, as on a command line. The report comes back through
-            `temp_location`, or through a folder of this machine.
+            `temp_location`, or through a folder on this machine.
         progress: see `verify`.
         say: called with messages about a remote job, one line each.
 
     Raises:
         UsageError: the call is wrong.
-        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced
-            this one meanwhile.
+        DataError: the manifest is missing, invalid or edited; or another dataset replaced this one
+            in the meantime.
         RunError: the run failed.
     """
     beam_options = parse_beam_flags(beam_flags)
