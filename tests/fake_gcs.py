@@ -84,6 +84,8 @@ class Settings:
         kept: what is said when an object is to be deleted or replaced; empty if it may be.
         requester_pays: whether a request must name the project that pays.
         log: whether requests are noted.
+        listing: answer to every listing; empty for the objects that are stored.
+        num_extra: bytes that follow each part of an object, without being requested.
     """
 
     latency_s: float = 0.0
@@ -96,6 +98,8 @@ class Settings:
     kept: str = ""
     requester_pays: bool = False
     log: bool = True
+    listing: str = ""
+    num_extra: int = 0
 
 
 @dataclasses.dataclass
@@ -334,12 +338,14 @@ class Server:
             first, last = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
             if first > last:
                 return Answer(416, b"")
-            return Answer(
-                206, data[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(data)}"
-            )
+            body = data[first : last + 1] + bytes(self.settings.num_extra)
+            return Answer(206, body, Content_Range=f"bytes {first}-{last}/{len(data)}")
         return Answer(200, data, **headers)
 
     def list_objects(self, request: Request, bucket: str) -> Answer:
+        if self.settings.listing:
+            body = self.settings.listing.encode()
+            return Answer(200, body, Content_Type="application/json")
         query, objects = request.query, self.objects[bucket]
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         names = sorted(

@@ -353,6 +353,46 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
     assert "p/1" not in fake.names()
 
 
+@pytest.mark.parametrize(
+    "listing",
+    [
+        "5",
+        "[]",
+        '{"items": 5}',
+        '{"items": [5]}',
+        '{"items": {"a": 1}}',
+        '{"items": [{}]}',
+        '{"items": [{"name": 5, "size": {}}]}',
+        '{"items": [{"name": "a/1.jpg", "size": "1e99"}]}',
+        '{"items": [{"name": "a/1.jpg", "size": 1e999}]}',
+        '{"items": [{"name": "a/1.jpg", "size": NaN}]}',
+        '{"items": [{"name": "a/1.jpg", "generation": []}]}',
+        '{"items": [{"name": "a/1.jpg", "crc32c": 5}]}',
+        '{"items": [{"name": "a/\\ud800.jpg"}]}',
+        "[" * 200_000,
+    ],
+    ids=lambda listing: listing[:50],
+)
+def test_a_listing_in_another_form_is_one_error(fake: FakeGcs, listing: str) -> None:
+    fake.set(listing=listing)
+    with pytest.raises(UsageError, match="not one of Cloud Storage"):
+        list(match_files([("gs://b/a/**", ())]))
+
+
+def test_a_listing_whose_pages_repeat_ends(fake: FakeGcs) -> None:
+    fake.set(listing='{"items": [{"name": "a/1.jpg", "size": "5"}], "nextPageToken": "t"}')
+    with pytest.raises(UsageError, match="again and again"):
+        list(match_files([("gs://b/a/**", ())]))
+
+
+def test_a_part_with_more_bytes_than_requested_is_an_error(fake: FakeGcs) -> None:
+    fake.put("x", DATA)
+    assert storage.read_part("gs://b/x", 5, 100) == DATA[5:105]
+    fake.set(num_extra=1)
+    with pytest.raises(OSError, match="more than the 100 bytes"):
+        storage.read_part("gs://b/x", 5, 100)
+
+
 def test_the_files_of_a_split_are_found_by_listing_them(fake: FakeGcs) -> None:
     fake.put_folder(converted_photos("--num_shards 3"), "d")
     dataset = read_manifest("gs://b/d")

@@ -19,7 +19,7 @@ import google_crc32c
 import pytest
 import requests
 
-from beam_tfr.storage import bounded_answers, prompt_heads, transfer
+from beam_tfr.storage import bounded_answers, prompt_answers, transfer
 from beam_tfr.storage.transfer import Answer, Route
 from tests.tls_proxy import tls_proxy
 
@@ -46,7 +46,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/endless/head":
-            self._send_head_for_ever()
+            self._send_lines_for_ever(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            return
+        if self.path == "/endless/trailer":
+            head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            self._send_lines_for_ever(head + b"1\r\nx\r\n0\r\n")
             return
         if self.path.startswith("/endless"):
             self._send_for_ever(403 if self.path.endswith("403") else 200)
@@ -76,12 +80,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(data)
                 time.sleep(0.01)
 
-    def _send_head_for_ever(self) -> None:
+    def _send_lines_for_ever(self, begin: bytes) -> None:
         self.close_connection = True
         with contextlib.suppress(OSError):
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            self.wfile.write(begin)
             while True:
-                self.wfile.write(b"x")
+                self.wfile.write(b"x: y\r\n" if begin.endswith(b"\n") else b"x")
                 time.sleep(0.01)
 
     def log_message(self, *_: object) -> None:
@@ -167,13 +171,24 @@ def test_answers_to_the_client_of_google_end(
 @pytest.mark.timeout(20)
 def test_the_head_of_an_answer_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time, and the last one never."""
-    monkeypatch.setattr(prompt_heads, "HEAD_S", 0.3)
+    monkeypatch.setattr(prompt_answers, "HEAD_S", 0.3)
     with pytest.raises(TimeoutError, match="does not end"):
         get(server.url, io.BytesIO(), "/endless/head")
     session = requests.Session()
     session.mount("http://", bounded_answers.BoundedAdapter())
     with pytest.raises(requests.Timeout):
         session.get(f"{server.url}/endless/head")
+
+
+@pytest.mark.timeout(20)
+def test_the_trailer_of_an_answer_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_answers, "ANSWER_S", 0.3)
+    with pytest.raises(TimeoutError, match="does not end"):
+        get(server.url, io.BytesIO(), "/endless/trailer")
+    session = requests.Session()
+    session.mount("http://", bounded_answers.BoundedAdapter())
+    with pytest.raises(requests.ConnectionError):
+        session.get(f"{server.url}/endless/trailer")
 
 
 def test_it_ends_after_max_bytes(server: Server) -> None:

@@ -10,7 +10,7 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectionError as BrokenConnection
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from beam_tfr.storage.prompt_heads import PromptResponse
+from beam_tfr.storage.prompt_answers import PromptResponse
 
 MOST_BYTES = 64 << 20  # 64 MiB; a page of names has up to about 2 MB
 MOST_MESSAGE_BYTES = 1 << 16  # for an error

@@ -97,8 +97,13 @@ def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """Reads a part of an object; see `storage.read_part`."""
     buffer = io.BytesIO()
     if num_bytes:
-        fetch(path, buffer, generation=generation, part=f"bytes={begin}-{begin + num_bytes - 1}")
-    return buffer.getvalue()
+        part = f"bytes={begin}-{begin + num_bytes - 1}"
+        fetch(path, buffer, generation=generation, max_bytes=num_bytes, part=part)
+    data = buffer.getvalue()
+    if len(data) > num_bytes:
+        message = f"the service sent more than the {num_bytes:,} bytes requested; check the proxy"
+        raise OSError(errno.EPROTO, message, path)
+    return data
 
 
 def fetch(

@@ -67,51 +67,44 @@ class GcsBackend(Backend):
         note_repeat: Callable[[str], object],
     ) -> Iterator[Entry]:
         bucket_name, below = split_gcs(f"{folder.rstrip('/')}/")
-        with named_errors(folder, "list"):
-            listed = client().list_blobs(
-                bucket(bucket_name),
-                prefix=below + prefix,
-                delimiter=None if deep else "/",
-                start_offset=start or None,
-                end_offset=end or None,
-                fields="items(name,size,generation,crc32c),nextPageToken",
-                page_size=PAGE_SIZE,
-                retry=retrying(),
-            )
-            listed.item_to_value = lambda _, item: item  # making a Blob would double the time
-            for item in listed:
-                entry = _entry_of(f"{GCS}{bucket_name}/{item['name']}", item)
+        pages = _list_pages(
+            folder,
+            prefix=below + prefix,
+            delimiter=None if deep else "/",
+            start_offset=start or None,
+            end_offset=end or None,
+            fields="items(name,size,generation,crc32c),nextPageToken",
+        )
+        for page in pages:
+            with _checked_answer(folder):
+                entries = [_entry_of(f"{GCS}{bucket_name}/{item['name']}", item) for item in page]
+            for entry in entries:
                 if entry.size_bytes or not entry.path.endswith("/"):
                     yield entry
 
     def list_names(self, folder: str) -> Iterator[str]:
-        bucket_name, below = split_gcs(f"{folder.rstrip('/')}/")
-        with named_errors(folder, "list"):
-            listed = client().list_blobs(
-                bucket(bucket_name),
-                prefix=below,
-                delimiter="/",
-                fields="items(name),prefixes,nextPageToken",
-                page_size=PAGE_SIZE,
-                retry=retrying(),
-            )
-            listed.item_to_value = lambda _, item: item["name"]
-            for page in listed.pages:
-                for path in (*page.prefixes, *page):
-                    if path != below:  # the object of the folder itself
-                        yield path[len(below) :]
+        _, below = split_gcs(f"{folder.rstrip('/')}/")
+        pages = _list_pages(
+            folder, prefix=below, delimiter="/", fields="items(name),prefixes,nextPageToken"
+        )
+        for page in pages:
+            with _checked_answer(folder):
+                paths = [*page.prefixes, *(item["name"] for item in page)]
+            for path in paths:
+                if path != below:  # the object of the folder itself
+                    yield path[len(below) :]
 
     def find(self, path: str) -> Entry | None:
         bucket_name, name = split_gcs(path)
         if not name:
             return None
-        with named_errors(path, "get"):
+        with _checked_answer(path), named_errors(path, "get"):
             blob = bucket(bucket_name).get_blob(name, retry=retrying())
-        return None if blob is None else _entry_of(path, blob._properties)
+            return None if blob is None else _entry_of(path, blob._properties)
 
     def is_gone(self, path: str, root: str) -> bool:
         bucket_name, name = split_gcs(path)
-        with contextlib.suppress(OSError), named_errors(path, "list"):
+        with contextlib.suppress(OSError), _checked_answer(path), named_errors(path, "list"):
             options = {"max_results": 1, "fields": "items(name)", "retry": retrying()}
             first = client().list_blobs(bucket(bucket_name), prefix=name, **options)
             return name not in [blob.name for blob in first]
@@ -159,9 +152,9 @@ class GcsBackend(Backend):
 
     def modified(self, path: str) -> float:
         target = blob(path)
-        with named_errors(path, "get"):
+        with _checked_answer(path), named_errors(path, "get"):
             target.reload(retry=retrying())
-        return float(target.updated.timestamp())
+            return float(target.updated.timestamp())
 
     def move(self, source: str, target: str, generation: int) -> None:
         """Moves with one atomic request: the service copies no byte and keeps no deleted copy."""
@@ -194,8 +187,61 @@ def _delete_blob(path: str, generation: int) -> None:
     blob(path).delete(if_generation_match=generation or None, retry=retrying())
 
 
+@contextlib.contextmanager
+def _checked_answer(path: str) -> Iterator[None]:
+    """Turns what an answer in another form than Cloud Storage's causes into an OSError."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        problem = f"{type(error).__name__}: {str(error)[:100]}"
+        message = f"the answer is not one of Cloud Storage ({problem}); check the proxy or emulator"
+        raise OSError(errno.EPROTO, message, path) from error
+
+
+def _list_pages(folder: str, **options: Any) -> Iterator[Any]:
+    """Yields the pages of a listing; their items are properties as the service names them.
+
+    Args:
+        options: arguments of `Client.list_blobs`.
+
+    Raises:
+        OSError: the request fails, or the service lists the same names without end.
+    """
+    with named_errors(folder, "list"):
+        bucket_name = split_gcs(folder)[0]
+        listed = client().list_blobs(
+            bucket(bucket_name), page_size=PAGE_SIZE, retry=retrying(), **options
+        )
+    listed.item_to_value = lambda _, item: item  # making a Blob would double the time
+    pages = listed.pages
+    tokens = set[str]()
+    while True:
+        with _checked_answer(folder), named_errors(folder, "list"):
+            page = next(pages, None)
+        if page is None:
+            return
+        yield page
+        token = listed.next_page_token
+        if token in tokens:
+            message = "the service lists the same names again and again; check the proxy"
+            raise OSError(errno.EPROTO, message, folder)
+        tokens.add(token)
+
+
 def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
-    """Makes an entry of an object's properties, as the service names them; missing ones are 0."""
+    """Makes an entry of an object's properties, as the service names them; missing ones are 0.
+
+    Raises:
+        TypeError, ValueError, OverflowError: the properties are not in the service's form.
+    """
+    path.encode()  # a lone surrogate, which JSON can escape, would fail later
     crc32c = base64.b64decode(properties.get("crc32c", ""))
     return Entry(
         path,

@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, NamedTuple
 
-from beam_tfr.storage.prompt_heads import PromptResponse
+from beam_tfr.storage.prompt_answers import PromptResponse
 
 CONNECT_S = 10.0
 STALL_S = 20.0  # longest time without a byte

@@ -1,6 +1,7 @@
-"""Bounds the time for the head of an HTTP answer, which a service may send endlessly, byte by byte.
+"""Bounds the time for an HTTP answer, which a service may send endlessly, byte by byte.
 
-The timeout of a socket only counts the time from one byte to the next.
+The timeout of a socket only counts the time from one byte to the next. The standard library reads
+the head of an answer, and the trailer of a chunked one, until they end.
 """
 
 import http.client
@@ -11,10 +12,11 @@ import time
 from typing import Any, cast
 
 HEAD_S = 60.0  # from the end of a request to the end of the head
+ANSWER_S = 180.0  # from the end of the head to the end of the answer
 
 
 class PromptResponse(http.client.HTTPResponse):
-    """An answer that raises a TimeoutError unless its head arrives within `HEAD_S`.
+    """An answer that raises a TimeoutError if it takes longer than `HEAD_S` and `ANSWER_S`.
 
     It is the `response_class` of a connection.
     """
@@ -28,7 +30,7 @@ class PromptResponse(http.client.HTTPResponse):
     def begin(self) -> None:
         self._bytes.ends = time.monotonic() + HEAD_S
         super().begin()
-        self._bytes.ends = math.inf
+        self._bytes.ends = time.monotonic() + ANSWER_S
 
 
 class _TimedBytes(io.RawIOBase):
@@ -50,7 +52,7 @@ class _TimedBytes(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         if time.monotonic() > self.ends:
-            raise TimeoutError("the head of the answer does not end")
+            raise TimeoutError("the answer does not end")
         return self._source.readinto(buffer)
 
     def close(self) -> None:
