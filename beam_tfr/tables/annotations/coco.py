@@ -6,7 +6,7 @@ See https://cocodataset.org/#format-data.
 import collections
 import math
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from beam_tfr.features.boxes import AnnotatedBox
 from beam_tfr.features.cells import BadCell
 from beam_tfr.features.polygons import enclose_polygons
 from beam_tfr.features.run_lengths import enclose_run_lengths
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.tables.base import FileClasses, Note
 from beam_tfr.tables.image_names import ImageName
@@ -121,6 +121,13 @@ class CocoCategory(msgspec.Struct):
 
     id: int
     name: str | int
+    keypoints: msgspec.Raw = _EMPTY
+    skeleton: msgspec.Raw = _EMPTY
+
+    def list_keypoints(self) -> list[str]:
+        """Lists the names of the keypoints of each object; none if there are no such names."""
+        names = msgspec.json.decode(self.keypoints)
+        return [*map(str, names)] if isinstance(names, list) else []
 
 
 class CocoFile(msgspec.Struct):
@@ -156,32 +163,62 @@ def read_coco(
     objects = content.annotations or []
     if objects and content.categories is None:
         raise ValueError(_NO_CATEGORIES)
-    categories = _group_by_id(content.categories or [])
+    names = _name_categories(content.categories or [])
     images = _group_by_id(content.images)
-    names = {number: _name_category(entries) for number, entries in categories.items()}
+    _say_doubts(path, content, names, images, say)
+    has_boxes = any(obj.has_place() for obj in objects)
+    annotations = _group_by_image(objects, images)
+    for image_id, entries in images.items():
+        members = annotations.pop(image_id, [])
+        yield from _make_rows(entries, members, names, has_boxes=has_boxes)
+    for image_id in annotations:
+        problem = f"annotations have the image_id {image_id!r}, which no image has"
+        yield {"file": BadCell(problem)}
+
+
+def _say_doubts(
+    path: str,
+    content: CocoFile,
+    names: CategoryNames,
+    images: Mapping[int | str, Sequence[CocoImage]],
+    say: Callable[[Note], object],
+) -> None:
+    """Says which classes a file has, and what it leaves open."""
+    objects = content.annotations or []
     first_images = {image_id: entries[0] for image_id, entries in images.items()}
     _say_repeated_names(path, names, say)
     _say_repeated_images(path, content.images, images, say)
     say(_find_classes(path, names, objects))
     _say_corners(path, first_images, objects, say)
-    has_boxes = any(obj.has_place() for obj in objects)
-    annotations = _group_by_image(objects, first_images)
-    for image_id, entries in images.items():
-        members = annotations.pop(image_id, [])
-        problem = _find_excess(members) or _find_other_images(entries)
-        if problem:
-            bad = BadCell(f"the image {image_id!r:.60} has {problem}")
-            for image in entries:
-                yield {**make_row(image, [], []), "class": bad, "box": bad}
-            continue
-        classes = [obj.class_name(names) for obj in members]
-        row = make_row(entries[0], members, classes)
-        if not has_boxes:
-            row["box"] = [_NO_BOXES] * len(members)
-        yield row
-    for image_id in annotations:
-        problem = f"annotations have the image_id {image_id!r}, which no image has"
-        yield {"file": BadCell(problem)}
+    _say_keypoint_names(path, content.categories or [], say)
+
+
+def _make_rows(
+    entries: Sequence[CocoImage],
+    objects: Sequence[CocoAnnotation],
+    names: CategoryNames,
+    *,
+    has_boxes: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yields the row of an image; if it is unclear what the image has, a bad row for each entry.
+
+    Args:
+        entries: the different entries with the id of the image.
+        objects: the objects in the image.
+        names: the names of all categories.
+        has_boxes: whether any object of the file has a place in its image.
+    """
+    problem = _find_excess(objects) or _find_other_images(entries)
+    if problem:
+        bad = BadCell(f"the image {entries[0].id!r:.60} has {problem}")
+        for image in entries:
+            yield {**make_row(image, [], []), "class": bad, "box": bad}
+        return
+    classes = [obj.class_name(names) for obj in objects]
+    row = make_row(entries[0], objects, classes)
+    if not has_boxes:
+        row["box"] = [_NO_BOXES] * len(objects)
+    yield row
 
 
 def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
@@ -205,6 +242,12 @@ def _find_other_images(entries: Sequence[CocoImage]) -> str:
         f"{len(entries)} entries that differ ({join_texts([*dict.fromkeys(names)])}), and its "
         "objects do not say which is meant: give each image an id of its own"
     )
+
+
+def _name_categories(categories: Iterable[CocoCategory]) -> CategoryNames:
+    """Returns the names of categories by their ids."""
+    groups = _group_by_id(categories)
+    return {number: _name_category(entries) for number, entries in groups.items()}
 
 
 def _name_category(entries: Sequence[CocoCategory]) -> str | BadCell:
@@ -290,6 +333,22 @@ def _say_corners(
         )
 
 
+def _say_keypoint_names(
+    path: str, categories: Iterable[CocoCategory], say: Callable[[Note], object]
+) -> None:
+    """Says that nothing is stored of the names of keypoints, and of the lines between them."""
+    for category in categories:
+        names = category.list_keypoints()
+        if names:
+            say(
+                f"{path}: nothing is stored of the names of keypoints, and of the skeleton, of its "
+                f"categories, such as {join_names(names)} of {category.name!r:.60}: "
+                "`description=` may keep them with the dataset, in the order of the file; exports "
+                "as COCO lack them"
+            )
+            return
+
+
 def _group_by_id(members: Iterable[_HasId]) -> dict[Any, list[_HasId]]:
     """Groups members by their ids, without exact repeats."""
     groups = collections.defaultdict[Any, list[_HasId]](list)
@@ -309,16 +368,16 @@ def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
 
 
 def _group_by_image(
-    annotations: Iterable[CocoAnnotation], images: Mapping[int | str, CocoImage]
+    annotations: Iterable[CocoAnnotation], image_ids: Container[int | str]
 ) -> dict[int | str, list[CocoAnnotation]]:
     """Groups annotations by the id of their image, which may be spelled as text or as a number."""
     groups = collections.defaultdict[int | str, list[CocoAnnotation]](list)
     for annotation in annotations:
         groups[annotation.image_id].append(annotation)
-    strangers = [image_id for image_id in groups if image_id not in images]
+    strangers = [image_id for image_id in groups if image_id not in image_ids]
     for image_id in strangers:
         spelling = _spell_otherwise(image_id)
-        if spelling in images:
+        if spelling in image_ids:
             groups[spelling] += groups.pop(image_id)
     return groups
 
