@@ -93,7 +93,7 @@ class TableOptions(Checked):
     image_root: str = _column(
         "",
         help="folder that paths and keys are relative to (default: the folder of the table, or "
-        "the one that all paths share if none is relative)",
+        "the common folder of all paths if none is relative)",
         kind=kinds.FOLDER,
     )
     key_column: str = _column(
