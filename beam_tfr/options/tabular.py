@@ -75,9 +75,9 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input, or patterns: CSV, TSV, JSON Lines (also .gz), "
-        "Parquet; annotations of COCO, Create ML (.json), Pascal VOC (.xml), YOLO "
-        "(data.yaml); TFRecords, WebDataset tars; datasets: manifest.json, or "
+        help="tables, or patterns that match tables, to read instead of --input: CSV, TSV, JSON "
+        "Lines (also .gz), Parquet; annotations of COCO, Create ML (.json), Pascal VOC "
+        "(.xml), YOLO (data.yaml); TFRecords, WebDataset tars; datasets: manifest.json, or "
         "dataset_info.json of TFDS",
         brief="table to read instead of --input: CSV, TSV, JSON Lines, Parquet, annotations of "
         "COCO, VOC or YOLO, TFRecords, tars, another dataset",
