@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from beam_tfr.sequence import Records as Records
     from beam_tfr.sequence import contents as contents
 
-_MODULES = {  # name -> its module, which is imported when it is used
+_MODULES = {  # name -> its module, imported on first use
     "convert": "api",
     "export": "api",
     "plan": "api",

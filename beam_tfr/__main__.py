@@ -1,4 +1,4 @@
-"""Starts the console script `beam-tfr`, and `python -m beam_tfr`."""
+"""Starts the command line, as the console script `beam-tfr` or `python -m beam_tfr`."""
 
 import os
 from typing import NoReturn
@@ -17,7 +17,7 @@ def run() -> NoReturn:
 
         cli.run()
     except BaseException as error:
-        # Whatever the interrupt of an import or of an exit has become.
+        # An import or an exit may turn the interrupt into any exception.
         if signals.arrived.is_set() or isinstance(error, KeyboardInterrupt):
             signals.exit_interrupted()
         raise

@@ -1,4 +1,4 @@
-"""Offers the commands as functions; all except `verify` import Beam."""
+"""Provides the commands as functions; all except `verify` import Beam."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def convert(
         runner: Beam's runner, such as "DataflowRunner"; None uses all cores of this machine.
         beam_flags: Beam's own options as on a command line: ["--project=p",
             "--region=europe-west1"].
-        progress: whether to print progress, besides warnings, or a function that is called about
-            every second with a `Progress`: `stage` ("listing", "converting", "publishing"), `done`,
-            `total` (0 while unknown), `shards`, `num_shards`, `num_bytes` (read so far) and
+        progress: whether to print progress in addition to warnings, or a function that is called
+            about every second with a `Progress`: `stage` ("listing", "converting", "publishing"),
+            `done`, `total` (0 while unknown), `shards`, `num_shards`, `num_bytes` (read so far) and
             `rejected`.
         options: options of `beam-tfr convert` by name. Values are Python values, such as
             image_size=224 or (224, 256) (height, width), splits={"train": 0.9, "test": 0.1},
-            overwrite=True, or text as on the command line: "224x256", "train=0.9,test=0.1".
+            overwrite=True, or strings as on the command line: "224x256", "train=0.9,test=0.1".
 
     Returns:
         The complete dataset: `folder`, `class_names`, `splits` with counts per class, `rejects`,
@@ -93,27 +93,28 @@ def update(
 ) -> Result:
     """Brings a dataset up to date with its input.
 
-    Converts images that were added or changed there, and drops those that were removed.
+    Converts images that were added to the input or changed in it, and drops those that were
+    removed.
 
-    The result is byte for byte the dataset that `convert` would write, but records whose sources
-    did not change are copied. The existing dataset stays whole until the new one is complete. The
-    same call resumes an update that was interrupted or failed.
+    The result is byte for byte the dataset that `convert` would write, but unchanged records are
+    copied. The existing dataset stays intact until the new one is complete. The same call resumes
+    an update that was interrupted or failed.
 
     Args:
         folder: folder of the dataset, local or gs://.
-        input: see `convert`. Without an input (or `table=`) the images are those of the dataset,
-            and only options of files, such as `num_shards=` and `compression=`, may differ.
+        input: see `convert`. Without an input (or `table=`), the dataset keeps its images, and only
+            options about files, such as `num_shards=` and `compression=`, may change.
         runner, beam_flags, progress: see `convert`.
-        options: options of `beam-tfr update` by name. Those of `convert` are taken from the dataset
-            unless given.
+        options: options of `beam-tfr update` by name. Options of `convert` that are not set keep
+            the dataset's values.
 
     Returns:
-        The dataset; `changed` says how many records were added, removed, changed, relabelled and
-            renamed.
+        The dataset; `changed` has the numbers of records that were added, removed, changed,
+            relabelled and renamed.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.
-        NotFoundError: there is no such folder; also a FileNotFoundError.
+        NotFoundError: the folder does not exist; also a FileNotFoundError.
         DataError: as for `convert`, or more than half of the dataset's images are missing from the
             input; `max_removed=` sets another limit. The dataset is unchanged.
         RunError, InterruptedRunError: as for `convert`; the dataset is unchanged.
@@ -155,19 +156,19 @@ def remove(
         folder: folder of the dataset, local or gs://.
         keys: keys of images, as the contents show them.
         sha256: SHA-256 of source files, 64 hex digits each.
-        where: images with this value: "label=hat"; see `export`.
+        where: condition on the images: "label=hat"; see `export`.
         allow_missing: whether to allow keys and hashes that the dataset does not have, and
             conditions that no image meets.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
         The dataset; `changed["removed"]` is the number of removed records, and `copies_that_stay`
-        lists the keys of images that were not removed, but are copies of these with other bytes.
+        lists the keys of images that look like removed images, but have other bytes and were kept.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.
-        NotFoundError: there is no such folder; also a FileNotFoundError.
-        DataError: the dataset lacks something that the call names; nothing was removed.
+        NotFoundError: the folder does not exist; also a FileNotFoundError.
+        DataError: the dataset lacks an image that the call names; nothing was removed.
         RunError, InterruptedRunError: as for `update`.
     """
     from beam_tfr import launch
@@ -214,8 +215,8 @@ def plan(
 
     Raises:
         UsageError: the call is wrong, or the input cannot be listed; also a ValueError.
-        DataError: no file of the sample can be converted.
-        RunError: no file of the sample can be read now.
+        DataError: no file in the sample can be converted.
+        RunError: no file in the sample can be read now.
     """
     checked = from_values(
         {"input": input, "output": output or "dataset", **options}, ConvertOptions
@@ -257,7 +258,7 @@ def verify(
 
     Raises:
         UsageError: the path is malformed; also a ValueError.
-        NotFoundError: there is no such folder; also a FileNotFoundError.
+        NotFoundError: the folder does not exist; also a FileNotFoundError.
         DataError: the folder holds no complete dataset.
     """
     from beam_tfr import verification
@@ -284,7 +285,7 @@ def export(
     beam_flags: Sequence[str] = (),
     progress: ShowProgress = True,
 ) -> Export:
-    """Writes a dataset in a format of other programs; the images keep their bytes.
+    """Writes a dataset in a format for other programs; the bytes of its images do not change.
 
     The same call resumes a run that was interrupted or failed, and returns at once if the export is
     complete.
@@ -295,9 +296,9 @@ def export(
         format: "folder", "yolo", "voc", "webdataset", "parquet", "tfds" or "dali-index": see
             docs/interoperability.md.
         split: name of a split, or of several, "train+test" or "all-test"; None for all.
-        where: exports only records with this value: "label=hat", or several that must all fit,
-            {"label": "hat"}. Names are those of columns of the contents, or of features, whose
-            last part is enough.
+        where: condition on the records to export: "label=hat", or several that must all be met,
+            {"label": "hat"}. Names are columns of the contents, or features, whose last part is
+            enough.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
@@ -306,9 +307,9 @@ def export(
         already complete.
 
     Raises:
-        UsageError: the call is wrong, no record fits, or the output holds something else; also a
+        UsageError: the call is wrong, no record matches, or the output holds something else; also a
             ValueError.
-        DataError: the dataset is damaged, or the key of an image cannot be the name of a file.
+        DataError: the dataset is damaged, or the key of an image cannot be a file name.
         RunError: the run failed, or another dataset replaced this one; the same call resumes.
         InterruptedRunError: the run was interrupted.
     """
@@ -329,7 +330,7 @@ def export(
 
 
 class _Listener(NamedTuple):
-    """The functions that are told what a command does.
+    """The functions that receive the progress and messages of a command.
 
     Attributes:
         report: called with a `Progress`.
@@ -347,13 +348,13 @@ def _listening(
     options: DisplayOptions | None = None,
     noun: str = "images",
 ) -> Iterator[_Listener]:
-    """Yields a listener on standard error, or one that calls the caller's function.
+    """Yields a listener that prints to standard error, or calls the caller's function.
 
     Args:
         command: name of the command, for messages.
         progress: the caller's function, or whether to print progress.
         options: how to print progress; None for the default.
-        noun: what is counted.
+        noun: plural noun for the counted items.
     """
     open_descriptors()
     options = options or DisplayOptions()
@@ -364,11 +365,11 @@ def _listening(
 
 
 def _beam_flags(runner: str | None, flags: Sequence[str]) -> list[str]:
-    """Returns Beam's flags, with the flag of the runner."""
+    """Returns Beam's flags, including the flag of the runner."""
     return [f"--runner={runner}", *flags] if runner else [*flags]
 
 
 def _as_texts(paths: Paths) -> list[str]:
-    """Returns a path or several, which `public` has turned into texts, as a list."""
+    """Returns as a list one or several paths, which `public` has turned into strings."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in several]

@@ -98,10 +98,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run() -> NoReturn:
-    """Runs `main` and exits with its code, as the console script."""
+    """Runs `main` and exits with its code; this is the console script."""
     process.program = _name_program(sys.argv[1:])
     open_standard_streams()
-    # Google's libraries warn about every Python except the newest, several times a run.
+    # Google's libraries warn several times per run about every Python except the newest.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     try:
         code = main()
@@ -113,7 +113,7 @@ def run() -> NoReturn:
         os._exit(code)
     if signals.arrived.is_set():  # the exception of the signal was lost
         signals.exit_interrupted()
-    atexit._run_exitfuncs()  # they end an engine that was started
+    atexit._run_exitfuncs()  # end an engine that was started
     # Threads of a failed engine would keep the process alive, print, or abort it.
     os._exit(code)
 
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print_message(f"{program}: {signals.ADVICE}")
         return signals.INTERRUPTED
-    except BrokenPipeError:  # the reader of standard output has seen enough
+    except BrokenPipeError:  # the reader of standard output has closed it
         discard_stdout()
         return 1
     except OSError as error:  # standard output may go to a full disk, for example
@@ -161,7 +161,7 @@ def _check_argument(argument: str) -> None:
     """Checks an argument of any flag.
 
     Raises:
-        UsageError: the text cannot be part of a path.
+        UsageError: the argument cannot be part of a path.
     """
     try:
         check_text(argument)
@@ -170,12 +170,13 @@ def _check_argument(argument: str) -> None:
 
 
 def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, program: str) -> None:
-    """Warns of flags that take one value but are given more than once; the last one counts.
+    """Warns about flags that accept one value but occur more than once; the last one counts.
 
-    So a script may append flags that replace earlier ones.
+    This lets a script append flags that replace earlier ones.
 
     Raises:
-        UsageError: such a flag is given to `remove`, which would leave images that the user named.
+        UsageError: a flag of `remove` is repeated, so it would not remove all images that the user
+            named.
     """
     flags = [argument.partition("=")[0] for argument in arguments]
     for name in parsed.single:

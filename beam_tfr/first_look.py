@@ -1,4 +1,4 @@
-"""Warns about what the first files of an input show, before the work begins."""
+"""Warns about problems that the first files of an input show, before the work begins."""
 
 import collections
 import contextlib
@@ -44,7 +44,7 @@ from beam_tfr.sources import Input, refuse_records
 from beam_tfr.tables.paths import resolve_path
 from beam_tfr.tables.rows import Tables, file_of
 
-MOST_LOOKED_AT = 10_000  # files that are looked at
+MOST_LOOKED_AT = 10_000  # files in a first look
 _FIRST_WORD = re.compile("([A-Za-z]+)([-_ .])")
 
 
@@ -61,7 +61,7 @@ class FirstFiles(NamedTuple):
 
 
 class FirstLook:
-    """The first files of an input, which are listed once, when something needs them.
+    """The first files of an input, which are listed only once and on demand.
 
     Args:
         source: the input.
@@ -69,7 +69,7 @@ class FirstLook:
 
     Attributes:
         source: the input.
-        first_names: first names in folders in and beside the input.
+        first_names: first names in folders in and next to the input.
     """
 
     def __init__(self, source: Input, skipped: SkippedFiles = UNCOUNTED) -> None:
@@ -79,7 +79,7 @@ class FirstLook:
 
     @functools.cached_property
     def files(self) -> FirstFiles:
-        """The files; raises the errors of `Input.list_first`."""
+        """Returns the files; raises the errors of `Input.list_first`."""
         listed = self.source.list_first(self._skipped)
         entries = [*itertools.islice(listed, MOST_LOOKED_AT)]
         paths = [entry.path for entry in entries if isinstance(entry, storage.Entry)]
@@ -90,13 +90,13 @@ class FirstLook:
 def early_warnings(
     source: Input, *, shares_option: str = "", exclude: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Yields warnings about what the first files show.
+    """Yields warnings about problems that the first files show.
 
-    Examples are images that the patterns miss, and paths that fit the layout in several ways.
+    Examples are images that the patterns miss, and paths that match the layout in several ways.
 
     Args:
         source: the input.
-        shares_option: the option that gives the shares of splits; empty if none does.
+        shares_option: the option that sets the shares of splits; empty if none does.
         exclude: the option `exclude`.
 
     Raises:
@@ -160,11 +160,12 @@ def check_folders(
         source: the input.
         folders: folder of images -> number of images.
         keys: keys of some images.
-        shares_option: the option that gives the shares of splits; empty if none does.
-        notes: sentences about what else the files show, read only if there is an error.
+        shares_option: the option that sets the shares of splits; empty if none does.
+        notes: sentences about other findings in the files, read only if there is an error.
 
     Raises:
-        UsageError: the layout does not; see `check_split_folders`. The message includes the notes.
+        UsageError: the layout reads them differently; see `check_split_folders`. The message
+            includes the notes.
     """
     if not source.has_default_layout:
         return
@@ -177,7 +178,7 @@ def check_folders(
 
 
 def describe_lists(look: FirstLook) -> Iterator[str]:
-    """Yields messages about splits in names of images, and in lists beside their folders."""
+    """Yields messages about splits in names of images, and in lists next to image folders."""
     source = look.source
     labeler = source.origin
     if not isinstance(labeler, Labeler) or labeler.splits or "{split}" in str(labeler.layout):
@@ -193,7 +194,7 @@ def describe_lists(look: FirstLook) -> Iterator[str]:
 
 
 def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
-    """Says how to take splits from names of files, such as cat/train_1.jpg."""
+    """Says how to read splits from file names such as cat/train_1.jpg."""
     separators = {_separator_of_split(os.path.basename(path)) for path in paths}
     if not source.has_default_layout or len(separators) > 1 or "" in separators:
         return "write the split of each image into a column `split` of a `table=`"
@@ -203,7 +204,7 @@ def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
 
 
 def _separator_of_split(name: str) -> str:
-    """Returns what follows the split that a name begins with, such as _; empty without a split."""
+    """Returns the separator after a split that begins a name, such as _; empty if there is none."""
     match = _FIRST_WORD.match(name)
     return match[2] if match and is_split_word(match[1]) else ""
 
@@ -228,7 +229,7 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
 
 
 def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yields messages, which may be empty, about labels of images in files that are not read.
+    """Yields messages, which may be empty, about labels in files that are not read.
 
     Args:
         look: the first files.
@@ -243,9 +244,9 @@ def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -
 
 
 def describe_strays(look: FirstLook) -> Iterator[str]:
-    """Yields messages about files, such as masks, that lie beside images but belong to none.
+    """Yields messages about files, such as masks, that are stored next to images but match none.
 
-    Only looks on a disk, and only if there are few images.
+    Looks only on a disk, and only if there are few images.
     """
     source = look.source
     features = FeaturesDict.from_options(source.plan.options)
@@ -271,13 +272,13 @@ def describe_strays(look: FirstLook) -> Iterator[str]:
 
 
 def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> list[str]:
-    """Finds files that belong to no image.
+    """Finds files that match no image.
 
-    Leaves out files that differ only by their extension from one that belongs to an image.
+    Leaves out files that differ only in their extension from a file that matches an image.
 
     Args:
         listed: all files, with any extension.
-        files: the files that belong to images, whether they exist or not.
+        files: the files that images ask for, whether they exist or not.
         images: the images themselves.
     """
     stems = {os.path.splitext(path)[0] for path in listed & files}
@@ -286,17 +287,17 @@ def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> 
 
 
 def _cure_strays(strays: Sequence[str], keys: Sequence[str]) -> str:
-    """Suggests the path that names files by their images; empty if there is none."""
+    """Suggests a path that derives these files from their images; empty if there is none."""
     images = [*map(os.path.basename, keys)]
     name = find_mask_name(images, [*map(os.path.basename, strays)])
     return f"; {name} names it by its image" if name else ""
 
 
 def _list_companions(source: Input, companion: Companion) -> Iterator[str]:
-    """Yields the paths of the first files with any extension that may lie beside an image."""
+    """Yields the paths of the first files with any extension that may go with an image."""
     path = to_glob(companion.path, escape_pattern)
     pattern = resolve_path(os.path.splitext(path)[0] + ".*", escape_pattern(source.root))
-    with contextlib.suppress(UsageError):  # reading reports that there is none
+    with contextlib.suppress(UsageError):  # reading reports missing files
         listed = match_files([(pattern, ())], option="pair")
         for entry in itertools.islice(listed, MOST_LOOKED_AT):
             if has_image_name(entry.name):

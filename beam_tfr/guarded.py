@@ -1,6 +1,6 @@
-"""Starts processes of this Python that may crash, or be ended by limits that the kernel enforces.
+"""Starts Python processes that may crash, or that limits enforced by the kernel may end.
 
-They read files whose headers do not tell how much memory or time reading them takes.
+They read files whose headers do not show how much memory or time reading takes.
 """
 
 import multiprocessing
@@ -17,7 +17,7 @@ from typing import IO
 from beam_tfr.schema.errors import RunError
 
 START_S = 300.0  # for starting a process on a busy machine with its packages on a network
-# The beginning of every program: `descriptors` are its end of the connection and those it inherits.
+# The beginning of every program: `descriptors` has its end of the connection and inherited ones.
 _BEGIN = "import sys; sys.path[:] = sys.argv[2:]; descriptors = map(int, sys.argv[1].split(',')); "
 # Keeps glibc from returning the memory of each image to the system, which takes a fifth of the
 # time.
@@ -27,7 +27,7 @@ _PACKAGE_PARENT = str(Path(__file__).parents[1])
 
 
 def import_paths() -> list[str]:
-    """Returns `sys.path` for a process of this Python, with the folder of this package.
+    """Returns `sys.path` for a new Python process, with the folder of this package.
 
     In `python -c`, it contains "", the current folder: the package may have been imported from
     there, and the program may have changed its folder since.
@@ -42,7 +42,7 @@ class GuardedProcess:
     """A guarded process, for one thread at a time.
 
     Args:
-        program: its code, which uses `descriptors`, and sends some bytes once it is ready.
+        program: code that uses `descriptors`, and sends some bytes once it is ready.
         descriptors: other descriptors that the process inherits.
         opened: files to close when the process ends.
 
@@ -91,7 +91,7 @@ class GuardedProcess:
             raise RunError(f"the guarded process did not start: it hung for {START_S:g} s")
 
     def is_usable(self) -> bool:
-        """Whether the process is alive, and was not started before this one was forked."""
+        """Whether the process is alive, and this process was not forked after starting it."""
         return self._end.alive and self._owner == os.getpid() and self.process.poll() is None
 
     def kill(self) -> None:
@@ -114,7 +114,7 @@ class GuardedProcess:
 def _end_process(
     process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]
 ) -> None:
-    """Closes the connection and files of a process, and ends it if it belongs to this one."""
+    """Closes the connection and files of a process, and ends it if this process started it."""
     for file in opened:
         file.close()
     if owner == os.getpid():

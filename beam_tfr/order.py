@@ -1,22 +1,22 @@
 """Computes which examples each step contains, for any number of hosts.
 
-Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
+Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow these rules:
 
 1. An epoch is a sequence of positions 0, 1, 2, …, one for each example. Step t of an epoch holds
-   the positions [t B, (t + 1) B) of the global batch size B; of those, host h of H reads the
+   the positions [t B, (t + 1) B), where B is the global batch size; of these, host h of H reads the
    positions p with p % H == h.
 2. Position p is example p // V of stream p % V. The streams cut the epoch's records into V
-   consecutive runs, the first N % V of them one longer than the others.
-3. The epoch's records are the records as they lie on disk. When shuffled, the parts (shards, or
-   slices of them) are permuted by (seed, epoch), and the sequence is a circle that begins at a
-   record drawn from (seed, epoch).
+   consecutive runs, the first N % V of which have one record more than the others.
+3. The epoch's records are in the order on disk. When shuffled, the parts (shards, or slices of
+   them) are permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn
+   from (seed, epoch).
 4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream,
    window).
 5. With shuffle="global", position p is instead record `permutation(N, seed, epoch, WHOLE_SPLIT)[p]`
-   of the N records as they lie on disk: there are no streams.
+   of the N records in the order on disk, and there are no streams.
 
 So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of
-streams V. Batch size and hosts merely cut it.
+streams V. Batch size and hosts only divide it.
 
 Permutations sort 64-bit hashes (`hash_numbers`). For `reader.streams`, TensorFlow computes them
 (`ArrayOps`), because a pipeline that calls Python is slower, and can hang when the process ends.
@@ -64,9 +64,9 @@ NUMPY = ArrayOps(np, np.right_shift)
 
 
 def hash_numbers(*key: Any, ops: ArrayOps = NUMPY) -> Any:
-    """Computes a 64-bit hash of whole numbers that are not negative: uint64 [1].
+    """Computes 64-bit hashes of non-negative whole numbers: uint64 [1].
 
-    Arrays give one hash for each element: uint64 [n].
+    For arrays, returns a hash for each element: uint64 [n].
     """
     state = ops.numpy.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
@@ -94,10 +94,10 @@ class RecordRun(NamedTuple):
 
 
 class Epoch:
-    """The records of one epoch, one after the other, as runs that each lie in one part.
+    """The records of one epoch in sequence, as runs that each belong to one part.
 
     Args:
-        counts: records of each part, as they lie on disk.
+        counts: number of records in each part, in the order on disk.
         seed: seed for the shuffle; None keeps the order on disk.
         number: number of the epoch.
         ops: functions that compute the runs.
@@ -123,17 +123,17 @@ class Epoch:
         self.begins = self.ends - takes
 
     def _turn_circle(self, takes: Any, ops: ArrayOps) -> Any:
-        """Turns the circle of parts, so that it begins at a record drawn for the epoch.
+        """Rotates the circle of parts, so that it begins at a record drawn for the epoch.
 
-        The part that holds this record becomes two runs: first its records from this one on, and
-        last the records before.
+        The part that holds this record becomes two runs: the first run has its records from this
+        one on, and the last run has the records before.
 
         Args:
-            takes: records of the parts: int64 [n].
+            takes: number of records in each part: int64 [n].
             ops: functions that compute the runs.
 
         Returns:
-            The records of the runs: int64 [n + 1].
+            The number of records in each run: int64 [n + 1].
         """
         xp = ops.numpy
         size = takes.shape[0]
@@ -152,7 +152,7 @@ class Epoch:
         return xp.concatenate([after, takes[1:-1], before])
 
     def runs(self, low: int, high: int) -> Iterator[RecordRun]:
-        """Returns where records [low, high) of the epoch lie, in order."""
+        """Returns the runs that hold records [low, high) of the epoch, in order."""
         skips = np.maximum(low - self.begins, 0)
         ends = np.minimum(high, self.ends)
         takes = ends - self.begins - skips
@@ -173,23 +173,23 @@ _LEAST = {"streams": 1, "num_hosts": 1, "host_index": 0}  # arguments of `Order`
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
-    """The order in which the `total` examples of an epoch go to steps and hosts.
+    """The order in which the `total` examples of an epoch are divided among steps and hosts.
 
-    Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the
-    records 0 to 4, stream 1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host
-    0 reads 0 1 | 2 3 | 4, host 1 the others.
+    Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 has
+    records 0 to 4, stream 1 has 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9;
+    host 0 reads 0 1 | 2 3 | 4, and host 1 the others.
 
     Attributes:
-        total: examples of an epoch, at least one.
-        streams: V, runs of records that are read side by side.
+        total: examples in an epoch, at least one.
+        streams: V, the number of runs of records that are read in parallel.
         num_hosts, host_index: H and h.
         batch_size: B, in total over all hosts; None for single examples, where a step is one
-            example of each host.
+            example for each host.
         remainder: what to do with the examples that do not fill the last step: "keep", "drop" or
             "pad". None: "keep" on one host, "drop" on several.
 
     Raises:
-        UsageError: the arguments do not fit together.
+        UsageError: the arguments contradict each other.
     """
 
     total: int
@@ -247,17 +247,17 @@ class Order:
 
     @property
     def step_size(self) -> int:
-        """The number of positions of a step, on all hosts."""
+        """Returns the number of positions in a step, on all hosts."""
         return self.batch_size or self.num_hosts
 
     @property
     def host_step_size(self) -> int:
-        """The number of positions of a step on this host."""
+        """Returns the number of positions in a step on this host."""
         return self.step_size // self.num_hosts
 
     @property
     def steps(self) -> int:
-        """The number of batches (examples, without `batch_size`) per epoch, equal on all hosts."""
+        """Returns the number of steps (batches, or examples) per epoch, equal on all hosts."""
         if self.remainder == "drop":
             return self.total // self.step_size
         return -(-self.total // self.step_size)
@@ -269,7 +269,7 @@ class Order:
 
     @property
     def end(self) -> int:
-        """The position after the last one of an epoch.
+        """Returns the position after the last one in an epoch.
 
         With "pad", positions from `total` on are fillers.
         """
@@ -279,21 +279,21 @@ class Order:
 
     @property
     def host_streams(self) -> range:
-        """The streams that this host reads.
+        """Returns the streams that this host reads.
 
-        If the number of hosts divides that of the streams, they hold only examples of this host.
-        Otherwise the host also reads, without decoding, examples of others.
+        If the number of streams is a multiple of the number of hosts, they hold only this host's
+        examples. Otherwise, the host also reads examples of other hosts, without decoding them.
         """
         shared = math.gcd(self.num_hosts, self.streams)
         return range(self.host_index % shared, self.streams, shared)
 
     def low(self, stream: int) -> int:
-        """Returns where a stream begins in the epoch; `low(stream + 1)` is where it ends."""
+        """Returns where a stream begins in the epoch; it ends at `low(stream + 1)`."""
         shortest, longer = divmod(self.total, self.streams)
         return stream * shortest + min(stream, longer)
 
     def positions(self, step: int) -> Int64:
-        """Returns the positions of this host at a step, ascending: int64 [n]."""
+        """Returns this host's positions in a step, ascending: int64 [n]."""
         begin = step * self.step_size
         end = min(begin + self.step_size, self.end)
         return np.arange(begin + self.host_index, end, self.num_hosts)

@@ -55,19 +55,19 @@ class Convert(beam.PTransform):
         options: checked options.
         source: result of `open_source(options)`, if it is already open.
         run_id: a unique id, under which the run holds the folder's lock.
-        base: the dataset to update: the records of images that are in it are copied.
+        base: the dataset to update: the records of images that it has are copied.
         update: what the history records about an update.
-        removed: what was taken down from the dataset in the output, and is left out.
-        guarded: whether each image is decoded in a guarded process.
-        splits_of: with `stratify`, the dataset in whose splits images stay; None to divide all
+        removed: images that were taken down from the dataset in the output, and are left out.
+        guarded: whether guarded processes decode the images.
+        splits_of: with `stratify`, the dataset whose splits its images keep; None to divide all
             images. If the source is another dataset, shares choose the splits of images that only
             the source has.
-        before: the dataset to update: images that get another split than there are counted.
+        before: the dataset to update: images whose split differs from this dataset are counted.
         drop_limit: how many images of that dataset may be dropped; None for all.
-        groups: step from the beginning of the pipeline to images that share their split, as in
+        groups: step from the beginning of the pipeline to images that must share a split, as in
             `ChooseSplits`.
         copies: step from the beginning of the pipeline to copies that are rejected, as
-            `reject_copies` takes them.
+            `reject_copies` accepts them.
         on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
             to lists of `Item`, and keeps their order.
         on_images: the same between ResizeImages (or ParseArrays) and BuildExamples.
@@ -145,11 +145,11 @@ class Convert(beam.PTransform):
         )
 
     def progress(self) -> Progress | None:
-        """Returns the progress that the output shows; None before there is a plan."""
+        """Returns the progress stored in the output; None before there is a plan."""
         return claim.read_progress(self.options.output)
 
     def final_progress(self, published: Manifest) -> Progress:
-        """Returns the progress at the end, when all is finished."""
+        """Returns the progress at the end, when all shards are finished."""
         shards = sum(len(split.shards) for split in published.splits.values())
         images = published.counts["matched"]
         return Progress("publishing", images, images, shards, shards)
@@ -157,10 +157,10 @@ class Convert(beam.PTransform):
     def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
         """Returns the functions that turn the content of a file into its record.
 
-        They belong to the `MapImages` steps: a sample of files passes no other steps.
+        They come from the `MapImages` steps, because a sample of files passes no other steps.
 
         Args:
-            guarded: whether images are decoded in a guarded process.
+            guarded: whether guarded processes decode the images.
         """
         functions = []
         for step in self.steps:
@@ -204,7 +204,7 @@ class Convert(beam.PTransform):
         )
 
     def _choose_draft(self) -> Callable[[Survey], Plan]:
-        """Returns the function that drafts the plan, given the survey of all references."""
+        """Returns the function that drafts the plan from the survey of all references."""
         options = self.options
         return DraftFromSample(
             settings=self.source.plan,
@@ -251,7 +251,7 @@ class Convert(beam.PTransform):
         return refs | planning  # type: ignore[no-any-return]
 
     def _may_move_images(self) -> bool:
-        """Whether images of the updated dataset may get other splits."""
+        """Whether images in the updated dataset may move to other splits."""
         if self.before is None:
             return False
         return not (self._updates_in_place() and self._splits_stay(self.before))
@@ -295,13 +295,13 @@ class Convert(beam.PTransform):
         return not isinstance(self.source.origin, BaseDataset) or self._adds_images()
 
     def _find_known_splits(self) -> BaseDataset | None:
-        """Returns the dataset in whose splits images stay; None if no shares decide."""
+        """Returns the dataset whose splits its images keep; None if shares do not decide."""
         return self.splits_of if self.options.stratify else None
 
     def _follow_copies(
         self, begin: PBegin, copies: PCollection[bytes] | None
     ) -> PCollection[bytes] | None:
-        """Returns splits of images that replace one of their copies in the updated dataset."""
+        """Returns splits for images that replace one of their copies in the updated dataset."""
         if not (self.before and self._find_known_splits()) or self.options.group_column:
             return None
         has_dropped = self.before.read_manifest().counts["rejected"].get(DUPLICATE)
@@ -310,9 +310,10 @@ class Convert(beam.PTransform):
         return begin | "FollowCopies" >> FollowCopies(self.before, copies)
 
     def _adds_images(self) -> bool:
-        """Whether images of another dataset are added to one in which images stay where they are.
+        """Whether images of another dataset are added to a dataset whose images keep their splits.
 
-        False with a column of groups: the other dataset does not know them, as only the table does.
+        False with a column of groups, because only the table knows the groups, not the other
+        dataset.
         """
         if not isinstance(self.source.origin, BaseDataset) or self.splits_of is None:
             return False
@@ -320,7 +321,7 @@ class Convert(beam.PTransform):
         return is_other and not self.options.group_column
 
     def _find_layout_of_groups(self) -> Layout | None:
-        """Returns the layout that reads groups which references of a dataset no longer have."""
+        """Returns the layout that reads groups from paths if a dataset's references lack them."""
         if not self._adds_images() or "{group}" not in self.options.layout:
             return None
         return parse_layout(self.options.layout)
@@ -342,7 +343,7 @@ class Convert(beam.PTransform):
         )
 
     def _splits_stay(self, base: BaseDataset) -> bool:
-        """Whether images that the dataset and the input share stay in their splits."""
+        """Whether images that are in both the dataset and the input keep their splits."""
         if self.groups is not None or self._adds_images():
             return False
         if self.options.stratify:
@@ -356,7 +357,7 @@ class Convert(beam.PTransform):
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
-        """Writes the files of shards, given their references.
+        """Writes the files of shards from their references.
 
         Args:
             work: the shards.
@@ -381,9 +382,10 @@ class Convert(beam.PTransform):
         return items | write  # ShardInfo
 
     def _read_with_copies(self) -> ReadImages:
-        """Makes the step that reads the files of a shard, with copies of images in Parquet files.
+        """Makes the step that reads the files of a shard, using copies of images in Parquet files.
 
-        Only steps after the plan use the copies: the sample is read before the folder is claimed.
+        Only steps after planning use the copies, because the sample is read before the folder is
+        claimed.
         """
         if self.read.ahead is None:
             return self.read
@@ -393,7 +395,7 @@ class Convert(beam.PTransform):
 
 
 class Repair(Convert):
-    """A conversion that rebuilds shards of a dataset, with exactly the bytes that they had.
+    """A conversion that rebuilds shards of a dataset with exactly the same bytes as before.
 
     Reads from the dataset which copies were dropped, and which split each group of images is in.
 
@@ -401,10 +403,10 @@ class Repair(Convert):
         options: options of the dataset.
         source: result of `open_source(options)`.
         dataset: the dataset's manifest.
-        broken: names of the shards.
+        broken: names of the shards to rebuild.
         run_id, removed, guarded: see `Convert`.
 
-    Output: a PCollection of one None, if all of them are rebuilt.
+    Output: a PCollection with a single None, if all of them are rebuilt.
     """
 
     def __init__(
@@ -454,21 +456,21 @@ class Repair(Convert):
         return begun._replace(stage="publishing", done=begun.total, shards=begun.num_shards)
 
     def _are_splits_open(self) -> bool:
-        """Whether paths or rows leave open which split an image is in."""
+        """Whether paths or rows do not determine the split of an image."""
         return self.options.settles_copies or super()._are_splits_open()
 
     def _find_known_splits(self) -> BaseDataset | None:
-        """Returns the dataset if paths or rows leave open which split an image is in."""
+        """Returns the dataset if paths or rows do not determine the split of an image."""
         return self.splits_of if self._are_splits_open() else None
 
     def _choose_target(self) -> None:
-        """Returns None, as the folder already holds the dataset."""
+        """Returns None, because the folder already holds the dataset."""
 
     def _choose_draft(self) -> DraftAgain:
         """Returns the function that drafts the plan that the shards were made with.
 
-        It needs no sample, as the number of shards is known, and raises a DataError if the input,
-        or the classes in it, have changed.
+        It needs no sample, because the number of shards is known. It raises a DataError if the
+        input, or the classes in it, have changed.
         """
         dataset = self._dataset
         splits = dataset.splits.items()
@@ -495,12 +497,12 @@ def _is_one_of(work: ShardWork, names: Set[str]) -> bool:
 
 
 def _features_of(source: Input) -> FeaturesDict:
-    """Returns the features of the records that an input becomes."""
+    """Returns the features of the records made from an input."""
     return FeaturesDict.from_options(source.plan.options, labelled=source.plan.labelled)
 
 
 def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
-    """Says how to read the files; None for rows of tables, whose references hold everything."""
+    """Returns how to read the files; None for table rows, whose references hold everything."""
     if source.encoding == "row":
         return None
     features = _features_of(source)
@@ -520,9 +522,9 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
 
 
 def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImages]:
-    """Returns the steps that turn the bytes of files into what is serialized.
+    """Returns the steps that turn the bytes of files into values to serialize.
 
-    There are none if the bytes stay as they are.
+    Empty if the bytes stay unchanged.
     """
     if source.encoding == "array":
         return [values.ParseArrays()]
@@ -538,9 +540,9 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
 
 
 def _column_placer(options: ConvertOptions, source: Input) -> values.PlaceColumns | None:
-    """Returns the function that places the columns of an image, for `BuildExamples`.
+    """Returns the function that maps an image's columns to its pixels, for `BuildExamples`.
 
-    None if no column follows the pixels.
+    None if no column depends on the pixels.
     """
     features = _features_of(source)
     if not features.columns_follow_pixels:

@@ -8,7 +8,7 @@ Neither needs TensorFlow or Beam.
     image, label = train[300_000]  # uint8 [224, 224, 3], int
     hats = train.where(pyarrow.compute.field("class") == "hat")
 
-PyTorch's `DataLoader`, `grain.MapDataset.source` and Keras' `PyDataset` take such a sequence.
+PyTorch's `DataLoader`, `grain.MapDataset.source` and Keras' `PyDataset` accept such a sequence.
 """
 
 import functools
@@ -121,7 +121,7 @@ class Records(Sequence[Any]):
         return len(self._numbers)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """Returns the example with a number, or the sequence of a slice.
+        """Returns the example with this number, or a sequence with the examples of a slice.
 
         Negative numbers count from the end.
         """
@@ -131,9 +131,9 @@ class Records(Sequence[Any]):
 
     @without_traceback
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Returns the examples with some numbers, read with as few requests as possible.
+        """Returns the examples with these numbers, read with as few requests as possible.
 
-        PyTorch calls this for a batch.
+        PyTorch calls this method for a batch.
         """
         total = len(self)
         numbers = []
@@ -151,7 +151,7 @@ class Records(Sequence[Any]):
 
     @without_traceback
     def where(self, condition: Any) -> "Records":
-        """Selects the records whose rows of the contents fit a condition; keeps their order.
+        """Selects the records whose rows in the contents meet a condition; keeps their order.
 
         Args:
             condition: a `pyarrow.compute.Expression` over columns of the contents: `field("height")
@@ -179,7 +179,7 @@ class Records(Sequence[Any]):
         return self._subset(numbers[fits[numbers]])
 
     def _match_rows(self, condition: Any, part: ShardPart) -> NDArray[np.bool_]:
-        """Whether each record of a part fits a condition."""
+        """Returns whether each record of a part meets a condition."""
         pa = need_pyarrow()
         from pyarrow import dataset as datasets
 
@@ -202,7 +202,7 @@ class Records(Sequence[Any]):
         return subset
 
     def _decode(self, number: int, record: bytes) -> Any:
-        """Decodes the example of a record, whose number is given for messages."""
+        """Decodes the example in a record; `number` is for messages."""
         if self._output == "raw_record":
             return record
         try:
@@ -217,17 +217,17 @@ class Records(Sequence[Any]):
 
 @public
 def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
-    """Opens the table of contents of a dataset, with a row for each record.
+    """Opens a dataset's table of contents, which has a row for each record.
 
-    It is a `pyarrow.dataset.Dataset`. docs/contents.md lists its columns, and shows queries with
-    pandas, Polars and DuckDB.
+    The table is a `pyarrow.dataset.Dataset`. docs/contents.md lists its columns, and shows queries
+    with pandas, Polars and DuckDB.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split, or of several, "all-fold4"; None for all.
 
     Raises:
-        UsageError: there is no such split.
+        UsageError: the split does not exist.
         DataError: the folder holds no complete dataset, or one without contents.
         NotInstalledError: pyarrow is missing.
     """

@@ -54,7 +54,7 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
 MOST_RECORDS = 10  # files that may be opened to see whether they are TFRecords
-_MOST_FILES = 10_000  # files whose classes are looked at to see whether they are numbers
+_MOST_FILES = 10_000  # files whose classes are checked for numbers
 _MOST_NAMES = 1_000  # names of a pattern on gs:// that one request lists
 # Archives that must be unpacked, and TFRecords, which are tables.
 _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
@@ -62,19 +62,19 @@ _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Input:
-    """The input of a conversion, and what is known about it before the pipeline runs.
+    """The input of a conversion, and the known facts about it before the pipeline runs.
 
     Attributes:
         root: folder that all keys are relative to, with a trailing slash.
         input, exclude: patterns of files to convert and to skip; folders end in /, and `exclude`
             includes the output.
         origin: opened tables; or the labeler, which reads labels and splits from paths; or a
-            dataset, whose images are taken as they were listed for it.
-        plan: name, suffix, options and so on of the future plan.
+            dataset, whose own list of images is used.
+        plan: name, suffix, options and other fields of the future plan.
         renames: class -> its new name.
-        has_default_layout: whether paths are read by a layout that no option names.
+        has_default_layout: whether no option sets the layout of paths.
         has_list: whether a list names more files.
-        notes: what was chosen where no option says it.
+        notes: sentences about choices that no option makes.
     """
 
     root: str
@@ -89,18 +89,18 @@ class Input:
 
     @property
     def encoding(self) -> str:
-        """The option `encoding`, or the encoding that the first table shows its rows to have."""
+        """Returns the option `encoding`, or the encoding of the rows in the first table."""
         encoding: str = self.plan.options["encoding"]
         return encoding
 
     @property
     def layout(self) -> Layout:
-        """The layout of paths; without values for tables and datasets."""
+        """Returns the layout of paths; an empty one for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
     @property
     def has_groups(self) -> bool:
-        """Whether images may be in groups that share their split."""
+        """Whether images may be in groups that must share a split."""
         if isinstance(self.origin, Tables):
             return bool(self.origin.options.group_column)
         return "{group}" in str(self.layout)
@@ -112,22 +112,22 @@ class Input:
 
     @property
     def pairs(self) -> list[str]:
-        """The names that readers give the images beside each image."""
+        """Returns the names that readers use for the masks and other images of each image."""
         features = FeaturesDict.from_options(self.plan.options)
         return [companion.key for companion in features.companions]
 
     @property
     def missing(self) -> str:
-        """A message if none of the first images of tables exists; else empty."""
+        """Returns a message if none of the first images in tables exists; else empty."""
         return self.origin.missing if isinstance(self.origin, Tables) else ""
 
     @property
     def exclusion(self) -> re.Pattern[str]:
-        """The regular expression of the files to skip."""
+        """Returns the regular expression of the files to skip."""
         return compile_exclusion(self.exclude, self.root)
 
     def count_skipped(self) -> SkippedFiles:
-        """Makes the object that counts the files that the patterns miss."""
+        """Returns a new counter of the files that the patterns miss."""
         exclusions = compile_exclusions(self.exclude, self.root)
         return SkippedFiles(self.input, self.exclusion, exclusions)
 
@@ -136,7 +136,7 @@ class Input:
     ) -> Iterator[storage.Entry | PatternPart]:
         """Yields the first files that the patterns match, and the parts of patterns left unlisted.
 
-        No archive is opened, and of a pattern on gs:// one request lists the first names.
+        No archive is opened. On gs://, one request lists the first names of a pattern.
 
         Args:
             skipped: counts the files that the patterns miss.
@@ -164,8 +164,8 @@ class _Classes(NamedTuple):
         allowed: the only classes, in order; None for any.
         first: classes of a dataset, which get the first ids.
         first_number: number of the first class, if the file has numbers.
-        note: what the file may be if not a list of classes; mostly empty.
-        id_note: says that ids differ from the numbers in the file; mostly empty.
+        note: what the file may be if it is not a list of classes; usually empty.
+        id_note: a note that ids differ from the numbers in the file; usually empty.
     """
 
     allowed: Sequence[str] | None = None
@@ -187,11 +187,11 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
 
     Args:
         options: checked options.
-        classes: classes of a dataset that had `classes=`; the options may name others.
+        classes: classes of a dataset that was made with `classes=`; the options may name others.
 
     Raises:
-        UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they
-            match what the conversion writes.
+        UsageError: a file is wrong or cannot be read, the inputs have no common folder, or they
+            match the files that the conversion writes.
     """
     if options.classes:
         chosen = _read_classes(options.classes)
@@ -212,7 +212,7 @@ def _open_tables(options: ConvertOptions, classes: _Classes) -> Input:
     if tables.numbered_names:
         classes = classes._replace(allowed=[*tables.numbered_names])
         options = _rename_numbers(options, tables.numbered_names)
-    if tables.options.split_column != options.split_column:  # their first rows imply another
+    if tables.options.split_column != options.split_column:  # the first rows imply another column
         options = dataclasses.replace(options, split_column=tables.options.split_column)
     first = classes.first
     if classes.allowed is None and not first:
@@ -295,12 +295,12 @@ def _open_patterns(options: ConvertOptions, classes: _Classes) -> Input:
 def _number_folders(
     entries: Iterable[storage.Entry | PatternPart], root: str, layout: Layout, classes: _Classes
 ) -> NumberedNames:
-    """Finds the names of classes whose numbers are the names of folders.
+    """Finds the names of classes whose numbers are folder names.
 
-    A layout may also take other parts of paths for classes.
+    A layout may also read classes from other parts of paths.
 
     Args:
-        entries: the first files; nothing is known of those in archives.
+        entries: the first files; files in archives are unknown.
         root: folder that keys are relative to, with a trailing slash.
         layout: how to read keys.
         classes: the names.
@@ -318,19 +318,19 @@ def _number_folders(
 
 
 def _rename_numbers(options: ConvertOptions, name_of: Mapping[str, str]) -> ConvertOptions:
-    """Returns the options with renames that give classes that are numbers their names."""
+    """Returns the options with renames that turn numbered classes into their names."""
     renames = tuple(f"{number}={name}" for number, name in name_of.items())
     return dataclasses.replace(options, rename=renames)
 
 
 def rename_all(classes: Sequence[str], options: ConvertOptions) -> list[str]:
-    """Returns classes with the names that `rename=` gives them, each once."""
+    """Returns classes with the names from `rename=`, each once."""
     renames = parse_renames(options.rename)
     return [*dict.fromkeys(renames.get(name, name) for name in classes)]
 
 
 def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[str]:
-    """Yields messages on what padding means for boxes and masks, where no option says it."""
+    """Yields messages about the effect of padding on boxes and masks, if no option sets it."""
     if plan.options.get("resize") != "pad":
         return
     if not options.resize:
@@ -348,7 +348,7 @@ def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[s
 
 
 def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> Iterator[str]:
-    """Yields a message if files beside images are not read because images are in archives."""
+    """Yields a message if masks or pairs are not read because images are in archives."""
     if options.pair and any(map(ARCHIVE.search, patterns)):
         yield (
             "`pair=` names files on a disk or on gs://, and none is read from an archive: unpack "
@@ -359,8 +359,8 @@ def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> 
 def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[str, ...]:
     """Lists the patterns of files to skip.
 
-    Besides those of the options, they skip the output and the companions of images, both of which
-    may be below a folder of the input.
+    In addition to the patterns in the options, they skip the output, and masks and other images of
+    pairs, all of which may be in a folder of the input.
     """
     exclude = list(options.exclude)
     output = options.output.rstrip("/")
@@ -373,7 +373,7 @@ def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[
 
 
 def check_gcs_access(options: ConvertOptions) -> None:
-    """Checks that gs:// can be reached if it is used.
+    """Checks that gs:// can be accessed, if it is used.
 
     Raises:
         UsageError: there are no credentials.
@@ -389,9 +389,9 @@ def check_gcs_access(options: ConvertOptions) -> None:
 
 
 def refuse_records(encoding: str, paths: Iterable[str]) -> None:
-    """Refuses TFRecords where images are read.
+    """Raises an error for TFRecords where images are expected.
 
-    Looks by name at the first files that are neither images nor archives.
+    Checks the first files that are neither images nor archives, judging by their names.
 
     Raises:
         UsageError: one of them is a TFRecord.
@@ -405,7 +405,7 @@ def refuse_records(encoding: str, paths: Iterable[str]) -> None:
 
 
 def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
-    """Refuses tables, told by their names, where images are read.
+    """Raises an error for tables, recognized by name, where images are expected.
 
     Raises:
         UsageError: a pattern matches tables.
@@ -428,7 +428,7 @@ def _read_classes(path: str) -> _Classes:
     """Reads the classes in a file, or those of a dataset.
 
     Raises:
-        UsageError: the path is neither.
+        UsageError: the path is neither a list of classes nor a dataset.
     """
     folder = storage.check_path(path, option="classes").rstrip("/")
     folder = folder.removesuffix(f"/{MANIFEST_FILE}")
@@ -455,10 +455,10 @@ def _read_classes(path: str) -> _Classes:
 
 
 def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
-    """Refuses archives from which no image can be read, and any archive if no images are read.
+    """Checks that images can be read from all archives, and that only images are read from them.
 
     Raises:
-        UsageError: a pattern matches such archives.
+        UsageError: a pattern matches other archives.
     """
     if options.encoding in IMAGE_ENCODINGS:
         refused = _REFUSED
@@ -481,10 +481,10 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
 def _check_apart(
     options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str]
 ) -> None:
-    """Refuses patterns that match what the conversion writes, which it would then read as images.
+    """Checks that no pattern matches the output, whose files would be read as images.
 
     Raises:
-        UsageError: a pattern does.
+        UsageError: a pattern matches it.
     """
     shard = file_name(options.name, shard_name("train", 0, 1), options.suffix)
     written = [
@@ -506,10 +506,10 @@ def _check_apart(
 
 
 def _check_folder(options: ConvertOptions, folder: str) -> None:
-    """Refuses a folder of the input that is the output, or of which no images are read.
+    """Checks that a folder in the input is not the output, and that images are read from it.
 
     Raises:
-        UsageError: the folder is one of these.
+        UsageError: the folder is the output, or other files are read.
     """
     if folder == f"{options.output.rstrip('/')}/":
         raise UsageError(
@@ -526,12 +526,10 @@ def _check_folder(options: ConvertOptions, folder: str) -> None:
 
 
 def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
-    """Refuses an output folder that holds shards to read, or is below the folder of a dataset.
-
-    Links are followed.
+    """Checks that the output is not inside datasets that are converted; follows links.
 
     Raises:
-        UsageError: the output folder is one of these.
+        UsageError: the output folder holds shards to read, or is below the folder of a dataset.
     """
     output = f"{storage.real_path(options.output)}/"
     datasets = [path.rpartition("/")[0] for path in options.table if is_dataset(path)]

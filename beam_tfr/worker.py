@@ -1,17 +1,18 @@
-"""Runs worker processes of a local run, which end with it.
+"""Runs the worker processes of a local run, which end along with it.
 
-On Linux they are forked from one process that has imported all they need, so that they start at
-once. `engine.processes` starts that process early. It exchanges messages with the run:
+On Linux they are forked from one process that has already imported everything they need, so that
+they start at once. `engine.processes` starts that process early. It exchanges messages with the
+run:
 
     run ── environment variables, a JSON object in a line ──▶ fork_workers       for each worker
     run ◀── {"pid": 7} ── fork_workers                                           once it exists
     run ◀── {"pid": 7, "status": 0} ── fork_workers                              at its end
 
-`multiprocessing` also has such a process, but that runs the user's program again if it lacks `if
-__name__ == "__main__":`, and so starts the conversion twice.
+`multiprocessing` also has such a process, but that process runs the user's program again if it
+lacks `if __name__ == "__main__":`, and so starts the conversion twice.
 
-The end of standard input, which the run holds open, ends all of them. Otherwise workers would
-outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
+All of these processes end when their standard input ends, which the run holds open. Otherwise
+workers would outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ _NEEDED = (
     "cykooz_resizer",
     "simplejpeg",
 )
-_LOOK_S = 0.2  # between looks at whether standard input has ended
+_LOOK_S = 0.2  # between checks whether standard input has ended
 
 
 def run() -> None:
@@ -51,7 +52,7 @@ def run() -> None:
 
 
 def _end_with_input(timeout_s: float | None = None) -> None:
-    """Ends this process if standard input ends within a time; None waits without limit."""
+    """Ends this process if standard input ends within a time; None waits without a limit."""
     standard_input = select.poll()
     standard_input.register(0, 0)  # only waits for its end: `fork_workers` reads its lines
     timeout_ms = None if timeout_s is None else timeout_s * 1000
@@ -60,7 +61,7 @@ def _end_with_input(timeout_s: float | None = None) -> None:
 
 
 def _end_if_starved(args: threading.ExceptHookArgs) -> None:
-    """Ends this process if one of its threads has ended for lack of memory or threads.
+    """Ends this process if one of its threads has ended because memory or threads ran out.
 
     Otherwise the run would wait forever for that thread.
     """
@@ -70,9 +71,9 @@ def _end_if_starved(args: threading.ExceptHookArgs) -> None:
 
 
 def _import_needed() -> None:
-    """Imports what workers need, unless standard input ends meanwhile.
+    """Imports the modules that workers need, unless standard input ends first.
 
-    Uses a timer for that and no thread, because a fork would lose the thread.
+    Uses a timer instead of a thread, because a fork would lose the thread.
     """
     signal.signal(signal.SIGALRM, lambda *_: _end_with_input(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
@@ -93,7 +94,7 @@ def fork_workers(reports: int) -> None:
     os.set_inheritable(reports, False)
     _import_needed()
     _share_memory_budget()
-    gc.freeze()  # a collection in a worker would write to all shared memory, and so copy it
+    gc.freeze()  # a collection in a worker would copy all shared memory by writing to it
     workers = _Workers(reports)
     signal.signal(signal.SIGCHLD, workers.report_ends)
     for line in sys.stdin.buffer:
@@ -103,7 +104,7 @@ def fork_workers(reports: int) -> None:
 
 
 def _share_memory_budget() -> None:
-    """Lets all workers together use as much memory for decoding as one process may."""
+    """Limits the memory for decoding to that of one process, over all workers together."""
     from beam_tfr.images.limits import BUDGET
 
     BUDGET.share()
@@ -123,8 +124,8 @@ class _Workers:
     def start(self, environment: Mapping[str, str]) -> None:
         """Starts a worker, and reports it.
 
-        The worker is forked, unless this process has another thread, such as of a debugger or a
-        profiler: a fork would lose that thread, and keep the locks that it holds.
+        The worker is forked, unless this process has another thread, such as a debugger's or a
+        profiler's: a fork would lose that thread, and keep the locks that it holds.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, [signal.SIGCHLD]
@@ -168,7 +169,7 @@ class _Workers:
 
 
 def _run_forked(environment: Mapping[str, str]) -> None:
-    """Runs a worker in a forked process, which ends with it."""
+    """Runs a worker in a forked process, which ends when the worker does."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 HELP = "compare ways to read images for training"
 DECODED = (".jpg", ".jpeg", ".png", ".gif", ".bmp")  # by TensorFlow
-MOST_FILES = 1000  # that are read; a cache holds their pixels
-FEWEST_EXAMPLES = 2000  # of a split that takes long enough to read
-BAR = 24  # characters of the fastest way
+MOST_FILES = 1000  # files to read; a cache holds their pixels
+FEWEST_EXAMPLES = 2000  # examples in a split that takes long enough to read
+BAR = 24  # characters in the bar of the fastest way
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -154,11 +154,11 @@ class Measured:
 
     Args:
         dataset: the dataset that was read.
-        split: the split of it.
-        results: name -> speed of the way, or why there is none.
+        split: the split that was read.
+        results: name -> speed of the way, or why it was not measured.
 
     Attributes:
-        trace: path of the trace for Perfetto; empty without.
+        trace: path of the trace for Perfetto; empty if there is none.
     """
 
     def __init__(
@@ -183,13 +183,13 @@ class Measured:
         """Checks that something was measured.
 
         Raises:
-            DataError: nothing was.
+            DataError: nothing was measured.
         """
         if not self.speeds:
             raise DataError("; ".join(dict.fromkeys(self._problems.values())))
 
     def as_json(self) -> dict[str, Any]:
-        """The fields of --json."""
+        """Returns the fields of --json."""
         return {
             "split": self._split,
             "examples": self._examples,
@@ -215,7 +215,7 @@ class Measured:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yields the table, and notes about it."""
+        """Yields the table, followed by notes about it."""
         examples = counted(self._examples, "example")
         yield f"split {self._split}: {examples}; {counted(self._cores, 'core')}"
         yield f"{'':35}images/s  CPU ms"

@@ -1,4 +1,4 @@
-"""Shares code between commands: flags, options from files, progress and results."""
+"""Contains code that commands share: flags, options from files, progress and results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OPTIONS = options_of(ConvertOptions)
 _MAX_CONFIG_BYTES = 1 << 20  # 1 MiB
-_MAX_KEY_DOTS = 100  # in a line, outside of texts
+_MAX_KEY_DOTS = 100  # in a line, outside strings
 _TOML_TEXT = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+""")
 DISPLAY_FLAGS = ("progress_format", "quiet", "json")
 
@@ -121,7 +121,7 @@ def read_conversion(
     try:
         return from_arguments(parsed, ConvertOptions), flags
     except UsageError:
-        if flags:  # a misspelled one may be why an option is missing
+        if flags:  # a misspelled flag may be why an option is missing
             check_flags(parsed, flags)
         raise
 
@@ -150,7 +150,7 @@ def _spell_value(value: Any) -> str:
     """Spells a value from a file of options as on the command line."""
     try:
         return str(value)
-    except ValueError:  # a number in base 16 of thousands of digits
+    except ValueError:  # a hexadecimal number with thousands of digits
         return quote(value)
 
 
@@ -158,7 +158,7 @@ def _read_toml(path: str) -> dict[str, Any]:
     """Reads a file of options.
 
     Raises:
-        UsageError: it cannot be read, or is not TOML.
+        UsageError: the file cannot be read, or is not TOML.
     """
     try:
         data = storage.read_bytes(path, max_bytes=_MAX_CONFIG_BYTES)
@@ -180,7 +180,7 @@ def _read_toml(path: str) -> dict[str, Any]:
 
 
 def _has_long_key(text: str) -> bool:
-    """Whether a line of TOML has many dots outside of texts.
+    """Whether a line of TOML has many dots outside strings.
 
     `tomllib` takes time quadratic in their number.
     """
@@ -192,9 +192,9 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
     """Checks Beam's flags. Imports Beam, which takes seconds.
 
     Raises:
-        UsageError: one is unknown, or its value is not allowed.
+        UsageError: a flag is unknown, or its value is not allowed.
     """
-    gc.disable()  # which would take a tenth of a short run, for Beam's modules
+    gc.disable()  # collections while importing Beam would take a tenth of a short run
     from beam_tfr import launch
 
     gc.freeze()
@@ -203,7 +203,7 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
 
 
 class CommandResult(Protocol):
-    """What a command has found or done, to be printed."""
+    """The result of a command, to be printed."""
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields of the result as JSON values."""
@@ -233,7 +233,7 @@ def save_sheet(sheet: Image, path: str) -> None:
     """Writes a contact sheet to the file of --contact_sheet.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the file cannot be written.
     """
     try:
         sheet.save(storage.check_path(path, option="contact_sheet"))

@@ -91,10 +91,10 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _check_flags(parsed: argparse.Namespace) -> None:
-    """Checks flags that need others.
+    """Checks flags that need other flags.
 
     Raises:
-        UsageError: a flag is given without the one that it needs.
+        UsageError: a flag is used without the flag that it needs.
     """
     if parsed.names and not parsed.contact_sheet:
         raise UsageError("names are on a contact sheet; add --contact_sheet FILE.png")

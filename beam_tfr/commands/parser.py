@@ -13,10 +13,10 @@ from beam_tfr.schema.errors import UsageError
 FEW = 16  # options that --help shows in full
 SHOW_ALL = "--help-all"
 _OPTIONS = options_of(ConvertOptions) | options_of(UpdateOptions)
-_DETAILS = ("help", "help_all", "config", "verbose")  # that are not in the table of options
+_DETAILS = ("help", "help_all", "config", "verbose")  # flags that are not in the table of options
 _ENGINE = "engine"
 _WHEN_ENGINE = "Use Beam's own options to run on other machines; all of them are accepted."
-# Shown, and not parsed: Beam does that.
+# Only shown in help; Beam parses it.
 _RUNNER = argparse.Action(
     ("--runner",),
     dest="runner",
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         """Makes a parser.
 
         Args:
-            takes_beam_flags: whether the command takes Beam's own flags, and its help names them.
+            takes_beam_flags: whether the command accepts Beam's own flags, and its help names them.
             settings: arguments of `argparse.ArgumentParser`.
         """
         super().__init__(
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(SHOW_ALL, action=_ShowAll, nargs=0, default=argparse.SUPPRESS, help=text)
 
     def format_help(self) -> str:
-        """Returns the text of `--help`: the essential options, or all if there are few."""
+        """Returns the text of `--help`: the essential options, or all options if there are few."""
         positional = self._get_positional_actions()
         flags = self._get_optional_actions()
         formatter = self._get_formatter()
@@ -108,7 +108,7 @@ def _is_shared(action: argparse.Action) -> bool:
 
 
 def _shorten(action: argparse.Action) -> argparse.Action | None:
-    """Returns an option as `--help` explains it; None if only `--help-all` does."""
+    """Returns an option as `--help` describes it; None if only `--help-all` does."""
     option = _OPTIONS.get(action.dest)
     if option is None:
         return None if action.dest in _DETAILS else action

@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Updates a dataset; `others` are Beam's flags."""
-    # A switch that is not given is False, and must not override that of the dataset.
+    # A switch that is not set is False, and must not override the dataset's value.
     options = {name: getattr(parsed, name) or None for name in _OPTIONS}
     update_options = from_arguments(parsed, UpdateOptions)
     with show_run(parsed, others) as display:

@@ -85,11 +85,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 class _Absence(NamedTuple):
-    """What is found of images that should be absent.
+    """The result of searching for images that should be absent.
 
     Attributes:
-        traces: where the dataset still holds them.
-        never_removed: the keys and hashes among theirs that were never taken down.
+        traces: places where the dataset still holds them.
+        never_removed: their keys and hashes that were never taken down.
     """
 
     traces: list[str]
@@ -97,7 +97,7 @@ class _Absence(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it is certain that nothing is left of the images."""
+        """Whether it is certain that no trace of the images is left."""
         return not (self.traces or self.never_removed.keys)
 
     def as_json(self) -> dict[str, list[str]]:
@@ -105,7 +105,7 @@ class _Absence(NamedTuple):
         return {"traces": self.traces, "never_removed": [*keys, *others]}
 
     def lines(self, path: str) -> Iterator[str]:
-        """Yields the result of a check of the list at a path."""
+        """Yields the result of checking the list in a file."""
         yield f"absent:  {counted(len(self.traces), 'trace')} of what {path} lists"
         others = self.never_removed.others
         if others and not self.traces:
@@ -129,7 +129,7 @@ def _verify_here(parsed: argparse.Namespace) -> Report:
 
 
 def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Report:
-    """Reads the shards where Beam's flags say."""
+    """Reads the shards on the engine that Beam's flags choose."""
     with show_run(parsed, flags, "records") as display:
         from beam_tfr import launch
 
@@ -164,7 +164,7 @@ def print_report(report: Report, *, as_json: bool, ok: bool = True, **more: obje
     Args:
         report: the report.
         as_json: whether to print it as JSON.
-        ok: whether all is well besides the report.
+        ok: whether all other checks passed.
         more: fields to add to the JSON.
     """
     for problem in report.problems:

@@ -1,1 +1,1 @@
-"""Shows people what happens: the terminal, progress, HTML for notebooks."""
+"""Reports to users: the terminal, progress, HTML for notebooks."""

@@ -1,4 +1,4 @@
-"""Shows the progress of a command: live on a terminal and in a notebook, else line by line."""
+"""Shows the progress of a command: live on a terminal and in a notebook, otherwise line by line."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn
 
-LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
-BEAT_S = LINE_S  # between looks whether a line is due that nothing else has printed
-PACE_S = 60.0  # over which the rate is averaged
+LINE_S = 10.0  # between lines, and before the first, if lines cannot be overwritten
+BEAT_S = LINE_S  # between checks whether to repeat the last line
+PACE_S = 60.0  # period for the average rate
 BAR = 20
-WIDE = 60  # columns of a bar, and of a terminal that has room for one
+WIDE = 60  # columns of a bar, and the least columns of a terminal that shows one
 FORMATS = ("auto", "plain", "json")
 
 
@@ -32,7 +32,7 @@ class Progress(NamedTuple):
         stage: name of the stage: "starting", "listing", "converting", "publishing", "verifying".
         done: number of items finished so far, including those of an earlier run.
         total: total number of items; 0 if it is not known yet.
-        shards, num_shards: number of finished shards, and of all; both 0 if there are none.
+        shards, num_shards: number of finished shards, and of all shards; both 0 if there are none.
         num_bytes: bytes read so far by this command.
         rejected: images rejected by this command.
     """
@@ -47,11 +47,11 @@ class Progress(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast a stage advances; numbers that are not known yet are 0.
+    """How fast a stage advances; values that are not known yet are 0.
 
     Attributes:
-        items_per_s: records, images or other items in a second.
-        bytes_per_s: bytes read in a second.
+        items_per_s: records, images or other items per second.
+        bytes_per_s: bytes read per second.
         left_s: seconds until the end of the stage.
     """
 
@@ -73,14 +73,14 @@ class _Lines:
         self._stream = stream
         self._command = command
         self._next = time.monotonic() + LINE_S
-        self._line = ""  # of the last progress
+        self._line = ""  # line for the last progress
         self._is_printed = True
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
     def start(self) -> None:
         self._line = self._format(Progress("starting", 0), "", _NO_PACE)
-        with contextlib.suppress(RuntimeError):  # there can be no more threads
+        with contextlib.suppress(RuntimeError):  # no more threads can be started
             threading.Thread(target=self._repeat, name="beam_tfr-display", daemon=True).start()
 
     def stop(self) -> None:
@@ -116,7 +116,7 @@ class _Lines:
 
 
 class _JsonLines(_Lines):
-    """Prints messages, the progress every `LINE_S`, and its end as JSON objects."""
+    """Prints messages, the progress every `LINE_S`, and the final progress, as JSON objects."""
 
     def stop(self) -> None:
         super().stop()
@@ -165,7 +165,7 @@ class _Live(_Lines):
 
 
 class Display:
-    """Shows progress on a stream: live, or a line every `LINE_S`; a context manager.
+    """A context manager that shows progress on a stream, live or as a line every `LINE_S`.
 
     rich draws the progress, in a notebook with ipywidgets, and computes rates and the time left.
     Rates are measured from the first progress of a stage, so the work of an earlier run and the
@@ -176,8 +176,8 @@ class Display:
         command: name of the command, at the start of each line.
         noun: plural noun for the counted items.
         progress_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
-        quiet: shows no progress; messages of `say` remain.
-        spell: how the messages of `say` name options.
+        quiet: whether to show no progress; messages of `say` remain.
+        spell: rewrites the options in messages of `say`.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Display:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the command began."""
+        """Returns the seconds since the command began."""
         return time.monotonic() - self._began
 
     def __call__(self, progress: Progress) -> None:
@@ -249,14 +249,14 @@ class Display:
 
 
 def _is_cell(stream: IO[str]) -> bool:
-    """Whether a stream is the cell of a notebook that has widgets."""
+    """Whether a stream is a cell in a notebook that has widgets."""
     if type(stream).__module__ != "ipykernel.iostream":
         return False
     return importlib.util.find_spec("ipywidgets") is not None
 
 
 def _build_bars(console: Console, *, transient: bool) -> RichProgress:
-    """Builds rich's display of a command's progress: a text, and a bar if the terminal is wide."""
+    """Builds rich's display of a command's progress: text, and a bar if the terminal is wide."""
     from rich import progress
 
     columns: list[ProgressColumn] = [progress.TextColumn("{task.description}", markup=False)]

@@ -1,3 +1,3 @@
-"""Notes which command this process runs, if the console script has started it."""
+"""Records which command this process runs, if the console script started it."""
 
-program = ""  # such as "beam-tfr plan"; empty in a program of somebody else
+program = ""  # such as "beam-tfr plan"; empty in a user's own program

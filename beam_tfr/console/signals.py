@@ -1,7 +1,7 @@
-"""Lets Ctrl-C and SIGTERM end a command with a line on standard error and `INTERRUPTED`.
+"""Lets Ctrl-C and SIGTERM end a command with a line on standard error and exit code `INTERRUPTED`.
 
 Both raise KeyboardInterrupt in the main thread. A destructor may lose that exception, and a library
-may turn it into another error, so the arrival of a signal is also noted.
+may turn it into another error, so the arrival of a signal is also recorded.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ arrived = threading.Event()
 def raise_interrupts() -> None:
     """Lets both signals raise KeyboardInterrupt from now on.
 
-    An ignored signal stays ignored: SIGINT is, for a command that a script runs in the background.
+    An ignored signal stays ignored, such as SIGINT in a background command of a script.
     """
     _handle_signals(_raise_interrupt)
     sys.unraisablehook = _report_unraisable

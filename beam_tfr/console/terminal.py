@@ -12,13 +12,13 @@ from typing import IO
 
 
 def open_standard_streams() -> None:
-    """Opens the standard streams that are closed, and lets any text be printed."""
+    """Opens the standard streams that are closed, and allows any text to be printed."""
     open_descriptors()
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - stays open to the end
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # for a path or class that the terminal cannot show
+            # escapes characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -37,7 +37,7 @@ def open_descriptors() -> None:
 
 
 def discard_stdout() -> None:
-    """Drops unwritten output, which the interpreter would complain about at exit."""
+    """Drops unwritten output, so that the interpreter does not report an error at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -50,7 +50,7 @@ def own_stderr() -> Iterator[IO[str]]:
     """
     with contextlib.ExitStack() as stack:
         stream: IO[str] = sys.stderr or _nowhere()  # it may be closed
-        # A notebook's stream has a number too, but that is not the cell.
+        # A notebook's stream has a descriptor too, but it does not lead to the cell.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):
                 stream = stack.enter_context(
@@ -77,29 +77,29 @@ _SECRETS = re.compile(
     r"[^&#;\s'`]*",
     re.IGNORECASE,
 )
-# Behind the path of an address, but not of gs://, where ? is a wildcard.
+# Follows the path in a URL, except on gs://, where ? is a wildcard.
 _QUERY = re.compile(r"(?i)(?<![a-z])(?:https?|ftps?)://[^\s'`?#;]*+[?#;][^\s'`]*+")
-_LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # the project of a job is none
+_LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # a job's project is not secret
 
 
 def without_secrets(text: str) -> str:
     """Masks passwords and signatures: "https://***@host/x.jpg?X-Goog-Signature=***".
 
-    In the query of a URL, every value longer than a size or a number may be a secret, whatever its
-    name.
+    In the query of a URL, any value longer than a typical size or number may be a secret, whatever
+    its name is.
     """
     masked = _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
     return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Formats a number with its noun: "1 record", "2,000 records", and "2 boxes" by `plural`."""
+    """Formats a number with its noun: "1 record", "2,000 records", or "2 boxes" with `plural`."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 @functools.cache
 def _nowhere() -> IO[str]:
-    """Returns a file that drops what is written to it, and is never closed.
+    """Returns a file that drops everything written to it, and is never closed.
 
     Threads of an engine may still print to it after the run.
     """
@@ -108,7 +108,7 @@ def _nowhere() -> IO[str]:
 
 @contextlib.contextmanager
 def silent_stderr() -> Iterator[None]:
-    """Drops what is written to standard error, also by C libraries and child processes."""
+    """Drops everything written to standard error, including by C libraries and child processes."""
     inherited = os.dup(2)
     with contextlib.redirect_stderr(_nowhere()), os.fdopen(inherited):
         os.dup2(_nowhere().fileno(), 2)

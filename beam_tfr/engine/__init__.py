@@ -1,6 +1,6 @@
-"""Runs pipelines and follows them: `runs`.
+"""Runs pipelines and follows them to their end.
 
-`failures` translates errors of engines, `interrupt` handles Ctrl-C, `cloud` passes on options for
-Google Cloud, `processes` starts the worker processes of a local run, and `beam_internals` holds the
-private parts of Beam.
+`runs` does this; `failures` translates errors of engines, `interrupt` handles Ctrl-C, `cloud`
+passes on options for Google Cloud, `processes` starts the worker processes of a local run, and
+`beam_internals` holds the private parts of Beam.
 """

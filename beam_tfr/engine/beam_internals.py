@@ -1,8 +1,8 @@
-"""All private parts of Beam that this package uses, as of Beam 2.77.
+"""Contains all private parts of Beam that this package uses, as of Beam 2.77.
 
 Each docstring says why a part is needed, and what to do when Beam changes it and
-tests/test_beam_internals.py fails. With a Beam that no longer has a part, everything works without
-it, apart from what its docstring describes.
+tests/test_beam_internals.py fails. If a version of Beam lacks a part, everything works without it,
+except for the effects that its docstring describes.
 """
 
 import argparse
@@ -47,8 +47,8 @@ _WORKER_HANDLERS = "runners.portability.fn_api_runner.worker_handlers"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
 _REPLACING: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # by path
 _LOGGER = logging.getLogger(__name__)
-# What the name of a thread begins with that is a worker of an engine in this process. If it
-# changes: a failed run on Prism may print a stack trace behind its message.
+# The beginning of the names of threads that are workers of an engine in this process. If it
+# changes: a failed run on Prism may print a stack trace after its message.
 WORKER_THREAD = "run_worker_"
 NAMESPACE = "beam_tfr"  # of our counters
 
@@ -56,10 +56,10 @@ NAMESPACE = "beam_tfr"  # of our counters
 def worker_options() -> PipelineOptions | None:
     """Returns the pipeline options of this worker process; None in any other process.
 
-    Why: they name the account and the project for gs://. `sdk_worker_main` sets them with
-    `FileSystems.set_options` before any function is unpickled, and nothing public returns them. If
-    `_pipeline_options` goes: pass the options to each DoFn. Without, workers on Dataflow use the
-    project and the account of their machine.
+    Why: the options name the account and the project for gs://. `sdk_worker_main` sets them with
+    `FileSystems.set_options` before any function is unpickled, and no public function returns them.
+    If `_pipeline_options` is removed: pass the options to each DoFn. Without them, workers on
+    Dataflow use the project and the account of their machine.
     """
     return getattr(FileSystems, "_pipeline_options", None)
 
@@ -67,9 +67,9 @@ def worker_options() -> PipelineOptions | None:
 def beam_parser() -> argparse.ArgumentParser:
     """Builds a parser for all of Beam's options, in which a wrong value raises a `UsageError`.
 
-    Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser`
-    has the methods with which Beam's options are added. If it goes: build the parser like
-    `PipelineOptions.get_all_options`.
+    Why: PipelineOptions ignores unknown flags, and exits on a wrong value. Beam adds its options
+    with methods of `_BeamArgumentParser`. If it is removed: build the parser as
+    `PipelineOptions.get_all_options` does.
     """
     base: Any = getattr(pipeline_options, "_BeamArgumentParser", argparse.ArgumentParser)
 
@@ -90,9 +90,9 @@ def beam_parser() -> argparse.ArgumentParser:
 
 
 def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
-    """Keeps local paths out of functions pickled within the block.
+    """Keeps local paths out of functions that are pickled while the block runs.
 
-    Why: other people can see a job's description. If `DEFAULT_CONFIG` goes: see what
+    Why: other people can see a job's description. If `DEFAULT_CONFIG` is removed: see what
     `cloudpickle_pickler.dumps` passes to `CloudPickler`.
     """
     config = "internal.cloudpickle_pickler:DEFAULT_CONFIG.filepath_interceptor"
@@ -101,11 +101,11 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def building_pipeline() -> Iterator[None]:
-    """Builds pipelines faster, with the same labels in a notebook as elsewhere.
+    """Builds pipelines faster, with the same labels in notebooks as elsewhere.
 
-    Why: in IPython, Beam adds the cell number to labels. For that it imports pandas, which is not
-    among its dependencies. And for each step it parses its flags four times, which took half of the
-    time to build a pipeline. If `alter_label_if_ipython` or `view_as` goes: see how
+    Why: in IPython, Beam adds the cell number to labels. To do so, it imports pandas, which is not
+    among its dependencies. For each step, it also parses its flags four times, which took half of
+    the time to build a pipeline. If `alter_label_if_ipython` or `view_as` is removed: see how
     `Pipeline._apply_internal` finds its label and its options.
     """
     cached = functools.cache  # views share their values
@@ -120,8 +120,8 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
     """Lets a portable run outlast `--job_server_timeout`, 300 s.
 
     Why: Beam also applies that timeout to the streams of a job's states and messages, and considers
-    the engine lost when they end. If `JobServiceHandle.run` goes: see which timeout the streams
-    have.
+    the engine lost when they end. If `JobServiceHandle.run` is removed: see which timeout the
+    streams have.
     """
 
     def lasting(start: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
@@ -135,12 +135,12 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
 
 
 def _ending_threads(module: Any) -> types.SimpleNamespace:
-    """Returns the module of a worker's threads in this process, which end with the worker."""
+    """Returns a `thread_pool_executor` for workers in this process, which ends along with them."""
 
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
             interrupt.over.set()
-            # in a thread, as it waits without limit
+            # in a thread, because it waits without a limit
             ending = threading.Thread(target=super().shutdown, daemon=True)
             ending.start()
             ending.join(END_S)
@@ -149,10 +149,7 @@ def _ending_threads(module: Any) -> types.SimpleNamespace:
 
 
 def _failing_first(module: Any) -> types.SimpleNamespace:
-    """Returns the module of the threads that each wait for a bundle.
-
-    The first thread that fails ends the run.
-    """
+    """Returns a `thread_pool_executor` for bundles, in which the first failure ends the run."""
 
     class Bundles(module.UnboundedThreadPoolExecutor):
         def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
@@ -171,25 +168,26 @@ def _failing_first(module: Any) -> types.SimpleNamespace:
 
 
 class LocalRunner(FnApiRunner):
-    """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
+    """Beam's FnApiRunner, fixed so that it loses no elements and ends its workers.
 
-    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written
-    meanwhile: up to 2,500 of 100,000 references in bundles longer than a second. With a time limit
-    of 0, only size counts. Worker processes get no pipeline options. Their command is replaced
-    because Beam's breaks if the path of Python has a space, and outlives this process when it is
-    killed. Beam waits forever for a worker that has failed, and ends none after an interrupt, so
-    their processes are kept. It can request counters from running workers, but does not pass them
-    on. It notices that a bundle has failed when those before it are done, and leaves the others
-    running in this process: they are asked to end, and have `END_S` for it.
+    Why: Beam also flushes its data buffers on a timer, in another thread, and loses elements
+    written during a flush: up to 2,500 of 100,000 references in bundles longer than a second. With
+    a time limit of 0, only size counts. Worker processes get no pipeline options. Their command is
+    replaced because Beam's fails if the path of Python has a space, and outlives this process when
+    this one is killed. Beam waits forever for a worker that has failed, and ends no worker after an
+    interrupt, so this class keeps track of the processes. Beam can request counters from running
+    workers, but does not pass them on. It notices that a bundle has failed only when the bundles
+    before it are done, and leaves the others running in this process: they are asked to end within
+    `END_S`.
 
-    If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer
-    flushes. If one of the modules no longer has `thread_pool_executor`: see how
-    `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for those in flight. If
-    `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
-    `SubprocessSdkWorkerHandler.start_worker` goes: see how it starts a process, and who waits for
-    `ControlFuture`. Without these, lost elements still end the run, in
-    `assignment.order_shard`; workers and failures may outlive it, worker processes use the project
-    and the account of this machine, and progress is coarse.
+    If `DATA_BUFFER_TIME_LIMIT_MS` is removed: see whether `data_plane` still has a buffer that a
+    timer flushes. If one of the modules no longer has `thread_pool_executor`: see how
+    `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for those in progress. If
+    `ProgressRequester` is removed: see whether `FnApiRunner` shows counters before the end. If
+    `SubprocessSdkWorkerHandler.start_worker` is removed: see how it starts a process, and who waits
+    for `ControlFuture`. Without these parts, `assignment.order_shard` still ends a run that has
+    lost elements; workers and failures may outlive the run, worker processes use the project and
+    the account of this machine, and progress is coarse.
     """
 
     def __init__(self) -> None:
@@ -200,7 +198,7 @@ class LocalRunner(FnApiRunner):
         self._over = False
 
     def prepare_workers(self) -> None:
-        """Imports what worker processes need in another process, if workers can be forked."""
+        """Lets another process import the modules that workers need, if workers can be forked."""
         if FORKS and self._fork_server is None:
             self._fork_server = ForkServer()
 
@@ -257,12 +255,12 @@ class LocalRunner(FnApiRunner):
         handler.worker_thread.start()
 
     def _end_worker(self, worker: Worker) -> None:
-        """Ends a worker that has no more work; being killed is not a failure then."""
+        """Ends a worker that has no more work; from then on, its being killed is not a failure."""
         self._workers.remove(worker)
         worker.kill()
 
     def _follow_worker(self, worker: Worker, connection: Any) -> None:
-        """Waits for the end of a worker, and lets requests to a failed worker fail."""
+        """Waits for the end of a worker, and then fails the requests that wait for it."""
         worker.wait()
         error = _worker_error(worker, len(self._workers))
         if error is None:
@@ -272,7 +270,7 @@ class LocalRunner(FnApiRunner):
         def refuse(request: Any) -> Any:
             if isinstance(request, beam_fn_api_pb2.InstructionRequest):
                 raise error
-            return ask(request)  # that the connection ends
+            return ask(request)  # the request ends the connection
 
         connection.push = refuse
         for future in [*connection._futures_by_id.values()]:
@@ -282,9 +280,9 @@ class LocalRunner(FnApiRunner):
     def metrics(self) -> MetricResults:
         """Returns the counters of a running pipeline, about a second old.
 
-        Raises an error if Beam lacks the part that has them.
+        Raises an error if Beam lacks the part that provides them.
         """
-        reports = list(self._reports.values())  # at once, as threads add more
+        reports = list(self._reports.values())  # copied at once, because threads add more
         infos = _find_part("metrics.monitoring_infos:consolidate")(itertools.chain(*reports))
         results: MetricResults = _find_part(f"{_FN_RUNNER}:FnApiMetrics")({"": infos})
         return results
@@ -314,9 +312,9 @@ class LocalRunner(FnApiRunner):
 
 
 class _Follower(threading.Thread):
-    """Waits for the end of a worker process, which Beam requests and then also waits for.
+    """A thread that waits for the end of a worker process, or ends it on Beam's request.
 
-    A worker that has lost one of its threads might never end.
+    A worker that has lost one of its threads might never end by itself.
 
     Args:
         follow: waits for the worker.
@@ -348,7 +346,7 @@ def _worker_error(worker: Worker, workers: int) -> EngineError | None:
 
 
 def _killed_worker_error(number: int, workers: int) -> EngineError:
-    """Returns the error for one of several worker processes that was killed by a signal."""
+    """Returns the error for one of several worker processes that a signal killed."""
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
         cause = f"a worker process was killed ({name}), most likely because memory ran out"
@@ -360,12 +358,12 @@ def _killed_worker_error(number: int, workers: int) -> EngineError:
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's DataflowRunner, staging files that the job's options do not name.
+    """Beam's DataflowRunner, changed to stage files that the job's options do not name.
 
     Why: other people can see a job's options, which would contain local paths.
-    `_adjust_pipeline_for_dataflow_v2` runs after the files to be staged are listed and before the
-    options become part of the job. If it goes: use any method that runs between the two. Without
-    it, the job's options name the staged files.
+    `_adjust_pipeline_for_dataflow_v2` runs after Beam has listed the files to stage and before the
+    options become part of the job. If it is removed: use any method that runs between the two.
+    Without it, the job's options name the staged files.
 
     Args:
         setup: fields of `SetupOptions`, for staging only.
@@ -409,9 +407,9 @@ def _set(options: PipelineOptions, setup: Mapping[str, object]) -> None:
 def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
     """Returns the state of a Dataflow job, such as `JOB_STATE_QUEUED`.
 
-    Why: `get_job` uses the credentials and the endpoint of the options, but retries for minutes if
-    there is no such job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`,
-    as it does.
+    Why: `get_job` uses the credentials and the endpoint in the options, but retries for minutes if
+    there is no such job. If `DataflowApplicationClient` is removed: use
+    `google.cloud.dataflow_v1beta3` directly.
 
     Raises:
         GoogleAPIError, GoogleAuthError: the service does not answer.
@@ -426,7 +424,7 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
 
 
 def _find_part(path: str) -> Any:
-    """Returns `module:attribute.attribute` or `module` of Beam.
+    """Returns the part of Beam named `module:attribute.attribute` or `module`.
 
     Raises:
         ImportError, AttributeError: Beam has no such part.
@@ -438,13 +436,13 @@ def _find_part(path: str) -> Any:
 
 @contextlib.contextmanager
 def _replaced_part(path: str, replace: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces a part of Beam, see `_find_part`, within the block, if it exists.
+    """Replaces a part of Beam while the block runs, if the part exists; see `_find_part`.
 
     Blocks in several threads wait for each other.
 
     Args:
         path: path of the part.
-        replace: given the part, returns its replacement.
+        replace: takes the part, returns its replacement.
     """
     owner_path, name = re.fullmatch(r"(.+)[.:](\w+)", path).groups()  # type: ignore[union-attr]
     with _REPLACING[path], contextlib.ExitStack() as stack:

@@ -9,7 +9,7 @@ from beam_tfr import storage
 
 
 class CloudOptions(PipelineOptions):
-    """Our own option, which travels to the workers with Beam's options."""
+    """Our own option, which reaches the workers along with Beam's options."""
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ class CloudOptions(PipelineOptions):
 
 
 def use_cloud_options(options: PipelineOptions | None) -> None:
-    """Makes this process use the account and the projects in the options, if any are given."""
+    """Makes this process use the account and the projects in the options, if they are set."""
     if options is None:
         return
     google = options.view_as(GoogleCloudOptions)

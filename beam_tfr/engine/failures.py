@@ -12,7 +12,7 @@ from beam_tfr.schema import errors
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
 
-_WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
+_WHILE = r" \[while running '[^']*'\]"  # added by Beam to error messages
 _CLASS = r"beam_tfr\.(?:[a-z_]+\.)+"
 _DATA_ERRORS = "DataError|RecordError|DamagedTableError|DamagedArchiveError"
 _USAGE_ERRORS = "InputNotFoundError|NotInstalledError|UsageError"
@@ -42,7 +42,7 @@ _WITHOUT_INPUT = "EmptySideInput"
 
 
 class Outcome(NamedTuple):
-    """What a run that fails leaves behind, and what to do next; for its error."""
+    """The state that a failed run leaves behind, and what to do next; for its error."""
 
     left: str = "nothing is published"
     again: str = RESUME
@@ -62,7 +62,7 @@ def is_starved(error: BaseException) -> bool:
 def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
     """Returns one of our errors for an error of an engine.
 
-    It is the error of a step, from the worker's traceback, which every runner passes on; or that of
+    The error may be from a step, in the worker's traceback, which every runner passes on; or from
     the engine itself.
     """
     if isinstance(error, BeamTfrError):
@@ -71,7 +71,7 @@ def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> Bea
     text = _unquote(str(error))
     match = _OURS.search(text)
     if match:
-        # Kinds of DataError are no part of `errors`.
+        # Subclasses of DataError are not in `errors`.
         kind: type[BeamTfrError] = getattr(errors, match[1], errors.DataError)
         return kind(match[2])
     cause = error if isinstance(error, EngineError) else _explain(error, text)
@@ -92,7 +92,7 @@ def _unquote(text: str) -> str:
 
 
 def _explain(error: BaseException, text: str) -> EngineError:
-    """Explains the cause of an error that is not ours, with its cure if there is one."""
+    """Explains the cause of an error that is not ours, with a fix if there is one."""
     if isinstance(error, grpc.RpcError):
         return EngineError(
             f"the connection to the engine was lost ({error.details()}), "
@@ -113,7 +113,7 @@ def _explain(error: BaseException, text: str) -> EngineError:
 
 
 def _find_cure(match: re.Match[str]) -> str:
-    """Returns what helps against an error of the system; empty if that is unknown."""
+    """Returns a fix for an operating system error; empty if none is known."""
     number = int(match[1])
     if number == errno.ENOENT and f"/{WORK_FOLDER}/" in match[2]:
         return _LEAVE_ALONE
@@ -123,7 +123,7 @@ def _find_cure(match: re.Match[str]) -> str:
 def _last_exception(text: str) -> str:
     """Returns the last line of a traceback that names an exception other than a wrapper.
 
-    Without such a line, returns the last line; empty for an empty text.
+    If there is no such line, returns the last line; empty for an empty text.
     """
     lines = [line for line in text.strip().splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(_KIND, line)]

@@ -14,12 +14,11 @@ from typing import IO, Protocol, cast
 from beam_tfr.guarded import import_paths
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE
 
-END_OF_MESSAGES_S = 0.3  # until the last line of a process that has ended is read
+END_OF_MESSAGES_S = 0.3  # to read the last line of a process that has ended
 END_S = 2.0  # for the process that forks workers to end
-FORKS = sys.platform == "linux"  # macOS has libraries that do not survive it
+FORKS = sys.platform == "linux"  # some macOS libraries fail after a fork
 # Ctrl-C reaches each process of a terminal or a notebook, but the run decides. The package may be
-# on the run's own `sys.path` alone. Beam's modules are imported without looking for garbage in
-# them.
+# only on the run's own `sys.path`. Garbage collection is off while Beam's modules are imported.
 START = (
     "import gc, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); gc.disable(); "
     "sys.path[:] = sys.argv[1:]; from beam_tfr import worker; "
@@ -39,7 +38,7 @@ class Worker(Protocol):
         """Ends the worker, unless it has already ended."""
 
     def last_message(self) -> str:
-        """The last line that the worker printed to standard error."""
+        """Returns the last line that the worker printed to standard error."""
 
 
 class _Python(subprocess.Popen[bytes]):
@@ -56,7 +55,7 @@ class _Python(subprocess.Popen[bytes]):
     ) -> None:
         super().__init__(
             [sys.executable, "-c", f"{START}worker.{call}", *import_paths()],
-            stdin=subprocess.PIPE,  # its end ends the process
+            stdin=subprocess.PIPE,  # closing it ends the process
             stderr=subprocess.PIPE,
             env=environment,
             pass_fds=descriptors,
@@ -64,12 +63,12 @@ class _Python(subprocess.Popen[bytes]):
         self._messages = Messages(self.stderr)
 
     def last_message(self) -> str:
-        """The last line that the process printed to standard error."""
+        """Returns the last line that the process printed to standard error."""
         return self._messages.last_line()
 
 
 class StartedWorker(_Python):
-    """A worker that imports everything by itself.
+    """A worker that imports all modules itself.
 
     Args:
         environment: its environment variables.
@@ -100,14 +99,16 @@ class ForkServer(_Python):
     def fork(self, environment: Mapping[str, str]) -> "Worker":
         """Forks a worker with these environment variables.
 
-        Returns this process itself if it has failed.
+        Returns this process itself if forking failed.
         """
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or is closed
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the process has ended, or its input is closed
             self._requests.write(f"{json.dumps(dict(environment))}\n".encode())
             self._requests.flush()
         pid = self._pids.get()
         if not pid:
-            self._pids.put(pid)  # for the next one
+            self._pids.put(pid)  # for the next call
         return self._workers.get(pid, self)
 
     def close(self) -> None:
@@ -132,7 +133,7 @@ class ForkServer(_Python):
                 else:
                     self._workers[pid] = ForkedWorker(pid, self._messages)
                     self._pids.put(pid)
-        status = self.wait() or 1  # it does not end by itself while the run goes on
+        status = self.wait() or 1  # ending during a run is a failure, even with status 0
         for worker in self._workers.values():
             worker.kill()
             worker.end(status)
@@ -140,7 +141,7 @@ class ForkServer(_Python):
 
 
 class ForkedWorker:
-    """A worker that was forked from a process which had imported everything."""
+    """A worker forked from a process that had already imported all modules."""
 
     def __init__(self, pid: int, messages: "Messages") -> None:
         self._pid = pid
@@ -175,9 +176,9 @@ class ForkedWorker:
 
 
 class Messages(threading.Thread):
-    """Reads what a process prints to standard error, and keeps the last line.
+    """The messages that a process prints to standard error; only the last line is kept.
 
-    Engines print a failure several times, with stack traces, so it is only shown on demand.
+    Engines print a failure several times, with stack traces, so messages are shown only on demand.
 
     Args:
         stream: the standard error of the process.
@@ -198,6 +199,6 @@ class Messages(threading.Thread):
                     os.write(2, line)
 
     def last_line(self) -> str:
-        """The last line, once the process has ended."""
+        """Returns the last line, once the process has ended."""
         self.join(END_OF_MESSAGES_S)
         return self._last_line.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Starts a pipeline, and follows it to its end, its failure or Ctrl-C."""
+"""Starts a pipeline, and follows it until it ends or fails, or until Ctrl-C."""
 
 import collections
 import contextlib
@@ -30,31 +30,31 @@ from beam_tfr.schema.errors import (
 )
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
-PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to end
+PROCESSES_WAIT_S = 0.3  # for a run to end in worker processes, which do not notice the interrupt
 PROGRESS_S = 1.0
 POLL_S = 0.2
 _THREAD = "beam_tfr-pipeline"
 
 
 class Run(Protocol):
-    """A pipeline that runs here, on another engine, or as a job of Dataflow.
+    """A pipeline that runs here, on another engine, or as a job on Dataflow.
 
     Attributes:
-        patience_s: seconds that it may take to end after Ctrl-C.
+        patience_s: seconds that the run may take to end after Ctrl-C.
     """
 
     patience_s: float = INTERRUPT_WAIT_S
 
     @property
     def is_submitted(self) -> bool:
-        """Whether the other machine, if the run needs one, has received it."""
+        """Whether the run has reached the other machine, if it needs one."""
         return True
 
     def session(self) -> contextlib.AbstractContextManager[None]:
-        """A context for as long as the run is followed, entered in the main thread."""
+        """Returns a context to enter in the main thread while the run is followed."""
 
     def result(self) -> Mapping[str, int]:
-        """Waits for the end, in another thread; returns this package's counters."""
+        """Waits for the end of the run, in another thread; returns this package's counters."""
 
     def counters(self) -> Mapping[str, int]:
         """Returns name -> value of this package's counters while the pipeline runs.
@@ -63,9 +63,9 @@ class Run(Protocol):
         """
 
     def stop(self) -> str:
-        """Stops the run, unless its stages see the interrupt.
+        """Stops the run, unless its stages notice the interrupt themselves.
 
-        Returns what happens to the run, if it has further effects.
+        Returns a sentence about the run if it still has effects.
         """
         return ""
 
@@ -119,7 +119,7 @@ class LocalRun(Run):
 
 
 class PortableRun(Run):
-    """A run on an engine that Beam's options name, such as Prism, Flink or Spark."""
+    """A run on an engine chosen by Beam's options, such as Prism, Flink or Spark."""
 
     def __init__(self, pipeline: beam.Pipeline) -> None:
         self._pipeline = pipeline
@@ -128,7 +128,7 @@ class PortableRun(Run):
     def session(self) -> Iterator[None]:
         with silent_engine():
             with beam_internals.streams_without_timeout():
-                self._result = self._pipeline.run()  # some engines want the main thread for it
+                self._result = self._pipeline.run()  # some engines need the main thread
             yield
 
     def result(self) -> Mapping[str, int]:
@@ -153,7 +153,7 @@ def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mappin
     totals: collections.Counter[str] = collections.Counter()
     try:
         queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))
-    # Of whatever kind: an engine without counters is no reason to end a run.
+    # Any exception is ignored: a run needs no counters.
     except Exception:  # noqa: BLE001
         return totals
     for counter in queried["counters"]:
@@ -162,10 +162,10 @@ def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mappin
 
 
 class _RunThread(threading.Thread):
-    """Waits for the end of a run, so that Ctrl-C reaches the main thread at once.
+    """A thread that waits for the end of a run, so that Ctrl-C reaches the main thread at once.
 
     Attributes:
-        counters: what the run returned; None while it runs, and if it failed.
+        counters: the result of the run; None while it runs, and if it failed.
         failure: the exception that the run raised.
     """
 
@@ -186,16 +186,17 @@ Tick = Callable[[Mapping[str, int]], object]
 
 
 def follow_run(run: Run, tick: Tick | None, outcome: Outcome) -> Mapping[str, int]:
-    """Follows a run to its end, its failure or Ctrl-C; returns its last counters.
+    """Follows a run until it ends or fails, or until Ctrl-C; returns its last counters.
 
     Args:
         run: the run, not yet started.
         tick: called with the counters before the run starts, every `PROGRESS_S` seconds, and once
             after a failure; with None if there are no counters.
-        outcome: what a failed run leaves behind.
+        outcome: the state that a failed run leaves behind.
 
     Raises:
-        BeamTfrError: of the kind that the failing step raised; `RunError` for anything else.
+        BeamTfrError: an error of the class that the failing step raised; `RunError` for any other
+            error.
     """
     thread = _RunThread(run)
     with _starved_threads() as starved, contextlib.ExitStack() as stack:
@@ -211,8 +212,8 @@ def follow_run(run: Run, tick: Tick | None, outcome: Outcome) -> Mapping[str, in
             return thread.counters
         error = thread.failure
         if error is not None:
-            report()  # may know better why
-        else:  # it waits for a thread that is gone
+            report()  # may raise an error that names the cause
+        else:  # the run waits for a lost thread
             interrupt.requested.set()
             error = starved[0]
         raise translate_error(error, outcome) from error
@@ -228,7 +229,7 @@ def _report(run: Run, tick: Tick | None, outcome: Outcome) -> None:
 def _watch(
     thread: threading.Thread, starved: Sequence[BaseException], report: Callable[[], None]
 ) -> None:
-    """Reports progress until the run ends, lacks a thread, or the user presses Ctrl-C."""
+    """Reports progress until the run ends or loses a thread, or the user presses Ctrl-C."""
     last = time.monotonic()
     while thread.is_alive() and not starved and not interrupt.requested.is_set():
         thread.join(POLL_S)
@@ -238,7 +239,7 @@ def _watch(
 
 
 def _stop(run: Run, thread: _RunThread, outcome: Outcome) -> None:
-    """Stops a run, unless it ends meanwhile.
+    """Stops a run, unless it ends by itself.
 
     Raises:
         InterruptedRunError: the run was stopped.
@@ -251,7 +252,7 @@ def _stop(run: Run, thread: _RunThread, outcome: Outcome) -> None:
 
 @contextlib.contextmanager
 def translated_errors(outcome: Outcome) -> Iterator[None]:
-    """Raises our errors in place of the engine's."""
+    """Raises our errors instead of the engine's."""
     try:
         yield
     except Exception as error:
@@ -262,12 +263,12 @@ def translated_errors(outcome: Outcome) -> Iterator[None]:
 def _starved_threads() -> Iterator[list[BaseException]]:
     """Collects errors of threads that run out of memory.
 
-    An engine would wait forever for a lost thread of gRPC. Silences threads that lose their
-    connections when the engine ends after a failure, and workers at any time: after a failed step,
-    Prism starts a worker that it no longer knows.
+    An engine would wait forever for a lost gRPC thread. This function also silences threads that
+    lose their connections when the engine ends after a failure, and worker threads at any time:
+    after a failed step, Prism starts a worker that it no longer knows.
     """
     starved: list[BaseException] = []
-    silenced = set[threading.Thread | None]()  # later threads may complain
+    silenced = set[threading.Thread | None]()  # threads that start later may print errors
     original_hook = threading.excepthook
 
     def note(args: threading.ExceptHookArgs) -> None:
@@ -292,7 +293,7 @@ def _starved_threads() -> Iterator[list[BaseException]]:
 
 
 def _is_lost_worker(args: threading.ExceptHookArgs) -> bool:
-    """Whether a thread that ends is an engine's worker whose connection has ended."""
+    """Whether a thread that ends is an engine's worker that has lost its connection."""
     if os.environ.get(TRACEBACK_VARIABLE) or args.thread is None:
         return False
     is_worker = args.thread.name.startswith(beam_internals.WORKER_THREAD)
@@ -348,9 +349,9 @@ def silent_engine() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
 
     The report repeats our error several times, with stack traces. A worker in this process prints
-    it to sys.stderr at any log level, and hangs when nobody reads sys.stderr. Worker processes and
+    it to sys.stderr at any log level, and hangs if nobody reads sys.stderr. Worker processes and
     engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each of
-    them. C libraries print there too, such as libtiff for every damaged file.
+    them. C libraries also print there, such as libtiff for every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield

@@ -1,8 +1,8 @@
 """Defines the options of `convert`, each once: type, default, help, and whether it changes records.
 
 The command line, the options object and the Flex Template are made from the same table. An options
-object is always valid: its constructor raises a `UsageError` with the option, the value, what is
-allowed, and the cure.
+object is always valid: its constructor raises a `UsageError` that names the option, the value, the
+allowed values, and the fix.
 """
 
 from beam_tfr.options.convert import ConvertOptions as ConvertOptions

@@ -1,6 +1,6 @@
 """Defines the options of `convert`: input and output, classes, splits and shards.
 
-Options of tables, images and runs are in the other modules of the package.
+Options for tables, images and runs are in the other modules of the package.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def _check_layout(value: object) -> str:
 
 
 _LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
-# The path of a file beside an image, perhaps with how to handle it.
+# The path of a mask or other image, perhaps with brackets that say how to handle it.
 _BESIDE = rf"(?:gs://|(?!.*://)).*\{{(?:stem|path)(?:[%#][^\[\]{{}}]*)?\}}[^\[]*(?:{HANDLING})?"
 
 
@@ -134,7 +134,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         metavar="NAME",
     )
     layout: str = option(
-        "",  # not the default, since a folder that looks like a split needs an explicit one
+        "",  # differs from the default: folders that look like splits need an explicit layout
         help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and "
         "*, which can be parts of a name: {label}_*. {label}/** takes the class from the "
         "first folder, whatever is below it; '*' alone means no labels (default: {label}/*)",
@@ -300,7 +300,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return reason
 
     def _set_implied_options(self) -> None:
-        """Sets the options that the table implies, unless they are given."""
+        """Sets options that the table implies, unless the user sets them."""
         if not self.table:
             return
         for name, value in implied_options(self.table[0], vars(self)).items():
@@ -309,19 +309,19 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def shares(self) -> dict[str, Fraction]:
-        """Split -> share, from `splits` or `folds`; empty without either."""
+        """Returns split -> its share of the images, from `splits` or `folds`; empty without."""
         return shares_of(vars(self))
 
     @property
     def shares_option(self) -> str:
-        """The option that gives the shares of splits; empty if none does."""
+        """Returns the option that sets the shares of splits; empty if none does."""
         if self.folds:
             return "folds"
         return "splits" if self.splits else ""
 
     @property
     def settles_copies(self) -> bool:
-        """Whether copies are grouped or dropped, once all images are converted."""
+        """Whether copies are grouped or dropped after all images are converted."""
         return self.duplicates != COPIES[0]
 
     @property
@@ -333,7 +333,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     def may_become_images(self) -> bool:
         """Whether rows become the records only because no option says otherwise.
 
-        Columns may then show that the rows are boxes in images: see `tables.box_columns`.
+        Their columns may then show that the rows are boxes in images: see `tables.box_columns`.
         """
         is_chosen = self.key_column or self.feature_columns is not None
         allows_images = self.has_implied_encoding or self.encoding in IMAGE_ENCODINGS
@@ -358,7 +358,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             )
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             self.refuse("name", f"must be letters, digits and _, at most {MAX_NAME}")
-        if self.resize == "none" and self.is_given("image_size"):  # but a manifest may hold both
+        if self.resize == "none" and self.is_given("image_size"):  # a manifest may hold both
             self.refuse_beside("image_size", "resize", "it keeps all pixels")
         if not self.may_become_images:
             self._check_rows()
@@ -392,7 +392,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             )
 
     def _check_features(self) -> None:
-        """Checks that the columns and the images beside images can be in one dataset."""
+        """Checks that the columns and the pairs of images can be in one dataset."""
         from beam_tfr.features.companions import find_pair_conflict
         from beam_tfr.features.features_dict import FeaturesDict
         from beam_tfr.features.registry import find_conflict
@@ -406,7 +406,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("pair" if self.pair else "feature_columns", conflict)
 
     def _may_imply_labels(self) -> bool:
-        """Whether columns that are not read yet may imply `label_column`, as beside boxes."""
+        """Whether columns that are not yet read may imply `label_column`, as with boxes."""
         return bool(self.table) and not self.label_column and table_suffix(self.table[0]) in ROWS
 
     def _check_labels(self) -> None:
@@ -445,10 +445,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
 
     def refuse_other_splits(self, given: str) -> NoReturn:
-        """Raises the UsageError for shares of splits if tables already give the splits.
+        """Raises the UsageError for shares of splits if tables already define the splits.
 
         Args:
-            given: says what gives the splits, and which ones.
+            given: says what defines the splits, and which ones.
         """
         name = self.shares_option
         self.refuse(
@@ -469,9 +469,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         Digests cover them, and the manifest holds them.
 
         Args:
-            classes: content of the file named by `classes`.
+            classes: content of the file in `classes`.
             columns: table column -> type, for the columns that become features.
-            multi_label: whether a row of the table has any number of labels.
+            multi_label: whether table rows have any number of labels.
         """
         values: dict[str, Any] = {
             name: getattr(self, name)
@@ -489,12 +489,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             values.pop("layout", None)
         else:
             values["layout"] = self.layout or DEFAULT_LAYOUT
-        text = json.dumps(values, default=str)  # shares of splits become text
+        text = json.dumps(values, default=str)  # turns fractions into text
         as_json: dict[str, Any] = json.loads(text)
         return as_json
 
     def choose_resize(self, columns: Mapping[str, str] | None) -> str:
-        """Returns how to resize images: as given, or the default for these features.
+        """Returns the resize mode: the user's, or the default for these features.
 
         Args:
             columns: table column -> type, for the columns that become features.
@@ -517,7 +517,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return self.is_given(name) or not about.implied
 
     def _table_options(self) -> dict[str, Any]:
-        """Returns the given options of the table, without places, which change nothing."""
+        """Returns the table options that are set, without paths, which do not change the data."""
         values = {
             name: getattr(self, name) for name in options_of(TableOptions) if self.is_given(name)
         }
@@ -527,13 +527,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def stored_compression(self) -> dict[str, Any]:
-        """Compression and gzip level, which plans and manifests hold separately."""
+        """Returns compression and gzip level, which plans and manifests store separately."""
         kind, _, level = self.compression.partition(":")
         return {"compression": kind, "gzip_level": int(level) if level else "auto"}
 
     @property
     def suffix(self) -> str:
-        """The file name extension of the shards."""
+        """Returns the file name extension of the shards."""
         return SUFFIXES[self.stored_compression["compression"]]
 
 

@@ -65,7 +65,7 @@ DATAFLOW = Group(
     title="Dataflow",
     when="Use these with --runner=DataflowRunner.",
 )
-# The groups whose options do not say what the records of a dataset are.
+# The groups whose options do not affect the records of a dataset.
 NOT_ABOUT_RECORDS = (FILES, CARD, REJECTS, RUN, PROGRESS, DATAFLOW)
 GROUPS = (
     WHAT,

@@ -18,10 +18,10 @@ _limit = functools.partial(option, group=LIMITS, images_only=True, low=1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Checked):
-    """The options of how images are decoded, resized, encoded and rejected.
+    """The options that control how images are decoded, resized, encoded and rejected.
 
     Raises:
-        UsageError: a value is not allowed, or an option has no effect beside the others.
+        UsageError: a value is not allowed, or an option has no effect with the others.
     """
 
     image_size: tuple[int, int] = _look(
@@ -34,7 +34,7 @@ class ImageOptions(Checked):
         show="224x224",
     )
     resize: str = _look(
-        "",  # not given: crop, but pad where that would cut off what columns and masks mark
+        "",  # not set: crop, or pad if columns or masks mark parts that crop would cut off
         help="how to resize images with another aspect ratio. crop: fill the size and keep the "
         "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; "
         "fit: shrink to fit inside the size; shortest: scale the shorter side to the size, "
@@ -87,7 +87,7 @@ class ImageOptions(Checked):
         choices=("reject", "keep"),
     )
     encoding: str = option(
-        "",  # not given: row for tables without --uri_column, else jpeg
+        "",  # not set: row for tables without --uri_column, else jpeg
         help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file "
         "if its size is right and TensorFlow can decode it, otherwise re-encoded; bytes: "
         "files of any kind, unchanged; array: .npy files as serialized tensors; row: table "
@@ -164,17 +164,17 @@ class ImageOptions(Checked):
 
     @property
     def stored_size(self) -> tuple[int, int] | None:
-        """Height and width of all images; None if they differ."""
+        """Returns height and width of all images in pixels; None if they differ."""
         return None if self.resize in ("fit", "shortest", "none") else self.image_size
 
     @property
     def most_stored_pixels(self) -> int:
-        """The most pixels that a stored image can have."""
+        """Returns the most pixels that a stored image can have."""
         if self.stored_size:
             return math.prod(self.stored_size)
         return max(self.max_pixels, math.prod(self.image_size))
 
     @property
     def channels(self) -> int:
-        """The number of channels of an image that is read."""
+        """Returns the number of channels of images in readers."""
         return 1 if self.color == "gray" else 3

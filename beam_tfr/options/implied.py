@@ -1,4 +1,4 @@
-"""Derives options from the name of a table: of annotations, or of tables that hold their images."""
+"""Derives options from the name of a table that holds annotations or images."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ _OPTIONAL_COLUMNS = {
 }
 _STAND_INS = {".xml": {"box": VOC_FROM_0}}
 
-KNOWN = "*"  # stands for a column that the content of a table shows; see `tables.content`
+KNOWN = "*"  # stands for a column that is found in the content of a table; see `tables.content`
 _KNOWN_ROLES: dict[str, Any] = {"uri_column": KNOWN, "label_column": KNOWN}
 # Extensions of tables whose rows have values, or paths of images.
 ROWS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -66,28 +66,28 @@ def is_dataset(table: str) -> bool:
 def may_hold_images(table: str) -> bool:
     """Whether a table may hold its images, judging by its name or pattern.
 
-    The names of TFRecords and tars say so, and names such as `train-*-of-*` say nothing. Either
-    way, the content decides: see `tables.content.imply_by_file`.
+    The extensions of TFRecords and tars say so; names such as `train-*-of-*` leave it open. In both
+    cases the content decides: see `tables.content.imply_by_file`.
     """
     suffix = table_suffix(table)
     return not is_dataset(table) and suffix not in ROWS and suffix not in ANNOTATIONS
 
 
 def table_suffix(table: str) -> str:
-    """Returns the extension of a table's name or pattern in lower case, without .gz or a number."""
+    """Returns the extension in a table's name or pattern in lower case, without .gz or a number."""
     suffix = os.path.splitext(table.removesuffix(".gz"))[1]
     return suffix.partition("-")[0].lower()
 
 
 def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that a table implies by its name or pattern.
+    """Returns the options that the name or pattern of a table implies.
 
     Annotations imply options, and so do tables that hold their images.
 
     Args:
         table: the table.
         options: the options of the conversion. A table that holds its images implies nothing if
-            `uri_column` is given; nor do TFRecords and tars if other options say that their rows
+            `uri_column` is set; nor do TFRecords and tars if other options say that their rows
             become the records.
     """
     if is_dataset(table):
@@ -100,7 +100,7 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _annotation_options(table: str) -> dict[str, Any]:
-    """Returns the options that a table of annotations implies; none for other tables."""
+    """Returns the options that a table of annotations implies; empty for other tables."""
     return ANNOTATIONS.get(table_suffix(table), {})
 
 
@@ -112,8 +112,8 @@ def is_annotated(table: str) -> bool:
 def optional_columns(table: str) -> Sequence[str]:
     """Returns the columns of a table that `*` leaves out, judging by its name.
 
-    They are masks in annotations, which cost time and bytes; boxes whose sides are columns too; the
-    confidence of predictions; and columns of Pascal VOC that stand in for others.
+    They are masks in annotations, which cost time and bytes; boxes whose sides are also columns;
+    the confidence of predictions; and columns of Pascal VOC that may replace others.
     """
     if may_hold_images(table):
         return [BOXES]

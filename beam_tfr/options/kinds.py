@@ -21,7 +21,7 @@ from beam_tfr.schema.errors import UsageError, check_text, check_whole_number
 
 
 def _check_text(value: object) -> str:
-    """Returns text, or the text of a path."""
+    """Returns a string, or a path as a string."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ValueError("must be text")
@@ -33,16 +33,16 @@ class Kind:
     """A kind of option values.
 
     Attributes:
-        check: value -> value, normalized. Numbers are checked with the range of their option.
+        check: value -> normalized value. Numbers are checked against the range of their option.
         parse: text that matches `pattern` -> value; None if the text is the value.
-        spell: value -> text, as it is typed.
-        expected: what errors say about other texts, after "must be".
-        pattern: regular expression of the allowed texts, by which a form shows at once what is
+        spell: value -> text, as on the command line.
+        expected: the allowed values in errors, after "must be".
+        pattern: regular expression for allowed texts, which lets a form show at once what is
             wrong.
         metavar: placeholder for the value in help.
-        many: whether it takes several values, as a tuple; all other attributes are about each
+        many: whether it accepts several values, as a tuple; all other attributes apply to each
             value.
-        has_names: whether each of several values is NAME=VALUE, so that a dict can hold them too.
+        has_names: whether each of several values is NAME=VALUE, so that they may be a dict.
     """
 
     check: Callable[..., Any] = _check_text
@@ -55,7 +55,7 @@ class Kind:
     has_names: bool = False
 
     def list_values(self, value: Any) -> Any:
-        """Returns one or several values as a tuple; anything else as it is, to be refused.
+        """Returns one or several values as a tuple, and any other object unchanged, to be refused.
 
         Raises:
             UsageError: the value is a DataFrame.
@@ -66,7 +66,7 @@ class Kind:
             if not self.has_names:
                 return value
             return tuple(f"{name}={text}" for name, text in value.items())
-        if hasattr(value, "to_parquet"):  # a DataFrame, which would yield the names of its columns
+        if hasattr(value, "to_parquet"):  # iterating over a DataFrame would yield its column names
             raise UsageError(
                 "a DataFrame is not a file: write one with frame.to_parquet('table.parquet'), and "
                 "give its path"
@@ -77,7 +77,7 @@ class Kind:
             return value
 
     def parse_value(self, value: Any, *limits: float) -> Any:
-        """Normalizes a value, or one of several, given as text or in Python.
+        """Normalizes a value, or one of several values, which may be text or a Python object.
 
         Raises:
             ValueError: the value is not allowed.
@@ -96,7 +96,7 @@ def check_path(value: object) -> str:
 
 
 def _check_class_file(value: object) -> str:
-    """Returns the path of a file of classes."""
+    """Returns the path of a file with classes."""
     if not isinstance(value, (str, os.PathLike)):
         raise ValueError(
             "must be the path of a file with one class per line, or of a dataset: write the names "
@@ -106,7 +106,7 @@ def _check_class_file(value: object) -> str:
 
 
 def _check_unicode(value: object) -> str:
-    """Returns text that UTF-8 files can hold; not every name of a file is such text."""
+    """Returns a string after checking that it is valid in UTF-8, which not all file names are."""
     text = _check_text(value)
     try:
         text.encode()
@@ -159,7 +159,7 @@ BYTES = Kind(
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a real number, possibly NumPy's, but not a bool."""
+    """Whether a value is a real number, including NumPy numbers but not bools."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -256,7 +256,7 @@ COLOR = Kind(
 
 
 _ROUNDING = Fraction(1, 10**6)
-# The fraction of other numbers, such as 1e-99999999, may take all memory.
+# Converting other numbers, such as 1e-99999999, to a fraction may take all memory.
 _SHARE = re.compile(
     r" *+(?:[0-9]{0,40}\.?[0-9]{0,40}(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}) *"
 )
@@ -285,11 +285,13 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
         raise ValueError(
             f"the shares must add up to 1, not {float(total):g}{_suggest_share(shares)}"
         )
-    return {name: shares[name] for name in sort_splits(shares)}  # a manifest keeps no order
+    return {
+        name: shares[name] for name in sort_splits(shares)
+    }  # a manifest does not keep the order
 
 
 def _suggest_share(shares: Mapping[str, Fraction]) -> str:
-    """Says which last share would make the sum 1; empty if nothing is left for it."""
+    """Suggests a last share that makes the sum 1; empty if nothing is left for it."""
     if not shares:
         return ""
     name, share = list(shares.items())[-1]

@@ -18,7 +18,7 @@ _dataflow = functools.partial(option, group=DATAFLOW, changes_data=False, templa
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DisplayOptions(Checked):
-    """The options of how a command shows its progress and result."""
+    """The options that control how a command shows its progress and result."""
 
     quiet: bool = _progress(
         False, help="show no progress; warnings, errors and the result are still printed"
@@ -40,7 +40,7 @@ class DisplayOptions(Checked):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(DisplayOptions):
-    """The part of `ConvertOptions` that is about the run."""
+    """The options in `ConvertOptions` that control the run."""
 
     read_ahead: int = _run(
         storage.READ_AHEAD,
@@ -97,7 +97,7 @@ class RunOptions(DisplayOptions):
         return bool(self.max_rejects)
 
 
-# Options of a conversion that an update does not take.
+# Options of a conversion that an update does not accept.
 NOT_FOR_UPDATES = ("output", "name", "overwrite", "no_wait", "report")
 
 

@@ -18,25 +18,24 @@ DESTRUCTIVE = "overwrite"  # never suggested for a misspelled flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """All about one option, except its field of an options class.
+    """The properties of one option, except its field of an options class.
 
     Attributes:
         help: help text, for --help-all, docs/options.md and the template.
         brief: help text of an essential option, for --help, which shows no others.
         kind: kind of its values.
         metavar: placeholder for the value in help; by default that of its kind.
-        low, high: range of a number, including both.
+        low, high: range of a number, including both ends.
         choices: the allowed values; empty for any.
-        only_with: other option -> the values with which this option has an effect; if empty, any
-            given value.
-        excludes: other option -> why both cannot be given.
+        only_with: other option -> its values that give this option an effect; empty for any value.
+        excludes: other option -> why the two cannot be combined.
         images_only: whether it has no effect on files other than images.
         group: the group that it is shown in, one of `GROUPS`.
         changes_data: whether it can change a record, a shard or a reject, and is therefore part of
             the options digest.
         implied: whether `options` of plans and manifests leave it out while it has its default,
             which can then never change. Every option added after 0.1 must be implied; otherwise all
-            datasets and plans made before would differ from it.
+            older datasets and plans would differ from it.
         show: the default as help shows it, if it differs from the default itself.
         template: whether it is also a parameter of the Flex Template.
     """
@@ -58,7 +57,7 @@ class Option:
     template: bool = True
 
     def parse_value(self, value: Any) -> Any:
-        """Normalizes a value, or one of several, given as text or in Python.
+        """Normalizes a value, or one of several values, which may be text or a Python object.
 
         Raises:
             ValueError: the value is not allowed.
@@ -72,14 +71,14 @@ class Option:
         return self.kind.parse_value(value, self.low, self.high)
 
     def spell(self, value: Any) -> str:
-        """Spells a value as it is typed on the command line."""
+        """Spells a value as on the command line."""
         if self.kind.many:
             return " ".join(self.kind.spell(item) for item in value)
         return self.kind.spell(value)
 
     @property
     def argument(self) -> dict[str, Any]:
-        """The arguments of `argparse.ArgumentParser.add_argument` for its flag."""
+        """Returns the arguments of `argparse.ArgumentParser.add_argument` for its flag."""
         if self.kind is kinds.BOOLEAN:
             return {"nargs": "?", "const": "true", "metavar": "true|false"}
         metavar = self.metavar or self.kind.metavar or "{" + ",".join(self.choices) + "}"
@@ -116,7 +115,7 @@ _Options = TypeVar("_Options")
 class Checked:
     """The base of the option classes, whose objects are always valid.
 
-    Making an object raises a UsageError for a wrong value.
+    Creating an object raises a UsageError if a value is wrong.
     """
 
     encoding: str  # only in classes with options for images
@@ -132,9 +131,9 @@ class Checked:
 
     @property
     def may_become_images(self) -> bool:
-        """Whether content that is not read yet decides if there are images.
+        """Whether the input may have images, depending on content that has not been read yet.
 
-        If so, call `check_image_options` once it is read.
+        If so, call `check_image_options` after reading it.
         """
         return False
 
@@ -152,10 +151,10 @@ class Checked:
         """Sets the options that follow from others."""
 
     def check_combination(self) -> None:
-        """Checks what the table of options cannot say.
+        """Checks rules that the table of options cannot express.
 
         Raises:
-            UsageError: something is not allowed.
+            UsageError: a rule is broken.
         """
 
     def describe_images_only(self) -> str:
@@ -174,20 +173,20 @@ class Checked:
         return type(value) is not type(default) or value != default
 
     def restricted_to(self, kind: type[_Options], **others: Any) -> _Options:
-        """Returns the options that another class has too, some of them with other values.
+        """Returns the options that another class also has, some of them with other values.
 
-        This keeps paths out of what is sent with a job.
+        This keeps paths out of the data sent with a job.
         """
         values = {name: getattr(self, name) for name in options_of(kind)}
         return kind(**(values | others))
 
     def refuse(self, name: str, reason: str) -> NoReturn:
-        """Raises the UsageError for an option, with its value as it is typed."""
+        """Raises the UsageError for an option, with its value as on the command line."""
         about = options_of(type(self))[name]
         raise UsageError(reason, option=name, value=about.spell(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, reason: str) -> NoReturn:
-        """Raises the UsageError for an option that has no effect beside another."""
+        """Raises the UsageError for an option that has no effect along with another."""
         raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {reason}")
 
     def set_option(self, name: str, value: object) -> None:
@@ -214,10 +213,10 @@ class Checked:
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {reason}")
 
     def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
-        """Checks that an option has an effect beside another.
+        """Checks that an option has an effect along with another.
 
-        It has if the other option has one of the values, or, without values, if the other option is
-        given.
+        The other option must have one of these values, or, if there are none, any value that is
+        set.
         """
         if values:
             if not getattr(self, other):
@@ -233,7 +232,7 @@ class Checked:
 def _parse_value(name: str, about: Option, value: Any) -> Any:
     try:
         return about.parse_value(value)
-    except UsageError:  # it already names the option
+    except UsageError:  # the error already names the option
         raise
     except ValueError as error:
         raise UsageError(str(error), option=name, value=value) from None
@@ -242,7 +241,7 @@ def _parse_value(name: str, about: Option, value: Any) -> Any:
 def shown_default(field: dataclasses.Field[Any]) -> str:
     """Returns the default of an option as help and documentation show it.
 
-    Empty if the default means "not given".
+    Empty if the default means "not set".
     """
     if field.default is False or field.default in (None, "", ()):
         return ""
@@ -256,15 +255,16 @@ def add_arguments(
     *,
     switches: bool = False,
 ) -> None:
-    """Adds a flag for each option, or for some.
+    """Adds a flag for each option, or for some of them.
 
-    Values stay text until `from_arguments` parses them.
+    Values remain text until `from_arguments` parses them.
 
     Args:
         parser: the parser to add flags to.
         kind: the options class.
         names: the options to add; None for all.
-        switches: whether flags of booleans take no value, which could be an argument that follows.
+        switches: whether boolean flags accept no value, because the next argument could be
+            mistaken for one.
     """
     headings = {heading.title: heading for heading in parser._action_groups}
     fields = sorted(
@@ -295,7 +295,7 @@ def _help_of(field: dataclasses.Field[Any]) -> str:
 def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Options:
     """Makes an options object from parsed flags.
 
-    An empty value, as from a form, counts as not given.
+    An empty value, as from a form, counts as not set.
 
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
@@ -313,10 +313,11 @@ def from_arguments(arguments: argparse.Namespace, kind: type[_Options]) -> _Opti
 def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
     """Makes an options object from Python values.
 
-    Text is parsed as on the command line, and None counts as not given.
+    Text is parsed as on the command line, and None counts as not set.
 
     Raises:
-        UsageError: there is no such option, a required one is missing, or a value is not allowed.
+        UsageError: there is no such option, a required option is missing, or a value is not
+            allowed.
     """
     options = options_of(kind)
     arguments = {}
@@ -338,8 +339,8 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """Returns a hint about an unknown flag or option: "did you mean --encoding?".
 
-    Empty if no name is spelled similarly; dashes do not count, as they would make short flags
-    alike.
+    Empty if no name is spelled similarly; leading dashes are ignored, because they make short flags
+    look alike.
     """
     choices = {other.lstrip("-"): other for other in names}
     choices.pop(DESTRUCTIVE, None)

@@ -1,4 +1,4 @@
-"""Defines the options for tables: which columns have which role, and which become features."""
+"""Defines the options for tables: the roles of columns, and the columns that become features."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
 _of_boxes = functools.partial(option, group=BOXES, only_with={"table": ()}, implied=True)
 _DECLARED = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\]|[\[\]])++")  # commas may be in brackets
-NO_COLUMN = "none"  # for splits: the splits in tables are not read
+NO_COLUMN = "none"  # for `split_column`: ignores the splits in tables
 BOX_OPTIONS = ("min_visible", "bad_boxes", "no_boxes")
 
 
@@ -71,7 +71,7 @@ _COLUMNS = kinds.Kind(check=_check_columns, spell=_spell_columns, metavar="COLUM
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions(Checked):
-    """The part of `ConvertOptions` that is about tables."""
+    """The options in `ConvertOptions` that are about tables."""
 
     table: tuple[str, ...] = _table(
         (),
@@ -168,10 +168,10 @@ class TableOptions(Checked):
     )
 
     def refuse_box_options(self) -> None:
-        """Refuses options about boxes if there are no boxes.
+        """Raises an error for options about boxes if there are no boxes.
 
         Raises:
-            UsageError: such an option is given.
+            UsageError: such an option is set.
         """
         for name in BOX_OPTIONS:
             if self.is_given(name):
@@ -193,12 +193,12 @@ class TableOptions(Checked):
 
     @property
     def column_of_splits(self) -> str:
-        """The column that `split_column` names; empty if it names none."""
+        """Returns the column that `split_column` names; empty if it names none."""
         return "" if self.split_column == NO_COLUMN else self.split_column
 
     @property
     def box_policy(self) -> "BoxPolicy":
-        """The treatment of boxes that are bad or hardly visible, and of images without any."""
+        """Returns how to treat invalid or hardly visible boxes, and images without boxes."""
         from beam_tfr.features.boxes import BoxPolicy
 
         return BoxPolicy(
