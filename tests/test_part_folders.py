@@ -115,6 +115,39 @@ def test_parts_beside_the_table_among_other_sets(tmp_path: Path) -> None:
     assert keys_of(tables) == ["images_1/1.jpg", "images_2/2.jpg"]
 
 
+def test_parts_by_split_around_the_folder_of_annotations(tmp_path: Path) -> None:
+    """As of DIOR; the folder of lists has no images."""
+    write_images(tmp_path, "JPEGImages-trainval/1.jpg", "JPEGImages-test/2.jpg")
+    write_csv(tmp_path / "Annotations" / "boxes" / "t.csv", "1.jpg", "2.jpg")
+    write_csv(tmp_path / "ImageSets" / "test.txt", "2")
+    tables = opened(tmp_path / "Annotations" / "boxes" / "t.csv")
+    assert keys_of(tables) == ["JPEGImages-trainval/1.jpg", "JPEGImages-test/2.jpg"]
+    (line,) = [line for line in tables.warnings if "in several folders" in line]
+    assert "ImageSets" not in line
+    tables = opened(tmp_path / "Annotations" / "boxes" / "t.csv", image_root=str(tmp_path))
+    (line,) = [line for line in tables.warnings if "in several folders" in line]
+    assert "ImageSets" not in line
+    assert "Annotations" not in line
+
+
+def test_a_folder_of_any_name_around_that_of_annotations_is_told(tmp_path: Path) -> None:
+    write_images(tmp_path, "scenes/1.jpg", "scenes/2.jpg")
+    write_csv(tmp_path / "Annotations" / "boxes" / "t.csv", "1.jpg", "2.jpg")
+    missing = opened(tmp_path / "Annotations" / "boxes" / "t.csv").missing
+    assert f"`image_root={tmp_path}/scenes`, if" in missing
+
+
+@pytest.mark.parametrize("images", ["Images/trainval", "images/trainval", "Images", "JPEGImages"])
+def test_images_in_the_usual_folders_around_that_of_annotations(
+    tmp_path: Path, images: str
+) -> None:
+    write_images(tmp_path, f"{images}/1.jpg")
+    write_csv(tmp_path / "Annotations" / "trainval" / "t.csv", "1.jpg")
+    tables = opened(tmp_path / "Annotations" / "trainval" / "t.csv")
+    assert keys_of(tables) == ["1.jpg"]
+    assert any(f"{tmp_path}/{images}" in line for line in tables.warnings)
+
+
 def test_a_folder_beside_the_table_is_a_cure_on_a_condition(tmp_path: Path) -> None:
     write_images(tmp_path, "B/1.jpg", "B/2.jpg")
     write_csv(tmp_path / "A" / "t.csv", "1.jpg", "2.jpg")

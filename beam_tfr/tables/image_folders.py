@@ -11,6 +11,7 @@ import collections
 import contextlib
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ _MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
 _MOST_SECOND = 30  # folders in which second copies of files are looked for
 _EXTENSIONS = [f".{each}" for name in FORMAT_OF for each in (name, name.upper())]
 _SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
+_IN_CAPITALS = "Images/"  # the same folder as images/ on a disk that ignores case
 
 
 class ImageFolder(NamedTuple):
@@ -96,7 +98,7 @@ def describe_second_files(
     """
     first_tables = _find_first_tables(tables, folder=folder, base=base)
     start = base or folder_of(tables[0])
-    for name in filter(None, _SIBLINGS):
+    for name in filter(None, _list_names(start)):
         first_tables.setdefault(ImageFolder(start, f"{start}{name}"), [tables[0]])
     for image_folder, members in itertools.islice(first_tables.items(), _MOST_SECOND):
         if not _has_files(image_folder.path):
@@ -216,20 +218,41 @@ def _holds_half(root: str, uris: Sequence[str]) -> bool:
 
 def list_roots(folder: str) -> list[str]:
     """Lists the folders in and around that of tables that may hold their images."""
-    inner = [f"{folder}{name}" for name in _SIBLINGS]
+    inner = [f"{folder}{name}" for name in _list_names(folder)]
     return [*inner, *_list_around(folder)]
+
+
+def _list_names(folder: str) -> tuple[str, ...]:
+    """Lists the usual names of folders of images in a folder; the first is empty.
+
+    Args:
+        folder: the folder, with a trailing slash.
+    """
+    with contextlib.suppress(OSError):  # one of them is not there
+        if os.path.samefile(f"{folder}{_IN_CAPITALS.lower()}", f"{folder}{_IN_CAPITALS}"):
+            return _SIBLINGS
+    return (*_SIBLINGS, _IN_CAPITALS)
 
 
 def _list_around(folder: str) -> list[str]:
     """Lists the folders around and beside that of tables that may hold their images."""
-    outer = folder.rstrip("/").rpartition("/")[0]
-    if not outer.removeprefix(storage.GCS.rstrip("/")):
-        return []  # a bucket, or the root folder
-    around = [f"{outer}/{name}" for name in _SIBLINGS]
-    outermost = outer.rpartition("/")[0]
-    if outermost.removeprefix(storage.GCS.rstrip("/")):  # such as annotations/xmls
-        around += [f"{outermost}/{name}" for name in _SIBLINGS if name]
+    outer = folder_around(folder)
+    if not _is_folder_of_data(outer):
+        return []
+    around = [f"{outer}{name}" for name in _list_names(outer)]
+    outermost = folder_around(outer)
+    if not _is_folder_of_data(outermost):
+        return around
+    own_name = folder[len(outer) :]
+    names = [name for name in _list_names(outermost) if name]
+    around += [f"{outermost}{name}" for name in names]  # for annotations/xmls
+    around += [f"{outermost}{name}{own_name}" for name in names]  # for annotations/trainval
     return around
+
+
+def _is_folder_of_data(folder: str) -> bool:
+    """Whether a folder is neither a bucket nor the root folder."""
+    return folder.removeprefix(storage.GCS).rstrip("/") != ""
 
 
 def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
@@ -270,8 +293,8 @@ def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
     outer = folder_around(table_folder)
     if table_folder == folder or not outer.startswith(base):
         return []
-    inner = [f"{table_folder}{name}" for name in _SIBLINGS if name]
-    beside = [f"{outer}{name}" for name in _SIBLINGS]
+    inner = [f"{table_folder}{name}" for name in _list_names(table_folder) if name]
+    beside = [f"{outer}{name}" for name in _list_names(outer)]
     return [ImageFolder(base or table_folder, path) for path in (*inner, *beside)]
 
 

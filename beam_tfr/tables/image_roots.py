@@ -28,7 +28,7 @@ from beam_tfr.tables.image_folders import (
     list_roots,
 )
 from beam_tfr.tables.image_names import ImageFinder, ImageName, drop_prefix
-from beam_tfr.tables.lost_images import clear_files
+from beam_tfr.tables.lost_images import clear_files, list_outer_folders
 from beam_tfr.tables.missing_images import (
     NumberedUri,
     describe_missing,
@@ -41,7 +41,7 @@ from beam_tfr.tables.part_folders import (
     clear_names,
     find_part_folders,
 )
-from beam_tfr.tables.paths import folder_around, folder_of, is_absolute, read_path, resolve_path
+from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
 
@@ -180,11 +180,9 @@ def _add_parts(
     if places.image_folders or not (places.base or in_one_folder):
         return places
     own = places.base or folder
-    starts = [own] if places.base else [own, folder_around(own)]
+    starts = [own] if places.base else list_outer_folders(own)
     names = [path for _, path in spread(paths, MOST_NAMES)]
     for start in starts:
-        if not start.removeprefix(storage.GCS).rstrip("/"):
-            continue
         parts = None
         with contextlib.suppress(OSError):  # the folder cannot be listed
             parts = find_part_folders(names, start, own=own)

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.spellings import change_slashes
+from beam_tfr.layouts.mask_folders import is_of_masks
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk, stem_of_image
+from beam_tfr.tables.paths import folder_around
 
 _MOST_PATHS = 1_000  # paths that are looked for
 _MOST_FILES = 200_000  # files that are searched
@@ -87,6 +89,19 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
 def _name_root(root: str) -> str:
     """Spells the option that makes paths start from a folder."""
     return f"`image_root={root.rstrip('/') or '/'}`"
+
+
+def list_outer_folders(folder: str) -> list[str]:
+    """Lists a folder, and those around it that may hold images of the tables in it.
+
+    That is the next one, and if this is named for annotations, as in Annotations/boxes, the one
+    around it; all have a trailing slash.
+    """
+    outer = folder_around(folder)
+    folders = [folder, outer]
+    if is_of_masks(outer.rstrip("/").rpartition("/")[2]):
+        folders.append(folder_around(outer))
+    return [each for each in folders if each.removeprefix(storage.GCS).rstrip("/")]
 
 
 def find_only_root(paths: Iterable[str], folder: str) -> str:

@@ -22,6 +22,7 @@ from beam_tfr.tables.lost_images import (
     find_files,
     find_only_root,
     list_complete_roots,
+    list_outer_folders,
 )
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
@@ -139,9 +140,7 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
     if cure:
         return f"{missing}; {cure}"
     shorter = drop_shared_folders(texts)
-    for folder in (base, folder_around(base)):
-        if not folder.rstrip("/"):
-            continue
+    for folder in list_outer_folders(base):
         is_around = folder != base
         for written in filter(None, (texts, shorter)):
             cure = describe_lost(written, folder, of_one_table=of_one_table, is_around=is_around)

@@ -4,6 +4,7 @@ Examples are ChestX-ray14, with `images_001/images` to `images_012/images`, and 
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from beam_tfr import storage
 from beam_tfr.layouts.mask_folders import IMAGES, is_of_masks
 from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.extensions import is_junk
+from beam_tfr.schema.extensions import has_image_name, is_junk
 from beam_tfr.tables.lost_images import (
     FilesOf,
     find_files,
@@ -26,6 +27,9 @@ MOST_NAMES = 1_000  # names that show which folders are meant
 _MOST_FOLDERS = 1_000
 _DIGITS = re.compile("[0-9]+")
 _SHOWN = 3  # folders in messages
+_FIRST_FILES = 100  # that show whether a folder holds images
+# The split that a folder of images is named after, as in JPEGImages-trainval.
+_SPLIT_END = re.compile(r"(?i)[-_ ](?:train(?:val|ing)?|val(?:id(?:ation)?)?|test(?:ing)?)[0-9]*$")
 
 
 class PartFolders(NamedTuple):
@@ -138,7 +142,8 @@ def _is_of_table(root: str, folder: str, own: str) -> bool:
     """Whether a folder below the one around a table may hold its images, by its name."""
     if root.startswith(own):
         return True
-    return IMAGES.fullmatch(root[len(folder) :].partition("/")[0]) is not None
+    name = root[len(folder) :].partition("/")[0]
+    return IMAGES.fullmatch(_SPLIT_END.sub("", name)) is not None
 
 
 def _list_endings(files_of: FilesOf) -> list[str]:
@@ -150,7 +155,7 @@ def _list_endings(files_of: FilesOf) -> list[str]:
 
 
 def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
-    """Lists all folders that are similar to those in which images were found.
+    """Lists all folders of images that are similar to those in which images were found.
 
     Their paths differ in the same parts as the known ones do; from a single known one, in the
     digits.
@@ -170,7 +175,14 @@ def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
             patterns.append(re.compile(re.escape(level[0])))
         else:
             patterns.append(re.compile(_DIGITS.sub("[0-9]+", re.escape(level[0]))))
-    return [*_match_folders(folder, patterns)]
+    matches = _match_folders(folder, patterns)
+    return [match for match in matches if match in roots or _holds_images(match)]
+
+
+def _holds_images(folder: str) -> bool:
+    """Whether one of the first files in a folder is named like an image."""
+    files = storage.walk(folder.rstrip("/"), lambda _: False, deep=False)
+    return any(has_image_name(file.name) for file in itertools.islice(files, _FIRST_FILES))
 
 
 def _match_folders(folder: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[str]:
