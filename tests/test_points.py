@@ -26,6 +26,7 @@ from beam_tfr.inspection.pictures import BOX_COLORS
 from beam_tfr.reader import load
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.feature_names import SIDES
+from beam_tfr.tables.annotations.yolo import read_yolo
 from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.points import convert, write_photos
@@ -385,6 +386,21 @@ def test_wrong_numbers_of_yolo_are_rejects(tmp_path: Path) -> None:
     assert details == [told.format(number) for number in (0, 2)]
     (example,) = Records(tmp_path / "d", split="train", boxes="xyxy", output="dict")
     np.testing.assert_allclose(example["keypoint"], [[[5, 5, 2], [0, 0, 0]]], atol=1e-5)
+
+
+def test_fields_about_keypoints_that_are_not_stored_are_told(tmp_path: Path) -> None:
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (10, 10)).save(tmp_path / "images/a.png")
+    (tmp_path / "labels/a.txt").write_text("0 .5 .5 .2 .2 .5 .5 .4 .4")
+    table = tmp_path / "data.yaml"
+    told = []
+    for fields in ("", "flip_idx: [1, 0]\nkpt_names: {0: [nose, tail]}\n"):
+        table.write_text(f"train: images\nnames: [cat]\nkpt_shape: [2, 2]\n{fields}")
+        notes = list[Any]()
+        [*read_yolo(str(table), io.BytesIO(table.read_bytes()), notes.append)]
+        told.append("nothing is stored of its kpt_names and flip_idx" in " ".join(notes))
+    assert told == [False, True]
 
 
 def test_keypoints_of_other_sizes_are_refused(tmp_path: Path) -> None:

@@ -389,8 +389,8 @@ def _refuse_bad_rows(path: str, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
         if isinstance(row, BadRow):
             raise damaged_table(
                 name_row(path, row.number),
-                f"{row.problem}; as rows of one image are joined, that of this one would lack what "
-                "it says: correct the row, or remove it",
+                f"{row.problem}; rows of one image are joined, and the image of this row would be "
+                "stored without it: correct the row, or remove it",
             )
         yield row
 

@@ -63,6 +63,8 @@ class _Yolo(msgspec.Struct):
     names: list[str] | dict[str, str] | None = None
     nc: str = ""
     kpt_shape: KeypointShape | None = None
+    flip_idx: Any = None
+    kpt_names: Any = None
     path: str = ""
     train: str | list[str] = ""
     val: str | list[str] = ""
@@ -113,6 +115,18 @@ class _Yolo(msgspec.Struct):
         path = "" if self.path in _NO_PLACE else self.path
         _check_lengths("path", [path])
         return YoloPlaces(folder, path, places)
+
+
+def _describe_keypoints(data: _Yolo) -> str:
+    """Says which fields about keypoints are not stored; empty if the file has none."""
+    fields = {"kpt_names": data.kpt_names, "flip_idx": data.flip_idx}
+    present = [name for name, value in fields.items() if value]
+    if not present:
+        return ""
+    return (
+        f"nothing is stored of its {' and '.join(present)}: `description=` may keep them with the "
+        "dataset; add them to the data.yaml of an export"
+    )
 
 
 def _check_lengths(key: str, places: Iterable[str]) -> None:
@@ -182,6 +196,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
     for note in _describe_files(first, form, lines):
         say_of_file(note)
     doubts = (
+        _describe_keypoints(data),
         describe_imageless(images),
         describe_unnamed(images, base),
         describe_shared(images),
