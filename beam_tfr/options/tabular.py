@@ -148,7 +148,7 @@ class TableOptions(Checked):
         help="fraction of its area that a good box must keep when resizing cuts it off. Boxes "
         "that keep less are dropped with their labels and values, and their image is kept",
         kind=kinds.NUMBER,
-        metavar="SHARE",
+        metavar="FRACTION",
         low=0,
         high=1,
     )
