@@ -809,7 +809,7 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
         (
             "t.csv",
             "id,age\na,1\n".encode("utf-16"),
-            "t.csv: byte 0xff is not valid UTF-8; the table is UTF-16: iconv",
+            "t.csv: byte 0xff is not valid UTF-8; the text is UTF-16: iconv",
         ),
         ("t.csv", b"id,age\na,1\rb,2\n", "has carriage returns within a line"),
         (

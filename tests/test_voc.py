@@ -205,7 +205,7 @@ def test_the_encoding_is_that_which_a_file_has(declared: str, written: str, labe
 
 def test_a_file_that_is_not_in_its_encoding_is_no_file_of_another() -> None:
     data = voc("1.png", label="café").encode("latin-1")
-    with pytest.raises(DataError, match="is not UTF-8"):
+    with pytest.raises(DataError, match="byte 0xe9 is not valid UTF-8"):
         row(data)
     for encoding in ("klingon", "unicode_escape", "raw_unicode_escape", "hex", "idna", "utf7"):
         with pytest.raises(DataError, match=f"encoding '{encoding}' is unknown"):

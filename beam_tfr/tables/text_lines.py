@@ -5,16 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import IO
 
 from beam_tfr.features.cells import MAX_VALUES, check_number
+from beam_tfr.schema.bad_bytes import describe_bad_byte
 
 MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
 _BLOCK_BYTES = 1 << 20  # 1 MiB
-
-# Converts bytes of CP1252 in a text that is UTF-8 otherwise.
-_TO_UTF8 = (
-    'python3 -c \'import codecs, sys; codecs.register_error("old", lambda e: '
-    '(e.object[e.start:e.end].decode("cp1252", "replace"), e.end)); '
-    'sys.stdout.buffer.write(sys.stdin.buffer.read().decode(errors="old").encode())\' < OLD > NEW'
-)
 
 
 class RowBound:
@@ -86,22 +80,9 @@ def read_lines(file: IO[bytes], bound: RowBound, line_end: bytes = b"\n") -> Ite
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
-            bound.problem = _describe_byte(line, error.start)
+            bound.problem = describe_bad_byte(line, error.start)
             text = line.decode(errors="replace")
         yield text
-
-
-def _describe_byte(line: bytes, place: int) -> str:
-    """Says what to do about a byte that is not UTF-8, given its line and its place in the line."""
-    byte = line[place : place + 1]
-    problem = f"byte 0x{byte.hex()} is not valid UTF-8"
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return f"{problem}; the table is UTF-16: iconv -f UTF-16 -t UTF-8 OLD > NEW converts it"
-    letter = byte.decode("cp1252", "replace")
-    return (
-        f"{problem}; if it is {letter!r} in CP1252, as programs on Windows write it, {_TO_UTF8} "
-        "makes such bytes UTF-8, and leaves what is UTF-8"
-    )
 
 
 def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from beam_tfr.options.implied import ANNOTATIONS, implied_options, optional_columns
+from beam_tfr.schema.bad_bytes import describe_bad_byte
 from beam_tfr.tables.annotations.json_files import read_json
 from beam_tfr.tables.annotations.voc import describe_origin, describe_other_names, read_voc
 from beam_tfr.tables.annotations.voc_fields import describe_other_fields
@@ -88,9 +89,7 @@ def _naming_format(path: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        begin = max(error.start - _SHOWN_BYTES, 0)
-        text = error.object[begin : error.start + _SHOWN_BYTES]
-        raise _unreadable(path, name, f"{text!r} is not {error.encoding.upper()}") from None
+        raise _unreadable(path, name, _describe_encoding(error)) from None
     except (
         ValueError,
         RecursionError,
@@ -99,6 +98,15 @@ def _naming_format(path: str) -> Iterator[None]:
         ElementTree.ParseError,
     ) as error:
         raise _unreadable(path, name, " ".join(str(error).split())) from None
+
+
+def _describe_encoding(error: UnicodeDecodeError) -> str:
+    """Says which text is not in its encoding, and what to do."""
+    begin = max(error.start - _SHOWN_BYTES, 0)
+    text = error.object[begin : error.start + _SHOWN_BYTES]
+    if error.encoding != "utf-8":
+        return f"{text!r} is not {error.encoding.upper()}"
+    return f"in {text!r}, {describe_bad_byte(error.object, error.start)}"
 
 
 def _extension_of(path: str) -> str:

@@ -20,6 +20,7 @@ from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, choose_spelling
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.layouts.split_names import split_of_folder
+from beam_tfr.schema.bad_bytes import describe_bad_byte
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
@@ -311,8 +312,9 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
         raise ValueError(f"{path} has more than {_MAX_LIST_BYTES >> 20} MiB")
     try:
         text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no list of images: it is not UTF-8") from None
+    except UnicodeDecodeError as error:
+        problem = describe_bad_byte(error.object, error.start)
+        raise ValueError(f"{path} is no list of images: {problem}") from None
     if sum(map(text.count, _LINE_ENDS)) > 2 * _MOST_LINES:  # \r\n counts twice
         raise ValueError(f"{path} has more than {_MOST_LINES:,} lines")
     lines = [line.strip() for line in text.splitlines()]
