@@ -28,6 +28,7 @@ from beam_tfr.layouts.class_folders import (
     find_deep_folders,
 )
 from beam_tfr.layouts.folders import check_split_folders
+from beam_tfr.layouts.group_names import describe_groups
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
@@ -110,7 +111,8 @@ def early_warnings(
     if storage.is_gcs(source.root) and not source.layout.longest:
         look = FirstLook(source)
         with contextlib.suppress(UsageError):  # the run reports errors in listing
-            yield from filter(None, [*describe_labels(look, {}), *describe_lists(look)])
+            notes = [*describe_labels(look, {}), *describe_lists(look), *describe_random(look)]
+            yield from filter(None, notes)
         return  # the summary reports missed images
     skipped = source.count_skipped()
     look = FirstLook(source, skipped)
@@ -142,6 +144,7 @@ def early_warnings(
         *describe_folders(source, folders),
         *describe_strays(look),
         *describe_lists(look),
+        *describe_random(look),
     )
     yield from filter(None, warnings)
 
@@ -191,6 +194,16 @@ def describe_lists(look: FirstLook) -> Iterator[str]:
         return
     lists = describe_split_lists([source.root], paths, first_names=look.first_names)
     yield from filter(None, [lists])
+
+
+def describe_random(look: FirstLook) -> Iterator[str]:
+    """Yields a message about groups in the names of images that go to random splits."""
+    source = look.source
+    labeler = source.origin
+    if not isinstance(labeler, Labeler) or not labeler.splits or source.has_groups:
+        return
+    keys = [path.removeprefix(source.root) for path in look.files.paths]
+    yield describe_groups(keys, labeler.layout)
 
 
 def _cure_split_names(source: Input, paths: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ from beam_tfr.tables.first_rows import (
     take_sample,
 )
 from beam_tfr.tables.foreign_paths import spread
+from beam_tfr.tables.group_columns import warn_of_groups
 from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_below_root
 from beam_tfr.tables.label_numbers import warn_of_other_ids
 from beam_tfr.tables.names import NameColumn, describe_spaces
@@ -181,6 +182,7 @@ def open_tables(
             *warn_of_later_tables(content),
             *_warn_of_split_feature(content),
             *warn_of_folders(content, image_paths),
+            *warn_of_groups(content, image_paths),
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
             *warn_of_several_classes(options, class_texts),

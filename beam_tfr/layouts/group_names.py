@@ -1,0 +1,115 @@
+"""Finds names of groups, such as patients and videos, whose images random splits may separate.
+
+An example is patient03 in A/patient03_1.jpg.
+"""
+
+import collections
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from beam_tfr.layouts.parsing import Layout, parse_layout
+from beam_tfr.schema.errors import UsageError
+
+_WORDS = (
+    "animal|case|clip|donor|film|lesion|movie|participant|patient|person|scene|sequence|series"
+    "|session|slide|specimen|study|subj|subject|video|volunteer"
+)
+_GROUP = re.compile(rf"(?i)(?<![a-z])(?:{_WORDS})s?[-_ ]?[0-9]+")
+_COLUMN = re.compile(
+    rf"(?:{_WORDS})(?:instance)?(?:id|uid|name|no|nr|num|number|code|key|index)?|(?:image)?group(?:id)?"
+)
+PATTERN = f"(?i)((?:{_WORDS})s?[-_ ]?[0-9]+)"  # for pandas
+
+
+def is_named_like_groups(column: str) -> bool:
+    """Whether a column, such as `Patient ID`, is named like one that says the group of each row."""
+    letters = re.sub(r"[^a-z]", "", column.lower())
+    return _COLUMN.fullmatch(letters) is not None
+
+
+def find_largest_group(values: Iterable[str]) -> tuple[str, int]:
+    """Returns the value that occurs most often, and its number; ("", 0) if these are no groups.
+
+    Groups are at least two different values, one of which occurs twice.
+    """
+    numbers = collections.Counter(values)
+    if len(numbers) < 2:
+        return "", 0
+    value, number = numbers.most_common(1)[0]
+    return (value, number) if number > 1 else ("", 0)
+
+
+def find_groups(keys: Collection[str]) -> dict[str, str]:
+    """Returns key -> the name of its group; empty unless at least half of the keys have one."""
+    groups = {}
+    for key in keys:
+        match = _GROUP.search(key)
+        if match:
+            groups[key] = match[0]
+    return groups if 2 * len(groups) >= len(keys) else {}
+
+
+def describe_groups(keys: Collection[str], layout: Layout) -> str:
+    """Returns a message about groups in names that random splits may separate; may be empty.
+
+    Args:
+        keys: keys of some images.
+        layout: how keys are read, without `{group}`.
+    """
+    groups = find_groups(keys)
+    group, number = find_largest_group(groups.values())
+    if not number or _are_labels(groups, layout):
+        return ""
+    fix = "give the groups in a column of a `table=`, which `group_column=` names"
+    suggested = _find_layout(groups, layout)
+    if suggested:
+        fix = f"`layout='{suggested}'` keeps each in one split"
+    example = next(key for key, name in groups.items() if name == group)
+    return (
+        f"names of images seem to contain groups: {number:,} of the first {len(keys):,} contain "
+        f"{group}, such as {example}, and random splits may separate them; {fix}"
+    )
+
+
+def _are_labels(groups: Mapping[str, str], layout: Layout) -> bool:
+    """Whether the layout reads some names of groups as classes."""
+    for key, group in groups.items():
+        values = layout.parse_key(key) or {}
+        if group in values.get("label", ""):
+            return True
+    return False
+
+
+def _find_layout(groups: Mapping[str, str], layout: Layout) -> Layout | None:
+    """Finds the layout that reads all groups, and the same classes as now; None without one."""
+    for text in _list_layouts(layout.parts, groups):
+        try:
+            candidate = parse_layout(text)
+        except UsageError:
+            continue
+        if all(_reads(candidate, key, group, layout) for key, group in groups.items()):
+            return candidate
+    return None
+
+
+def _list_layouts(parts: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
+    """Yields layouts like the current one that also have a group."""
+    for index, part in enumerate(parts):
+        if part in ("*", "**"):
+            before = parts[:index]
+            yield "/".join([*before, "{group}", *(parts[index + 1 :] or [part])])
+            for separator in sorted(_list_separators(groups)):
+                yield "/".join([*before, f"{{group}}{separator}*", *parts[index + 1 :]])
+
+
+def _list_separators(groups: Mapping[str, str]) -> set[str]:
+    """Returns the characters that follow the groups, such as _."""
+    return {key.partition(group)[2][:1] for key, group in groups.items()} - {"", "/"}
+
+
+def _reads(candidate: Layout, key: str, group: str, layout: Layout) -> bool:
+    """Whether a layout reads the group of a key, and all else as the current layout."""
+    values = candidate.parse_key(key)
+    if values is None or values.pop("group", "") != group:
+        return False
+    return values == layout.parse_key(key)
