@@ -347,6 +347,12 @@ MISPLACED = {
     "of another name": (f"<item>{OBJECT}</item>", "<item>"),
     "as attributes": ("<box xmin='6' ymin='7' xmax='25' ymax='21'/>", "<box>"),
     "as text": ("<box>6, 7, 25, 21, cat</box>", "<box>"),
+    "in the root": (OBJECT, "<bndbox>"),
+    "a side an element": (
+        "<x1>6</x1><y1>7</y1><x2>25</x2><y2>21</y2>",
+        "<x1>, <y1>, <x2>, and 1 more",
+    ),
+    "a class alone": ("<label>cat</label>", "<label>"),
 }
 
 
@@ -355,6 +361,12 @@ def test_objects_elsewhere_are_not_taken_for_background(kind: str) -> None:
     content, tag = MISPLACED[kind]
     with pytest.raises(DataError, match=f"holds {tag}, and no <object>.*rename.*CSV"):
         row(f"<annotation>{named('1.png')}{SIZE}{content}</annotation>")
+
+
+def test_objects_beside_those_of_voc_are_not_lost() -> None:
+    for others in (f"<objects><object>{OBJECT}</object></objects>", f"<item>{OBJECT}</item>"):
+        with pytest.raises(DataError, match="with a <bndbox>, beside <object>"):
+            row(voc("1.png").replace("</annotation>", f"{others}</annotation>"))
 
 
 def test_objects_elsewhere_end_the_run_or_are_one_reject(tmp_path: Path) -> None:

@@ -48,9 +48,22 @@ _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
 # Elements of a file that are about the image, in lower case; `imagesize` is of LabelMe on the web.
 _ABOUT_IMAGE = frozenset(
-    {"folder", "filename", "path", "source", "size", "imagesize", "segmented", "owner"}
+    {
+        "folder",
+        "filename",
+        "path",
+        "source",
+        "size",
+        "imagesize",
+        "width",
+        "height",
+        "depth",
+        "segmented",
+        "owner",
+    }
 )
 _BOX_NUMBERS = 4  # a text with so many numbers may be a box
+_CLASS_FIELDS = frozenset({"name", "class", "label", "category"})  # in lower case
 
 
 class _Box(NamedTuple):
@@ -166,22 +179,28 @@ def _check_root(root: ElementTree.Element) -> None:
 
 
 def _check_objects(root: ElementTree.Element) -> None:
-    """Checks that a file without an `object` has no objects under another name.
+    """Checks that a file has no objects other than its `object` elements.
 
     Raises:
-        ValueError: elements other than those about the image may hold objects.
+        ValueError: an element beside these has a `bndbox`; or there is no `object`, and elements
+            other than those about the image may hold objects.
     """
-    if root.find("object") is not None:
+    others = [element for element in root if element.tag != "object"]
+    problem = ""
+    if len(others) == len(root):
+        problem = ", and no <object>"
+        elements = [element for element in others if _may_hold_objects(element)]
+        elements = elements or _list_fields(others)
+    else:
+        elements = [element for element in others if element.find(".//bndbox") is not None]
+    if not elements:
         return
-    tags = dict.fromkeys(element.tag for element in root if _may_hold_objects(element))
-    if not tags:
-        return
-    names = join_names([f"<{tag:.60}>" for tag in tags])
+    names = join_names([f"<{tag:.60}>" for tag in dict.fromkeys(el.tag for el in elements)])
     raise ValueError(
-        f"holds {names}, and no <object>: each object must be an <object> directly in "
-        f"<{root.tag:.60}>, with a <name> and a <bndbox>; move or rename the elements of objects, "
-        "or write a CSV with a row for each box, and the header "
-        "filename,xmin,ymin,xmax,ymax,class; if the image has no objects, remove "
+        f"holds {names}{problem or ' with a <bndbox>, beside <object>'}: each object must be an "
+        f"<object> directly in <{root.tag:.60}>, with a <name> and a <bndbox>; move or rename the "
+        "elements of objects, or write a CSV with a row for each box, and the header "
+        "filename,xmin,ymin,xmax,ymax,class; if the image has no other objects, remove "
         f"{names}"
     )
 
@@ -192,8 +211,30 @@ def _may_hold_objects(element: ElementTree.Element) -> bool:
         return False
     if len(element) or element.attrib:
         return True
+    return _count_numbers(element) >= _BOX_NUMBERS
+
+
+def _count_numbers(element: ElementTree.Element) -> int:
+    """Counts the numbers in the text of an element."""
     numbers = [_parse_number(text) for text in re.split(r"[\s,;]+", element.text or "")]
-    return len(numbers) - numbers.count(None) >= _BOX_NUMBERS
+    return len(numbers) - numbers.count(None)
+
+
+def _list_fields(elements: Sequence[ElementTree.Element]) -> list[ElementTree.Element]:
+    """Lists elements with plain texts that may be the class or the box of an only object.
+
+    Args:
+        elements: elements of the root that are no objects.
+    """
+    classes = []
+    numbers = []
+    for element in elements:
+        tag = element.tag.lower()
+        if tag in _CLASS_FIELDS and (element.text or "").strip():
+            classes.append(element)
+        elif tag not in _ABOUT_IMAGE and _count_numbers(element) == 1:
+            numbers.append(element)
+    return classes + numbers if classes or len(numbers) >= _BOX_NUMBERS else []
 
 
 def parse_voc(file: IO[bytes]) -> ElementTree.Element:
