@@ -16,13 +16,8 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.inputs.class_files import read_class_file
 from beam_tfr.inputs.input_lists import open_input_list
 from beam_tfr.inputs.labels import Labeler
-from beam_tfr.inputs.listing import (
-    PatternPart,
-    find_records,
-    list_parts,
-    order_parts,
-    suggest_dataset,
-)
+from beam_tfr.inputs.listing import PatternPart, list_parts, order_parts
+from beam_tfr.inputs.no_match import find_records, suggest_dataset
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
     common_root,

@@ -3,26 +3,21 @@
 import collections
 import contextlib
 import dataclasses
-import difflib
 import itertools
-import os
-import posixpath
 import re
-import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import archives, ranges
-from beam_tfr.inputs.first_names import FirstNames
+from beam_tfr.inputs.no_match import describe_no_match
 from beam_tfr.inputs.patterns import (
     ARCHIVE,
     EVERYTHING,
     NOTHING,
     OPTIONS_OF_IMAGES,
     compile_pattern,
-    escape_pattern,
     is_wild,
     literal_start,
     order_patterns,
@@ -32,21 +27,13 @@ from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import (
     UNCOUNTED,
     SkippedFiles,
-    describe_cures,
-    describe_other_files,
 )
-from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
-from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.errors import InputNotFoundError, UsageError
 from beam_tfr.schema.extensions import has_image_name, is_junk
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
-_MOST_MANIFEST_BYTES = 32 << 20  # 32 MiB; no manifest is longer
-_MOST_LISTED = 1_000  # files beside one that is not there
-_MOST_SHOWN = 3  # of them
-MOST_LOOKED_AT = 20  # files that are tried to find out why a pattern matches nothing
 
 
 class PatternPart(NamedTuple):
@@ -220,38 +207,58 @@ class _Lister:
 
     def _list_pattern(self, part: PatternPart) -> Iterator[_Listed]:
         pattern = part.pattern
-        is_archive = self.option in OPTIONS_OF_IMAGES and ARCHIVE.search(pattern)
-        limit = self.limit if storage.is_gcs(pattern) else sys.maxsize
+        are_archives = self.option in OPTIONS_OF_IMAGES and ARCHIVE.search(pattern) is not None
+        before = [*map(compile_pattern, part.before)]
         has_matches = bool(part.start)  # in the range before this one
         with _naming_errors(pattern, self.option):
-            # A path without wildcards lists only itself.
-            regex = compile_pattern(pattern, option=self.option) if is_wild(pattern) else EVERYTHING
-            before = [*map(compile_pattern, part.before)]
-
-            def note_folder(path: str) -> None:
-                self.skipped.enter_folder(path)
-                if regex.fullmatch(path):
-                    self.skipped.add_folder(path)
-
-            walked = _walk(part, self.option, note_folder, self.skipped.add_repeat)
-            for number, entry in enumerate(walked):
-                if number >= limit and has_matches:
-                    yield part._replace(start=storage.split_gcs(entry.path)[1])
-                    return
-                if not regex.fullmatch(entry.path):
-                    self.skipped.add(pattern, entry.path)
-                    continue
+            for listed in self._walk_matches(part):
                 has_matches = True
-                if not self._is_left_out(entry.path, before):
-                    yield PatternPart(pattern, archive=entry) if is_archive else entry
-        if has_matches:
-            return
-        if part.may_be_missing and not storage.is_folder(pattern):
-            if not self._is_left_out(pattern):
-                yield storage.Entry(pattern, 0, 0)
-        else:
-            advice = _suggest_pattern(pattern, self.option, self.skipped.kinds)
+                if isinstance(listed, PatternPart):
+                    yield listed
+                elif not self._is_left_out(listed.path, before):
+                    yield PatternPart(pattern, archive=listed) if are_archives else listed
+        if not has_matches:
+            yield from self._list_missing(part)
+
+    def _walk_matches(self, part: PatternPart) -> Iterator[_Listed]:
+        """Yields all files that match a pattern, and what is left beyond the limit.
+
+        Counts files that do not match.
+        """
+        pattern = part.pattern
+        limit = self.limit if storage.is_gcs(pattern) else sys.maxsize
+        # A path without wildcards lists only itself.
+        regex = compile_pattern(pattern, option=self.option) if is_wild(pattern) else EVERYTHING
+
+        def note_folder(path: str) -> None:
+            self.skipped.enter_folder(path)
+            if regex.fullmatch(path):
+                self.skipped.add_folder(path)
+
+        has_matches = bool(part.start)
+        walked = _walk(part, self.option, note_folder, self.skipped.add_repeat)
+        for number, entry in enumerate(walked):
+            if number >= limit and has_matches:
+                yield part._replace(start=storage.split_gcs(entry.path)[1])
+                return
+            if regex.fullmatch(entry.path):
+                has_matches = True
+                yield entry
+            else:
+                self.skipped.add(pattern, entry.path)
+
+    def _list_missing(self, part: PatternPart) -> Iterator[storage.Entry]:
+        """Yields the path of an image that counts as listed though it does not exist.
+
+        Raises:
+            InputNotFoundError: the part is another pattern.
+        """
+        pattern = part.pattern
+        if not part.may_be_missing or storage.is_folder(pattern):
+            advice = describe_no_match(pattern, self.option, self.skipped.kinds)
             raise InputNotFoundError(f"matches no file{advice}", option=self.option, value=pattern)
+        if not self._is_left_out(pattern):
+            yield storage.Entry(pattern, 0, 0)
 
     def _is_left_out(self, path: str, before: Sequence[re.Pattern[str]] = ()) -> bool:
         """Whether a matching file is excluded, or belongs to one of the earlier patterns."""
@@ -355,15 +362,6 @@ def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bo
     return may_hold_matches
 
 
-def suggest_dataset(folder: str) -> str:
-    """Says how to read the dataset in a folder, instead of its files; empty if there is none."""
-    path = storage.join(folder, MANIFEST_FILE)
-    with contextlib.suppress(OSError):
-        if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
-            return f"; this is a dataset of beam_tfr: read it with `table={path}`"
-    return ""
-
-
 def list_names(root: str, folder: str) -> list[str]:
     """Returns the names of the first images in a folder, without hidden ones; may be empty."""
     with contextlib.suppress(OSError):
@@ -373,120 +371,3 @@ def list_names(root: str, folder: str) -> list[str]:
         names = [entry.name for entry in first]
         return [name for name in names if has_image_name(name) and not is_junk(name)]
     return []
-
-
-_TABLES = (".parquet", ".tfrecord", ".jsonl", ".csv", ".tsv")
-
-
-def find_records(paths: Iterable[str]) -> str:
-    """Returns the first file whose content is a TFRecord; empty if there is none."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if begins_record(storage.read_part(path, 0, HEADER_BYTES)):
-                return path
-    return ""
-
-
-def _suggest_records(folder: str) -> str:
-    """Says how to read the TFRecords in a folder; empty if the first files are none."""
-    first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), MOST_LOOKED_AT)
-    found = find_records(entry.path for entry in first)
-    return f"; TFRecords, such as {found}, are a `table=`" if found else ""
-
-
-def _suggest_tables(folder: str, *more: str) -> str:
-    """Suggests a pattern for the tables in a folder; empty if the first files are none.
-
-    Args:
-        folder: the folder.
-        more: extensions besides those that only tables have.
-    """
-    extensions = (*_TABLES, *more)  # the likeliest first
-    folders_of = collections.defaultdict[str, set[str]](set)
-    first = itertools.islice(storage.walk(folder.rstrip("/"), lambda _: True), MOST_LOOKED_AT)
-    with contextlib.suppress(OSError):
-        for entry in first:
-            inner, _, name = entry.path.rpartition("/")
-            extension = os.path.splitext(name)[1]
-            if extension.lower() in extensions and not is_junk(entry.path):
-                folders_of[extension].add(inner)
-    if not folders_of:
-        return ""
-    extension = min(folders_of, key=lambda name: extensions.index(name.lower()))
-    inner_folders = folders_of[extension]
-    inner = min(inner_folders) if len(inner_folders) == 1 else f"{folder.rstrip('/')}/**"
-    return f"there are tables in it: `table='{inner}/*{extension}'`"
-
-
-def _suggest_pattern(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
-    """Says what to do about a pattern that matches nothing; empty if nothing is known.
-
-    Args:
-        pattern: the pattern.
-        option: the option that it was given for.
-        kinds: kind of name -> number of skipped files.
-    """
-    folder = split_pattern(pattern, option=option)[0]
-    advice = suggest_dataset(folder if is_wild(pattern) else pattern)
-    if not advice:
-        advice = _name_what_is_missing(pattern, folder)
-    if not advice and option in OPTIONS_OF_IMAGES:
-        advice = _suggest_records(folder)
-    if advice:
-        return advice
-    if pattern.endswith("/"):
-        tables = _suggest_tables(pattern) if option == "input" else ""
-        cures = dict.fromkeys([*describe_cures(kinds), *describe_other_files(kinds), tables])
-        advice = "; ".join(filter(None, cures))
-        all_files = f"'{escape_pattern(pattern)}**' matches all files"
-        advice = advice or f"{all_files}, if these are images without one"
-        return f" below it with an image extension; {advice}"
-    if not is_wild(pattern):
-        tables = _suggest_tables(pattern, ".tar") if option == "table" else ""
-        if tables:
-            return f"; {tables}"
-        if posixpath.splitext(pattern)[1] and not storage.is_folder(pattern):
-            return f"; there is no file of this name{_suggest_names(pattern)}"
-        return f"; name a file, or several by a pattern such as '{pattern}/*'"
-    literal = _escape_folders(pattern)
-    if literal != pattern:
-        cure = f"`{option}={shlex.quote(literal)}`"
-        return f"; put wildcard characters that belong to a name into brackets: {cure}"
-    if option in OPTIONS_OF_IMAGES:
-        return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
-    return ""
-
-
-def _suggest_names(path: str) -> str:
-    """Names files beside one that is not there, with its extension, the most alike first."""
-    folder, name = posixpath.split(path)
-    extension = posixpath.splitext(name)[1]
-    listed = FirstNames().list_names(folder, _MOST_LISTED)
-    names = sorted(other for other in listed if other.endswith(extension))
-    alike = difflib.get_close_matches(name, names, n=1)
-    names = alike or names[:_MOST_SHOWN]
-    return f", but there is {', '.join(names)}" if names else ""
-
-
-def _escape_folders(pattern: str) -> str:
-    """Escapes the part of a pattern that is the path of an existing folder."""
-    folder = pattern
-    while "/" in folder and not storage.is_gcs(pattern):
-        folder = folder.rpartition("/")[0]
-        if os.path.isdir(folder):
-            return escape_pattern(folder) + pattern[len(folder) :]
-    return pattern
-
-
-def _name_what_is_missing(pattern: str, folder: str) -> str:
-    """Says which part of a pattern is not on the disk; empty if that is not known."""
-    if "\\" in pattern:
-        return "; a backslash separates folders on Windows only: write /"
-    if storage.is_gcs(pattern):
-        return ""
-    if not os.path.isdir(folder):
-        return f"; there is no folder {folder}"
-    is_folder = not is_wild(pattern) and "." not in pattern.rpartition("/")[2]
-    if is_folder and not os.path.lexists(pattern):
-        return "; there is no folder or file of this name"
-    return ""

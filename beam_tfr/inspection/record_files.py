@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import choose_splits
-from beam_tfr.inputs.listing import find_records, match_files
+from beam_tfr.inputs.listing import match_files
+from beam_tfr.inputs.no_match import find_records
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in

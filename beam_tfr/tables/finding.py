@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import match_files, suggest_dataset
+from beam_tfr.inputs.listing import match_files
+from beam_tfr.inputs.no_match import suggest_dataset
 from beam_tfr.inputs.patterns import escape_if_file, is_wild, literal_start
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.options import ConvertOptions

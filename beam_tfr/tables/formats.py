@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from beam_tfr.inputs.annotation_texts import describe_text
-from beam_tfr.inputs.listing import suggest_dataset
+from beam_tfr.inputs.no_match import suggest_dataset
 from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.yolo_setups import (
