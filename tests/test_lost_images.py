@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
+import pandas
 import pytest
 
 import beam_tfr as package
@@ -25,6 +27,45 @@ def test_one_folder_is_the_root(tmp_path: Path) -> None:
     assert not describe_lost(["4.jpg"], folder)
     assert not describe_lost(["data/photos/a/1"], folder)  # where it is looked for
     assert not describe_lost(["c/1.jpg"], folder)
+
+
+@pytest.mark.parametrize(
+    "start", ["data/Photos/{}.JPG", "Photos\\{}.JPG", "data/my%20photos/{}", " data/{}.jpg "]
+)
+def test_paths_that_need_two_repairs_are_written_as_names(tmp_path: Path, start: str) -> None:
+    write_images(tmp_path, "set/photos/1.jpg", "set/photos/2.jpg")
+    names = [start.format(number) for number in (1, 2)]
+    table_file = tmp_path / "set" / "t.csv"
+    write_csv(table_file, *names)
+    missing = open_input(table=str(table_file), **OPTIONS).missing
+    assert f"give `image_root={tmp_path}/set/photos`, and write names" in missing
+    command = missing[missing.index("table[NAME] =") :]
+    table = pandas.DataFrame({"path": names})
+    exec(command, {"table": table, "NAME": "path"})
+    write_csv(table_file, *table["path"])
+    tables = open_input(table=str(table_file), image_root=f"{tmp_path}/set/photos", **OPTIONS)
+    assert keys_of(tables) == ["1.jpg", "2.jpg"]
+
+
+def test_paths_of_coco_that_need_two_repairs_are_written_as_names(tmp_path: Path) -> None:
+    write_images(tmp_path, "my photos/1.jpg", "my photos/2.jpg")
+    images = [{"id": 1, "file_name": "a\\b/Photos/1.JPG"}, {"id": 2, "file_name": "a/Photos/2.JPG"}]
+    content = {"images": images, "annotations": [], "categories": []}
+    (tmp_path / "boxes").mkdir()
+    (tmp_path / "boxes" / "a.json").write_text(json.dumps(content))
+    missing = open_input(table=str(tmp_path / "boxes" / "a.json")).missing
+    root = f"{tmp_path}/my photos"
+    assert f"give `image_root='{root}'`, and write names" in missing
+    command = missing[missing.index("jq ") :]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path / "boxes")
+    tables = open_input(table=str(tmp_path / "boxes" / "b.json"), image_root=root)
+    assert keys_of(tables) == ["1.jpg", "2.jpg"]
+
+
+def test_names_that_folders_tell_apart_stay_with_these(tmp_path: Path) -> None:
+    write_images(tmp_path, "photos/1.jpg")
+    write_csv(tmp_path / "t.csv", "a/Photos/1.JPG", "b/Photos/1.JPG")
+    assert "write names" not in open_input(table=str(tmp_path / "t.csv"), **OPTIONS).missing
 
 
 def test_several_folders_are_named(tmp_path: Path) -> None:

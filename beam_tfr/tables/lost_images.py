@@ -5,6 +5,7 @@ import contextlib
 import functools
 import itertools
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 
 from beam_tfr import storage
@@ -43,7 +44,7 @@ def describe_lost(
     path = next(path for path in written if path in files_of)
     example = files_of[path][min(files_of[path])]
     if len(roots) == 1:
-        cure = f"there is {example}: give {_name_root(roots[0])}"
+        cure = f"there is {example}: give {name_root(roots[0])}"
         return f"{cure}, if this is an image of this table" if is_around else cure
     if is_around and of_one_table:
         return _describe_around(roots, folder, example)
@@ -80,15 +81,15 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
     start = f"there is {example}, but such files are in several folders ({shown}):"
     if not complete:
         return f"{start} write the folder of each image into its path"
-    cure = f"give that of all images of this table, such as {_name_root(complete[0])}"
+    cure = f"give that of all images of this table, such as {name_root(complete[0])}"
     if len(complete) > 1:
         cure += "; if they are in several, write the folder of each into its path"
     return f"{start} {cure}"
 
 
-def _name_root(root: str) -> str:
+def name_root(root: str) -> str:
     """Spells the option that makes paths start from a folder."""
-    return f"`image_root={root.rstrip('/') or '/'}`"
+    return f"`image_root={shlex.quote(root.rstrip('/') or '/')}`"
 
 
 def list_outer_folders(folder: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.inputs.spellings import is_plain
+from beam_tfr.inputs.spellings import change_slashes, is_plain
 from beam_tfr.layouts.mask_folders import is_of_masks
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
@@ -23,12 +23,21 @@ from beam_tfr.tables.lost_images import (
     find_only_root,
     list_complete_roots,
     list_outer_folders,
+    list_roots_of,
+    name_root,
 )
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
 
 _MOST_TABLES = 20  # tables whose images are looked for one by one
 _MOST_FILES = 10_000  # files that are searched for names that are numbers
+_NAMES_OF_TABLE = (
+    "with pandas: table[NAME] = table[NAME].str.strip().str.replace('\\\\', '/')"
+    ".str.rsplit('/', n=1).str[-1]"
+)
+_NAMES_OF_COCO = (
+    'jq \'.images[].file_name |= (gsub("\\\\\\\\"; "/") | split("/") | last)\' a.json > b.json'
+)
 _NUMBER = re.compile("[0-9]{1,12}")
 _FIRST_PATHS = 8  # of each of these tables
 # The number of a table, and the cell of an image in it.
@@ -52,7 +61,11 @@ def describe_missing(
     root = _find_mirror_root(content.files, folder, paths)
     if root:
         return f"{missing}; they are in folders called as those of the tables: `image_root={root}`"
-    return _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
+    cured = _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
+    if cured != missing:
+        return cured
+    names = _describe_names([path for _, path in paths], base, content.files[0])
+    return f"{missing}; {names}" if names else missing
 
 
 def warn_of_lost_tables(
@@ -171,6 +184,34 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
         "these; with pandas: table[NAME] = table[NAME].str.split('?').str[0]"
         f".str.rsplit('/', n=1).str[1]{root}"
     )
+
+
+def _describe_names(cells: Sequence[Any], base: str, table: str) -> str:
+    """Says how to write names alone, if only these are those of files; mostly empty.
+
+    An example is data/Images/1.JPG, where there is images/1.jpg.
+
+    Args:
+        cells: the first cells with images.
+        base: the folder in which the files are looked for.
+        table: the first table.
+    """
+    texts = [cell for cell in spread(cells, MOST_NAMES) if isinstance(cell, str)]
+    names = {posixpath.basename(change_slashes(text.strip())) for text in texts}
+    if "" in names or len(names) < len({*texts}):
+        return ""
+    spellings = {os.path.splitext(name)[0] for name in names}
+    for folder in list_outer_folders(base):
+        files_of = find_files(sorted(spellings), folder)
+        roots = list_roots_of(files_of)
+        if len(roots) == 1 and 2 * len(files_of) > len(names):
+            example = min(files_of[min(files_of)].values())
+            command = _NAMES_OF_COCO if table.endswith(".json") else _NAMES_OF_TABLE
+            return (
+                f"there is {example}: if this is an image of this table, give "
+                f"{name_root(roots[0])}, and write names without folders: {command}"
+            )
+    return ""
 
 
 def _describe_zeros(texts: Sequence[str], base: str) -> str:
