@@ -1,7 +1,7 @@
 """Reads a dataset as a `tf.data.Dataset`, in a reproducible order.
 
-Never imports Beam. `open` works without TensorFlow, which is imported with the first name that
-needs it.
+Never imports Beam. `open` works without TensorFlow, which is imported when a function that needs it
+is first accessed.
 """
 
 import importlib
@@ -31,7 +31,7 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `read
 
     Raises:
         UsageError: the path is malformed.
-        DataError: the folder holds no complete dataset, or one of a newer format.
+        DataError: the folder holds no complete dataset, or one in a newer format.
     """
     return read_manifest(check_folder(path))
 
@@ -39,11 +39,11 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `read
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the features of a dataset's records, for `tf.io.parse_example`.
 
-    `tf.data.experimental.make_batched_features_dataset` also takes them.
+    `tf.data.experimental.make_batched_features_dataset` accepts them too.
 
     Returns:
-        Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any
-        length.
+        Feature name -> `tf.io.FixedLenFeature` of the feature's shape, or `tf.io.RaggedFeature` for
+        lists of any length.
 
     Raises:
         DataError: the folder holds no complete dataset.

@@ -1,4 +1,4 @@
-"""Decodes records into elements of `load`, and names those that cannot be decoded."""
+"""Decodes records into elements of `load`, and reports records that cannot be decoded."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH, FeatureSpec
 
 IMAGE = "image"
-WEIGHT = "weight"  # the key in a dict, besides the features of the manifest
+WEIGHT = "weight"  # the key in a dict, in addition to the features of the manifest
 _UNDECODED = (
     " (counted from 0) does not decode: it is not an example as the manifest describes, or has a "
     "damaged image or a label outside the class list; `beam-tfr verify` names the cause; "
@@ -33,11 +33,11 @@ _UNDECODED = (
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 _ZEROS: dict[str, Any] = {"bytes": b"", "int64": 0, "float": 0}
-_WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of an image that is shown whole
+_WHOLE = [[0.0, 0.0, 1.0, 1.0]]  # the view of a whole image
 
 
 def feature_spec_of(specs: Mapping[str, FeatureSpec]) -> dict[str, Any]:
-    """Returns features for `tf.io.parse_example`: dense where the shape is known, else ragged."""
+    """Returns features for `tf.io.parse_example`: dense if the shape is known, otherwise ragged."""
     return {name: _tensor_spec(spec) for name, spec in specs.items()}
 
 
@@ -50,21 +50,21 @@ def _tensor_spec(spec: FeatureSpec) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """A decoder that turns records with their places into elements.
+    """A decoder that turns records and their places into elements.
 
     Records are string [n] or scalar; places are int64 [n, 2] or [2].
 
     Attributes:
         dataset: the dataset.
-        parts: where its records lie.
+        parts: where the records of the dataset are stored.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
         one_hot: whether labels become float32 [n, classes].
-        weighted: whether elements have a weight, 0 for fillers.
-        boxes: format of the boxes; None: elements have none.
-        max_boxes: number of boxes of each image; None: any number.
-        target: the column in place of the labels; None: the labels.
+        weighted: whether elements have a weight, which is 0 for fillers.
+        boxes: format of the boxes; None: elements have no boxes.
+        max_boxes: number of boxes for each image; None: any number.
+        target: the column to return instead of the labels; None: the labels.
     """
 
     dataset: Manifest
@@ -85,7 +85,7 @@ class Decoder:
 
     @functools.cached_property
     def labelled(self) -> bool:
-        """Whether there are labels, or boxes or a column in their place."""
+        """Whether there are labels, or boxes or a column instead of them."""
         return bool(self.boxes or self.target) or self.dataset.feature_kinds.label is not None
 
     @property
@@ -95,7 +95,7 @@ class Decoder:
 
     @functools.cached_property
     def _kinds(self) -> list[FeatureKind]:
-        """The features that are not returned as they are stored."""
+        """The features that are not returned as stored."""
         kinds = self.dataset.feature_kinds
         decoded = kinds.decoded(self.request)
         return [kind for kind in decoded if not self.target or kind is not kinds.label]
@@ -197,7 +197,7 @@ class Decoder:
         features[IMAGE] = self.decode_each(self.image, inputs, self.image.shape, tf.uint8)
 
     def _show_objects(self, objects: Mapping[str, Any], batch: "Batch") -> dict[str, Any]:
-        """Returns the objects that the images of a batch show."""
+        """Returns the objects that are visible in the images of a batch."""
         checked = check_lengths(objects)
         return crop_objects(checked, batch.views) if self.image.crop else checked
 
@@ -208,13 +208,13 @@ class Decoder:
         shape: Sequence[int | None],
         dtype: Any,
     ) -> Any:
-        """Calls a function for each example of a batch, and batches its results.
+        """Calls a function for each example of a batch, and batches the results.
 
-        Without batches, calls it once for the single example.
+        For a single example, outside a batch, calls the function once.
 
         Args:
             decode: the function.
-            inputs: its arguments, tensors with a row for each example of the batch.
+            inputs: arguments of the function, tensors with a row for each example of the batch.
             shape: shape of a result; None where sizes differ.
             dtype: dtype of a result.
         """
@@ -230,7 +230,7 @@ class Decoder:
         return tf.ensure_shape(padded, [inputs[0].shape[0], *shape])
 
     def _refuse(self, records: Any, places: Any) -> Any:
-        """Fails with a message about the first record that does not decode."""
+        """Fails with a message about the first record that cannot be decoded."""
         examples = (tf.reshape(records, [-1]), tf.reshape(places, [-1, 2]))
         singles = tf.data.Dataset.from_tensor_slices(examples)
         nothing = tf.data.Dataset.from_tensors("")
@@ -242,7 +242,7 @@ class Decoder:
             return self._decoded(tf.identity(records), places)
 
     def _find_problems(self, record: Any, place: Any) -> Any:
-        """Returns a dataset with a message about a record, if the record does not decode."""
+        """Returns a dataset with a message about a record if it cannot be decoded, else empty."""
 
         def describe(_: Any, place: Any) -> Any:
             file, number = self.parts.locate(place[1])
@@ -272,7 +272,7 @@ class Decoder:
         return (image, target, weight) if self.weighted else (image, target)
 
     def _target(self, features: Mapping[str, Any]) -> Any:
-        """Returns what is learned of an image: its boxes, a column, or its labels."""
+        """Returns the target of training: an image's boxes, a column, or labels."""
         if self.boxes:
             return {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
         return features[self.target or self.dataset.names.label]
@@ -319,7 +319,7 @@ class Batch:
 
     @functools.cached_property
     def units(self) -> Any:
-        """The width and height that boxes of width and height 1 have in the unit of the request."""
+        """The width and height of the unit square, in the unit in which the request wants boxes."""
         sizes = self._sizes
         if self._decoder.image.image_size:
             height, width = self._decoder.image.image_size
@@ -331,22 +331,22 @@ class Batch:
         return tf.cast(sizes, tf.float32)
 
     def decode_pixels(self, pngs: Any) -> Any:
-        """Decodes the pixels of an image beside each image."""
+        """Decodes the pixels of the second image that is stored with each image, such as a mask."""
         image = self._decoder.image
         inputs = (image.check_header(pngs, "png"), self._places)
         return self._decoder.decode_each(image.mask, inputs, image.shape[:2], tf.int32)
 
     def decode_box_pixels(self, pngs: Any) -> Any:
-        """Decodes the pixels of an image for each box.
+        """Decodes the pixels of the image that is stored for each box.
 
-        Fails if an image has more than `MOST_WHOLE_PIXELS` of them.
+        Fails if the masks of an image have more than `MOST_WHOLE_PIXELS` pixels.
         """
         with tf.control_dependencies([self._check_box_pixels(pngs)]):
             checked = tf.nest.map_structure(tf.identity, pngs, expand_composites=True)
         return self._decode_checked(checked)
 
     def _check_box_pixels(self, pngs: Any) -> Any:
-        """Checks how many pixels the masks of each image have as they are returned."""
+        """Checks the number of pixels in each image's masks, at the size that is returned."""
         sizes = self._sizes
         if self._decoder.image.image_size:
             sizes = tf.ones_like(sizes) * self._decoder.image.image_size
@@ -367,7 +367,7 @@ class Batch:
         return pngs.with_values(pixels)
 
     def _no_box_pixels(self) -> Any:
-        """Returns the masks of an image without boxes, which no decoder can stack."""
+        """Returns the masks of an image without boxes: no decoder can stack an empty list."""
         if self._decoder.sizes == "ragged":
             nothing = tf.zeros([0, 0, 0], tf.uint8)
             return tf.RaggedTensor.from_tensor(nothing, ragged_rank=2)

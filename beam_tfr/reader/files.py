@@ -2,7 +2,7 @@
 
     files ──interleave──▶ chunks of records, read by `records.tfrecords` ──unbatch──▶ records
 
-TensorFlow's own reader accepts some truncated gzip files as complete, and its errors name no file.
+TensorFlow's own reader takes some truncated gzip files for complete, and its errors name no file.
 """
 
 import itertools
@@ -30,18 +30,16 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads any TFRecord files.
-
-    Their content tells whether they are uncompressed or gzip.
+    """Reads any TFRecord files, whether uncompressed or gzip, which their content shows.
 
     Args:
-        paths: files or patterns, local or gs://, one or several; patterns are those of `convert`:
-            `*` any name, `**/` any number of folders, `?`, `[abc]`, `{a,b}`. Files come in the
-            order of `paths`, those of a pattern sorted, each once.
+        paths: one or more files or patterns, local or gs://. Patterns are written as for `convert`:
+            `*` any name, `**/` any number of folders, `?`, `[abc]`, `{a,b}`. Files are read in the
+            order of `paths`, and those of one pattern in sorted order; each file is read once.
         streams: number of files to read in parallel, in turns of 64 records: faster on gs://, but
-            in another order. With 1, one file after another.
-        max_record_bytes: longer records count as damage. Each open file takes at most three times
-            this in memory.
+            in another order. With 1, files are read one after another.
+        max_record_bytes: longer records count as damage. Each open file takes up to three times
+            this much memory.
 
     Returns:
         A `tf.data.Dataset` of scalar strings: the bytes of each record.
@@ -49,8 +47,8 @@ def load_records(
     Raises:
         UsageError: a path or pattern matches no file, or an argument is wrong.
 
-    Iterating raises tf.errors.InvalidArgumentError that names file, record and byte where a file is
-    damaged, and tf.errors.NotFoundError for a file that has disappeared.
+    Iterating raises tf.errors.InvalidArgumentError, which names file, record and byte, where a file
+    is damaged, and tf.errors.NotFoundError for a file that has disappeared.
     """
     files = _list_paths(paths)
     streams = check_integer("streams", streams, 1, bits=10)
@@ -59,9 +57,9 @@ def load_records(
     def load_chunks(file: Any) -> Any:
         return _load_chunks(file, longest)
 
-    # Makes tensors that tf.data's functions can reach, even on a machine with a GPU.
+    # Puts tensors where tf.data's functions can reach them, even on a machine with a GPU.
     with tf.device("CPU"):
-        # Names may have any bytes.
+        # File names may contain any bytes.
         all_files = tf.data.Dataset.from_tensor_slices([*map(os.fsencode, files)])
         chunks = all_files.interleave(
             load_chunks, cycle_length=streams, num_parallel_calls=streams, deterministic=True
@@ -86,7 +84,7 @@ def _list_paths(patterns: Any) -> list[str]:
 
 
 def _load_chunks(file: Any, longest: int) -> Any:
-    """Loads the records of a file, string [n]; fails with NotFoundError if it is gone."""
+    """Loads the records of a file, string [n]; fails with NotFoundError if the file is gone."""
     first_byte = tf.data.FixedLengthRecordDataset(file, 1).take(1)
     existing = first_byte.skip(1).batch(1)
     signature = tf.TensorSpec([None], tf.string)
@@ -97,9 +95,9 @@ def _load_chunks(file: Any, longest: int) -> Any:
 
 
 def _read_chunks(file: bytes, longest: int) -> Iterator[list[bytes]]:
-    """Yields the records of a file.
+    """Yields the records of a file in chunks.
 
-    Raises the errors that TensorFlow turns into InvalidArgumentError.
+    Raises errors that TensorFlow turns into InvalidArgumentError.
     """
     path = os.fsdecode(file)
     records = iter(RecordFile(path, max_record_bytes=int(longest)))

@@ -1,7 +1,7 @@
-"""Checks what the headers of images state, as part of TensorFlow's graph.
+"""Checks the headers of images before they are decoded, as part of TensorFlow's graph.
 
-A dataset may come from elsewhere. An image of a few bytes may take gigabytes to decode, and several
-are decoded at once. A check takes some microseconds.
+Datasets may come from untrusted sources: an image of a few bytes can take gigabytes to decode, and
+several images are decoded at once. A check takes a few microseconds.
 """
 
 from typing import Any
@@ -10,21 +10,21 @@ import tensorflow as tf
 
 from beam_tfr.dataset.image_sides import PNG_BEGIN, PNG_SIDES
 
-_WEBP_KINDS = ["VP8 ", "VP8L", "VP8X"]  # kinds of the first chunk, which has the sides (RFC 9649)
-_WEBP_BYTES = 30  # that hold the sides
-_VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation; TensorFlow crashes for some of these
+_WEBP_KINDS = ["VP8 ", "VP8L", "VP8X"]  # kinds of the first chunk, which states the sides: RFC 9649
+_WEBP_BYTES = 30  # the first bytes, which state the sides
+_VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation; some of these crash TensorFlow
 
 
 def check_header(data: Any, form: str, most_pixels: int) -> Any:
     """Returns the bytes of an image after a check of its header.
 
-    Evaluating them fails unless the image is of this format, and states no more pixels than it may
-    have.
+    Evaluating the result fails unless the image has this format, and its header states at most
+    `most_pixels` pixels.
 
     Args:
-        data: scalar string; PNGs may have any other shape.
+        data: scalar string; for PNGs, of any shape.
         form: jpeg, png or webp.
-        most_pixels: the most pixels that the image may have.
+        most_pixels: the largest number of pixels that the image may have.
     """
     if form == "jpeg":
         fits = _fits_jpeg(data, most_pixels)
@@ -83,6 +83,6 @@ def _vp8x_pixels(head: Any) -> Any:
 
 
 def _little_endian(values: Any) -> Any:
-    """Returns the number that some bytes encode: int64."""
+    """Returns the number that little-endian bytes encode: int64."""
     factors = [256**place for place in range(values.shape[0])]
     return tf.reduce_sum(values * factors)

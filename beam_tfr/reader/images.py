@@ -20,9 +20,9 @@ _CROPS = {
     "aspect_ratio_range": (3 / 4, 4 / 3),
     "min_object_covered": 0.0,
 }
-# Not a tensor: after this import, TensorFlow could then no longer be configured.
+# Not a tensor: with a tensor, TensorFlow could no longer be configured after this import.
 _EVERYWHERE = np.zeros([1, 0, 4], np.float32)
-# libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
+# Gives the same pixels as libjpeg-turbo at the same cost; TensorFlow's default differs in most.
 _DCT_METHOD = "INTEGER_ACCURATE"
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
 
@@ -36,7 +36,7 @@ def _decode_png(data: Any, channels: int) -> Any:
 
 
 def _decode_webp(data: Any, channels: int) -> Any:
-    """Decodes the first frame; does so without `channels=3`, which refuses an alpha plane."""
+    """Decodes the first frame, without `channels=3`, which rejects an alpha plane."""
     frames = tf.io.decode_webp(data)
     return frames[0, :, :, :channels]
 
@@ -65,8 +65,8 @@ class ImageDecoder:
     Attributes:
         options: how the images were converted.
         image_size: height and width to resize images to; None keeps their size.
-        crop: which part of an image to resize: None all, "center" the largest centered part of the
-            new shape, "random" a random part, possibly mirrored.
+        crop: the part of an image to resize. None: all of it; "center": the largest centered part
+            with the new aspect ratio; "random": a random part, possibly mirrored.
         seed: seed for random parts.
     """
 
@@ -82,11 +82,11 @@ class ImageDecoder:
         return *size, self.options.channels
 
     def __call__(self, data: Any, image_format: Any, place: Any) -> Any:
-        """Decodes one image: uint8 `shape`.
+        """Decodes one image: uint8, of shape `shape`.
 
         Args:
             data: scalar string.
-            image_format: scalar string; has no effect unless the dataset has images of several
+            image_format: scalar string; has no effect unless the dataset has images in several
                 formats.
             place: int64 [2], (epoch, number of the example).
         """
@@ -111,7 +111,7 @@ class ImageDecoder:
         return check_header(data, form, most_pixels)
 
     def _decode(self, name: str, data: Any, place: Any) -> Any:
-        """Decodes an image of a given format, and crops and resizes it."""
+        """Decodes an image in a known format, and crops and resizes it."""
         if name != "raw":
             data = self.check_header(data, name)
         if self.image_size is None:
@@ -126,7 +126,7 @@ class ImageDecoder:
         return tf.saturate_cast(rounded, tf.uint8)
 
     def _decode_part(self, name: str, data: Any, key: Any) -> Any:
-        """Decodes the part of an image that is resized; decodes no more of a JPEG than that."""
+        """Decodes the part of an image to resize; of a JPEG, decodes nothing else."""
         channels = self.options.channels
         if self.crop and name == "jpeg":
             shape = tf.io.extract_jpeg_shape(data)
@@ -156,7 +156,7 @@ class ImageDecoder:
         return self._show_mask(pixels[:, :, 0], place)
 
     def _show_mask(self, mask: Any, place: Any) -> Any:
-        """Returns the part of a mask, [height, width], that the image shows."""
+        """Returns the part of a mask that the image shows: [height, width]."""
         if self.image_size is not None:
             mask = self._resize_mask(mask, self.image_size, place)
         return tf.ensure_shape(mask, self.shape[:2])
@@ -174,7 +174,7 @@ class ImageDecoder:
         return tf.gather(shown_rows, columns, axis=1)
 
     def view(self, size: Any, place: Any) -> Any:
-        """Returns the part of an image that `crop` shows, as shares of its sides, float32 [4].
+        """Returns the part of an image that `crop` shows, as fractions of its sides: float32 [4].
 
         Args:
             size: width and height of the image, int32 [2].
@@ -205,7 +205,7 @@ class ImageDecoder:
         return fold(epoch_key, number)
 
     def _window(self, shape: Any, key: Any) -> Any:
-        """Returns top, left, height and width of the part to resize, int32 [4].
+        """Returns top, left, height and width of the part to resize: int32 [4].
 
         Args:
             shape: height, width and channels, int32 [3].
@@ -227,7 +227,7 @@ class ImageDecoder:
 
 
 def _decode_mask(data: Any) -> Any:
-    """Decodes a PNG of 8 or 16 bits: int32 [height, width]."""
+    """Decodes a PNG with 8 or 16 bits per pixel: int32 [height, width]."""
 
     def decode(dtype: Any) -> Any:
         values = tf.io.decode_png(data, channels=1, dtype=dtype)
@@ -240,12 +240,12 @@ def _decode_mask(data: Any) -> Any:
 
 
 def _nearest(begin: Any, end: Any, target_size: int, size: Any) -> Any:
-    """Returns the pixels of a side that are nearest to those of a part of it: int32 [target_size].
+    """Returns the pixels to take along one side, to resize a part of it: int32 [target_size].
 
     Args:
-        begin, end: ends of the part, as shares of the side; the part is mirrored if the end comes
-            first.
-        target_size: number of pixels of the part.
+        begin, end: ends of the part, as fractions of the side; the part is mirrored if the end
+            comes first.
+        target_size: number of pixels to take.
         size: number of pixels of the side.
     """
     steps = tf.range(target_size, dtype=tf.float32) + 0.5
@@ -261,9 +261,9 @@ def _is_mirrored(key: Any) -> Any:
 
 
 def fold(key: Any, number: Any) -> Any:
-    """Derives a key of TensorFlow's stateless random functions from another key and a number.
+    """Derives a key for TensorFlow's stateless random functions from another key and a number.
 
-    The key is [2] of the dtype of `number`. It equals that of `tf.random.fold_in` with
+    The key is [2] with the dtype of `number`. It equals the one from `tf.random.fold_in` with
     `alg="philox"`, which takes 38 ops.
     """
     word = tf.convert_to_tensor(number)

@@ -30,7 +30,7 @@ from beam_tfr.reader.output_check import check_output
 from beam_tfr.reader.streams import PartTensors, Streams
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 
-# Images decoded in one call, about: enough to make overhead negligible, few enough for memory.
+# Approximate number of images to decode in one call: negligible overhead, moderate memory.
 CHUNK = 64
 
 
@@ -66,11 +66,11 @@ def load(
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
             slices by examples in the order on disk, which is random within a split: "train[:80%]",
-            "train[1000:]", "train[-50:]". A slice of "all" is one of all splits in a row.
+            "train[1000:]", "train[-50:]". A slice of "all" counts all splits as one sequence.
             Percentages are rounded down.
-        batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; each
-            host gets `batch_size / num_hosts`. None yields single examples.
-        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep"
+        batch_size: total examples per batch, over all hosts; a multiple of `num_hosts`. Each host
+            gets `batch_size / num_hosts`. None yields single examples.
+        remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
             yields a smaller batch, "drop" omits them, "pad" fills the batch up with black images of
             label 0 and weight 0 (every element then has a weight). None: "keep" on one host, "drop"
             on several.
@@ -81,68 +81,70 @@ def load(
         seed: seed for the shuffle and random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a
             shuffled dataset has a new order (Keras starts more iterations than it trains epochs, so
-            which one is not guaranteed).
-        repeat: number of epochs, True for endlessly many, False for one. Epoch i equals
-            `load(epoch=epoch + i)`, with a last batch of its own, and every iteration is the same.
-        start_step: number of elements of this host to skip, as if they had been read; may exceed an
-            epoch: reading then starts in a later one, even without `repeat`. Skipped examples are
-            not decoded, and shards that contain only those are not opened.
+            it is not guaranteed which order an epoch gets).
+        repeat: number of epochs; True repeats forever, False means one epoch. Epoch i equals
+            `load(epoch=epoch + i)`, with its own last batch, and every iteration is the same.
+        start_step: number of this host's elements to skip, as if they had been read. It may exceed
+            an epoch: reading then starts in a later one, even without `repeat`. Skipped examples
+                are
+            not decoded, and shards that contain only skipped examples are not opened.
         streams: number of runs of records to read in parallel; changes the order. Unshuffled,
             streams=1 gives the order on disk.
         host_index: which of the hosts this is, from 0; needed if there are several.
         num_hosts: number of hosts. Each gets different examples and the same number of batches.
             Over all hosts, a step contains the same examples for any number of hosts. A host reads
-            `1 / gcd(num_hosts, streams)` of the records: only its own if the number of hosts
-            divides that of the streams, else also some that it skips.
-        output: "pair": (image, label), or the image alone if the dataset has no labels; the label
+            `1 / gcd(num_hosts, streams)` of the records: only its own if `num_hosts` divides
+            `streams`, otherwise also some that it skips.
+        output: "pair": (image, label), or only the image if the dataset has no labels; the label
             is -1 where a table had none (Keras' losses take `ignore_class=-1`). "dict": all
-            features by the manifest's names, with the pixels as `image` and masks as `mask` (int32
-            [batch, height, width]) instead of the encoded bytes, and the images of pairs by their
-            names (as masks). "image": the image alone. "encoded": as "pair", with the encoded
-            bytes. "raw_record": serialized tf.train.Examples.
+            features by the manifest's names, but with decoded pixels instead of encoded bytes: the
+            image as `image`, masks as `mask` (int32 [batch, height, width]), and the images of
+            pairs under their names (like masks). "image": only the image. "encoded": like "pair",
+            with the encoded bytes. "raw_record": serialized tf.train.Examples.
         image_size: (height, width), or one number for both, to resize images to (bilinear,
             antialiased).
-        crop: part of the image to resize: None for all, "center" for the largest centered part of
-            that shape, "random" for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly
-            mirrored, drawn from (`seed`, epoch, example). Masks and pairs follow, and boxes if you
-            ask for them.
+        crop: part of the image to resize: None for all of it, "center" for the largest centered
+            part with that aspect ratio, "random" for a random part (8 to 100 % of the area, 3:4 to
+            4:3), possibly mirrored, drawn from (`seed`, epoch, example). Masks and pairs are
+            cropped along with the image, and so are boxes if `boxes` is set.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right
             to the largest size, or "ragged". None raises an error.
         one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
             of several, and 0 for the others. Otherwise they are int64 [batch], or an int64
             tf.RaggedTensor if images have several labels.
-        boxes: returns the objects of each image in place of its labels, with their boxes in this
-            format, as Keras names it: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top,
-            width, height, as COCO has it) or "center_xywh", in pixels of the image that is
-            returned; "rel_xyxy" and so on as shares of its height and width. "pair" gives (image,
+        boxes: returns the objects in each image instead of its labels, with their boxes in this
+            format, named as in Keras: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top,
+            width, height, as in COCO) or "center_xywh", in pixels of the returned image; "rel_xyxy"
+            and so on as fractions of its height and width. "pair" gives (image,
             {"boxes": float32 [objects, 4], "classes": int64 [objects]}); "dict" has `boxes`,
             `classes`, and if the dataset has masks of boxes, `masks` (uint8 [objects, height,
-            width] of 0 and 1), in place of the features that they are made from. Boxes follow
-            `image_size` and `crop`: they are clipped and mirrored with the pixels, and dropped,
-            with all other features of their object, if less than a tenth of their area is left.
+            width] of 0 and 1), instead of the features that they are made from. Boxes follow
+            `image_size` and `crop`: they are clipped and mirrored with the pixels. An object is
+            dropped, with all its features, if less than a tenth of its box's area is left.
         max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded
-            with 0 and -1. If an image has more objects, the first are kept. Without it, both are
-            tf.RaggedTensors.
-        target: column that takes the place of the labels, such as a number to predict: int64,
-            float32 or string [batch].
+            with 0 and -1. If an image has more objects, the first are kept. Without `max_boxes`,
+            both are tf.RaggedTensors.
+        target: column to return instead of the labels, such as a number to predict: int64, float32
+            or string [batch].
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with
-        "pad" weights float32 [batch], called `weight` in a dict. There is 1 channel after --color
-        gray, else 3: gray images have three equal channels after --color keep (up to 1 apart for
-        WebP, which has no gray). Height and width are static if all images have one size, else
+        "pad" weights float32 [batch]; a dict has them as `weight`. There is 1 channel after --color
+        gray, otherwise 3: after --color keep, gray images have three equal channels (up to 1 apart
+            for
+        WebP, which has no gray). Height and width are static if all images have one size, otherwise
         None. The batch dimension is absent without `batch_size`, static if all batches are equal,
-        else None. The cardinality is known. Its `class_names` is a tuple, whose index is the label;
-        `map`, `take` and so on give datasets without it.
+        otherwise None. The cardinality is known. The dataset's `class_names` is a tuple, indexed by
+        label; datasets that `map`, `take` and so on return lack it.
 
     Raises:
-        UsageError: an argument is wrong, or two of them do not fit together.
+        UsageError: an argument is wrong, or conflicts with another.
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
             size, or TensorFlow cannot read gs://.
 
-    Iterating raises tf.errors.InvalidArgumentError, naming file and record, where a shard or an
-    image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a shard
-    that has disappeared.
+    Iterating raises tf.errors.InvalidArgumentError, which names file and record, where a shard or
+    an image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a
+    shard that has disappeared.
     """
     folder = check_folder(path)
     if host_index is None:
@@ -155,7 +157,7 @@ def load(
     check_choice("crop", crop, (None, "random", "center"))
     check_choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:
-        # One number means both.
+        # One number means both sides.
         image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]
     elif crop:
         raise UsageError(
@@ -207,8 +209,8 @@ def load(
     check_shard_files(dataset, selection.splits)
     check_access(dataset.digest_location.path)
 
-    # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot
-    # reach them. Autograph finds nothing to convert here, and takes longer than everything else.
+    # On a machine with a GPU, tensors made here would be stored there, where tf.data's functions
+    # cannot reach them. Autograph finds nothing to convert, and takes longer than everything else.
     build = tf.autograph.experimental.do_not_convert(_build_elements)
     with tf.device("CPU"):
         records = Streams(
@@ -231,7 +233,7 @@ def _check_one_host(num_hosts: int) -> None:
 def check_access(path: str) -> None:
     """Checks that TensorFlow can read a file, if it is on gs://.
 
-    TensorFlow reads gs:// by itself, with other credentials and addresses than ours.
+    TensorFlow has its own reader for gs://, with its own credentials and address.
 
     Raises:
         DataError: TensorFlow cannot read the file.
@@ -253,7 +255,7 @@ def check_access(path: str) -> None:
 
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
-    """Checks that a dataset has no boxes, which a crop would not move."""
+    """Checks that a dataset has no boxes, since a crop would not move them."""
     if dataset.feature_kinds.boxes:
         raise UsageError(
             "does not move the boxes of the objects: give `boxes=` too, such as "
@@ -270,7 +272,7 @@ class Schedule(NamedTuple):
         first: number of the first epoch.
         step: the step at which the first epoch starts.
         num_epochs: number of epochs; None means forever.
-        advancing: whether each iteration takes the epoch after that of the last iteration.
+        advancing: whether each iteration reads the epoch after that of the previous iteration.
     """
 
     first: int
@@ -282,10 +284,10 @@ class Schedule(NamedTuple):
     def plan(
         cls, order: Order, *, epoch: int, num_epochs: int | None, start_step: int
     ) -> "Schedule":
-        """Starts at a step, counted from the beginning of an epoch.
+        """Plans to start at a step, counted from the beginning of an epoch.
 
-        If the step is beyond the end of that epoch, starts in a later one; if several epochs are
-        asked for, the skipped ones count.
+        A step beyond the end of that epoch starts in a later one; if several epochs are requested,
+        skipped epochs count.
 
         Raises:
             UsageError: the step is beyond the last of several epochs.
@@ -304,8 +306,8 @@ class Schedule(NamedTuple):
     def epochs(self) -> Any:
         """Returns the numbers of the epochs: a dataset of scalar int64."""
         if self.advancing:
-            # The only state that outlives an iteration. Dataset.random also has such a state, but
-            # follows tf.random.set_seed.
+            # The only state that outlives an iteration. Dataset.random has such a state too, but
+            # depends on tf.random.set_seed.
             following = tf.Variable(self.first, dtype=tf.int64, trainable=False)
             iteration = tf.data.Dataset.from_tensors(0)
             return iteration.map(lambda _: following.assign_add(1) - 1)
@@ -324,7 +326,7 @@ def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> t
 
     Args:
         streams: where the records come from.
-        decoder: turns them into elements.
+        decoder: turns records into elements.
         schedule: the epochs.
     """
     order = streams.order
@@ -352,21 +354,21 @@ def _build_elements(streams: Streams, decoder: Decoder, schedule: Schedule) -> t
         elements = decode(records).unbatch()
     num_steps = tf.data.experimental.assert_cardinality(schedule.num_steps(order))
     elements = elements.apply(num_steps).prefetch(tf.data.AUTOTUNE)
-    # Where tf.distribute divides it among workers, each takes a part of the elements: all shards
-    # are read by one step, which counts as one file.
+    # If tf.distribute divides the dataset among workers, it must divide elements, not files: one
+    # step reads all shards, so they count as one file.
     sharding = tf.data.Options()
     sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return elements.with_options(sharding)
 
 
 def _chunk_size(order: Order, decoder: Decoder, schedule: Schedule) -> int:
-    """Returns how many records to decode in one call: a batch, unless it is cut from others."""
+    """Returns how many records to decode in one call: a batch if possible, otherwise a chunk."""
     if order.batch_size is None:
         return CHUNK
     size = order.host_step_size
-    if decoder.sizes or decoder.ragged:  # such batches can be neither cut nor joined
+    if decoder.sizes or decoder.ragged:  # such batches can be neither split nor joined
         return size
-    # The records of one epoch are not joined to the next.
+    # Records of one epoch are not joined to those of the next.
     if order.has_short_step and schedule.num_epochs != 1:
         return size
     if CHUNK // 2 <= size <= 2 * CHUNK:

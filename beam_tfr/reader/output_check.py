@@ -8,7 +8,7 @@ def check_output(decoder: Decoder, batch_size: int | None) -> None:
     """Checks that the options have an effect on the output.
 
     Raises:
-        UsageError: an option has no effect, or the output cannot hold what it asks for.
+        UsageError: an option has no effect, or the output cannot contain what the option requests.
     """
     if not decoder.holds_images:
         _check_without_images(decoder)
@@ -37,7 +37,7 @@ def _check_without_images(decoder: Decoder) -> None:
 
 
 def _check_undecoded(decoder: Decoder, reason: str) -> None:
-    """Checks that no option applies to images, since none is decoded."""
+    """Checks that no option applies to images, since no image is decoded."""
     options = {"image_size": decoder.image.image_size, "sizes": decoder.sizes}
     for option, value in options.items():
         if value is not None:
@@ -59,7 +59,7 @@ def _check_sizes(decoder: Decoder, batch_size: int) -> None:
 
 
 def _check_weights(decoder: Decoder) -> None:
-    """Checks that there are labels for weights."""
+    """Checks that there are labels to weight."""
     if decoder.output == "dict":
         return
     if not decoder.labelled:

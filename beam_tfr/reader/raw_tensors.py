@@ -1,4 +1,4 @@
-"""Parses the tensors of `encoding=raw`, as part of TensorFlow's graph."""
+"""Parses the tensors that `encoding=raw` stores, as part of TensorFlow's graph."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ _MOST_SHAPE_BYTES = 40  # in a serialized shape [height, width, channels]
 def parse_pixels(data: Any) -> Any:
     """Parses a serialized TensorProto, a scalar string: uint8 [height, width, channels].
 
-    The tensor has no more bytes than the proto. `tf.io.parse_tensor` turns a proto of 20 bytes that
-    states a shape, but has no content, into gigabytes of zeros.
+    The tensor has no more bytes than the proto, whereas `tf.io.parse_tensor` turns a proto of 20
+    bytes that states a shape but has no content into gigabytes of zeros.
     """
     types = {"dtype": tf.int32, "tensor_shape": tf.string, "tensor_content": tf.string}
     dtypes, shapes, contents = _read_fields(data, "TensorProto", types)
@@ -29,12 +29,12 @@ def parse_pixels(data: Any) -> Any:
 
 
 def _read_fields(protos: Any, message: str, types: dict[str, Any]) -> list[Any]:
-    """Reads the values of some fields of serialized protos: tensors [..., values].
+    """Reads some fields of serialized protos: tensors [..., values].
 
     Args:
         protos: string, of any shape.
         message: the type of the protos.
-        types: names of the fields -> dtype of their values.
+        types: name of each field -> dtype of its values.
     """
     names = [*types]
     fields = tf.io.decode_proto(protos, f"tensorflow.{message}", names, [*types.values()])

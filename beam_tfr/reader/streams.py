@@ -1,11 +1,11 @@
 """Reads the records of an epoch in the order of `beam_tfr.order`, as graph ops.
 
-    parts ──flat_map──▶ records of a stream ──batch──▶ blocks of it
+    parts ──flat_map──▶ records of a stream ──batch──▶ blocks of the stream
     blocks of all streams ──interleave──▶ blocks ──batch──▶ windows ──flat_map──▶ chunks
 
-A chunk holds records at consecutive positions of the epoch, copied only once, from the windows of
-all streams. Everything is stateless: the order depends neither on the timing of threads nor on
-`tf.random.set_seed`.
+A chunk holds records at consecutive positions of the epoch, which are copied only once, from the
+windows of all streams. Everything is stateless: the order depends neither on the timing of threads
+nor on `tf.random.set_seed`.
 """
 
 import dataclasses
@@ -33,18 +33,18 @@ class PartTensors:
     """The parts of a selection as tensors.
 
     Attributes:
-        counts: number of records of each part: int64 [n].
+        counts: number of records in each part: int64 [n].
         files: file of each part: string [n].
         records: number of each part's first record in its file: int64 [n].
         numbers: number of each part's first example in the selection: int64 [n].
     """
 
     def __init__(self, selection: ExampleSelection) -> None:
-        files = [os.fsencode(part.file) for part in selection.parts]  # names may have any bytes
+        files = [os.fsencode(part.file) for part in selection.parts]  # names may contain any bytes
         records = [part.begin for part in selection.parts]
         takes = [part.take for part in selection.parts]
         counts = np.array(takes, np.int64)
-        # Otherwise they would be in a function's graph, which TensorFlow copies several times.
+        # Otherwise the tensors would be in a function's graph, which TensorFlow copies repeatedly.
         with tf.init_scope():
             self.files = tf.constant(files, tf.string)
             self.records = tf.constant(records, tf.int64)
@@ -52,7 +52,11 @@ class PartTensors:
             self.numbers = tf.constant(np.cumsum(counts) - counts)
 
     def locate(self, number: Any) -> tuple[Any, Any]:
-        """Returns the file of the example with this number, and its record there, both as text."""
+        """Returns the file of an example and the number of its record there, both as strings.
+
+        Args:
+            number: number of the example in the selection.
+        """
         following = tf.math.count_nonzero(self.numbers <= number)
         part = following - 1
         first = tf.gather(self.numbers, part)
@@ -67,7 +71,7 @@ class Streams:
 
     Attributes:
         dataset: the dataset.
-        parts: where the records lie.
+        parts: where the records are stored.
         order: which positions this host reads.
         seed: seed for the shuffle; None keeps the order on disk.
         padding: a serialized filler.
@@ -80,7 +84,7 @@ class Streams:
     padding: bytes
 
     def chunks(self, size: int, epoch: Any, first: Any) -> Any:
-        """Returns this host's records of an epoch from a position on, both scalar int64.
+        """Returns this host's records of an epoch from a position on; both are scalar int64.
 
         The elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
         place is (epoch, number of the example in the selection, or `FILLER`).
@@ -107,7 +111,7 @@ class Streams:
             return begins.map(cut_chunk)
 
         windows = blocks.batch(WINDOW // self.block)
-        windows = windows.prefetch(1)  # the next one is read while this one is decoded
+        windows = windows.prefetch(1)  # the next window is read while this one is decoded
         return windows.enumerate().flat_map(shuffle_window)
 
     @functools.cached_property
@@ -117,12 +121,12 @@ class Streams:
 
     @property
     def block(self) -> int:
-        """The number of records of a stream to read at a time: a window, or a part of one."""
+        """The number of records to read from a stream in one turn: a window, or a part of one."""
         most_streams = 1 << (len(self.numbers) - 1).bit_length()
         return max(1, WINDOW // most_streams)
 
     def begin(self, stream: Any) -> Any:
-        """Returns where a stream begins in the epoch; `begin(stream + 1)` is where it ends."""
+        """Returns where a stream begins in the epoch, which is where the previous stream ends."""
         numbers = range(self.order.streams + 1)
         begins = np.array([*map(self.order.low, numbers)], np.int64)
         return tf.gather(begins, stream)
@@ -131,7 +135,7 @@ class Streams:
         """Returns where the records of each stream are in a window, in the order of the epoch.
 
         Args:
-            numbers: numbers of the examples of the window, one block after another: int64 [n].
+            numbers: numbers of the examples in the window, one block after another: int64 [n].
             epoch, window: numbers of the epoch and the window, scalar int64.
 
         Returns:
@@ -153,7 +157,7 @@ class Streams:
         return tf.gather(slots, order, batch_dims=1)
 
     def _select(self, slots: Any, window: Any, first: Any) -> Any:
-        """Selects the slots of this host's positions in a window, by position, from `first` on."""
+        """Selects the slots of this host's positions in a window, from `first` on, by position."""
         num_rounds = tf.shape(slots, tf.int64)[1]
         rounds = tf.range(num_rounds) + window * WINDOW
         first_positions = rounds[:, None] * self.order.streams
@@ -161,13 +165,13 @@ class Streams:
         in_epoch = (positions >= first) & (positions < self.order.end)
         of_host = positions % self.order.num_hosts == self.order.host_index
         selected = tf.where(in_epoch & of_host)  # (round, stream)
-        # Not tf.transpose: on a processor without AVX-512, oneDNN complains about int64 on standard
-        # error.
+        # Not tf.transpose: on processors without AVX-512, oneDNN prints complaints about int64 on
+        # standard error.
         return tf.gather_nd(slots, selected[:, ::-1])
 
 
 class Blocks:
-    """Blocks of records of this host's streams, from a window of an epoch on.
+    """Blocks of records from this host's streams, from a window of an epoch on.
 
     Args:
         streams: the streams.
@@ -181,10 +185,10 @@ class Blocks:
         self._first = tf.cast(window, tf.int64) * WINDOW  # the first record of each stream
         self._runs = Epoch(streams.parts.counts, seed=streams.seed, number=epoch, ops=TENSORFLOW)
         numbers = tf.gather(streams.parts.numbers, self._runs.parts) + self._runs.skips
-        self._offsets = numbers - self._runs.begins  # numbers of examples minus their places
+        self._offsets = numbers - self._runs.begins  # number of an example minus its place
 
     def read_blocks(self) -> Any:
-        """Returns a dataset of (records, numbers), [V * B] each, by stream.
+        """Returns a dataset of (records, numbers), [V * B] each, ordered by stream.
 
         Fillers follow the records of a stream, so that all streams have the same number of whole
         blocks.
@@ -215,7 +219,7 @@ class Blocks:
         return padded.batch(self._streams.block, drop_remainder=True)
 
     def _stream_size(self) -> int:
-        """Returns the number of records per stream in an epoch, in whole blocks with fillers."""
+        """Returns the number of records per stream in an epoch, rounded up to whole blocks."""
         order = self._streams.order
         block = self._streams.block
         num_positions = max(order.total, order.end)
@@ -223,7 +227,7 @@ class Blocks:
         return math.ceil(rounds / block) * block
 
     def _check_run(self, *run: Any) -> Any:
-        self._check_not_replaced()  # may explain why a file is gone
+        self._check_not_replaced()  # a replaced dataset may explain why a file is gone
         return run
 
     def _read_run(self, part: Any, skip: Any, take: Any) -> Any:
@@ -233,7 +237,7 @@ class Blocks:
         return read_part(file, first + skip, take, compression)
 
     def _add_numbers(self, index: Any, records: Any) -> Any:
-        """Adds the numbers of examples to a block of each stream; fails where records are lost."""
+        """Adds the numbers of examples to a block from each stream; fails if records are lost."""
         self._check_not_replaced()
         records = _flatten(records)
         places, is_example = self._places(index)
@@ -247,9 +251,9 @@ class Blocks:
         return records, tf.where(is_example, numbers, FILLER)
 
     def _places(self, index: Any) -> tuple[Any, Any]:
-        """Returns where the records of a block of each stream are in the epoch.
+        """Returns where the records of one block from each stream are in the epoch.
 
-        Also returns which of them are examples. Fillers have the place of the last example.
+        Also returns which of the records are examples. Fillers have the place of the last example.
 
         Args:
             index: number of the block in each stream.
@@ -289,11 +293,11 @@ class Blocks:
 def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
     """Reads records [skip, skip + take) of a file: exactly `take` elements.
 
-    From where the file cannot be read, elements are empty strings. A file that is gone raises
-    NotFoundError with its name, since `ignore_errors` would retry forever.
+    Once the file cannot be read, the remaining elements are empty strings. A file that is gone
+    raises NotFoundError with its name, since `ignore_errors` would retry forever.
     """
-    # Not tf.data.TFRecordDataset and the like: they wrap each file in a function, which costs as
-    # much as 40 records.
+    # Not tf.data.TFRecordDataset and the like, which wrap each file in a function: that costs as
+    # much as reading 40 records.
     buffer_size = tf.constant(BUFFER_BYTES, tf.int64)
     first_byte = tf.raw_ops.FixedLengthRecordDataset(
         filenames=file, header_bytes=0, record_bytes=1, footer_bytes=0, buffer_size=buffer_size
@@ -317,7 +321,7 @@ def _strings(variant: Any) -> Any:
 
 
 def first_that_works(function: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """Returns the result of a function, or that of another one if the first raises an error.
+    """Returns the result of a function, or of another function if the first raises an error.
 
     Costs a small iterator: microseconds for a batch, half the time of decoding for a single image.
     """

@@ -1,4 +1,4 @@
-"""Runs Keras trainings that resume within an epoch."""
+"""Runs Keras trainings that can resume within an epoch."""
 
 import os
 import warnings
@@ -13,15 +13,15 @@ from beam_tfr.reader.loading import load
 from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 from beam_tfr.schema.untrusted import quote
 
-_LATEST = "latest.weights.h5"  # the names are those of Keras' BackupAndRestore
+_LATEST = "latest.weights.h5"  # names that Keras' BackupAndRestore uses
 _BEFORE = "latest.weights.h5.bkp"
-# Arguments of `load` and of `Model.fit` that `fit` sets itself.
+# Arguments of `load` and `Model.fit` that `fit` sets itself.
 _OWN = ("epoch", "start_step", "repeat", "initial_epoch", "steps_per_epoch", "x")
 
 
 class _Backup(keras.callbacks.BackupAndRestore):
     def on_train_begin(self, logs: Any = None) -> None:
-        """Restores nothing: the weights are already loaded, and `Model.fit` is given the epoch."""
+        """Restores nothing: the weights are already loaded, and `Model.fit` gets the epoch."""
 
 
 @without_traceback
@@ -38,25 +38,25 @@ def fit(
 ) -> keras.callbacks.History:
     """Trains a model on a split of a dataset; the same program resumes within an epoch.
 
-    The optimizer counts the steps, so a backup of it says where to go on. A training that was
-    killed and resumed ends with the same weights as one that was not, if operations are
-    deterministic and no layer has a random state.
+    The optimizer counts the steps, so its backup shows where to resume. A training that was killed
+    and resumed ends with the same weights as an uninterrupted one, if operations are deterministic
+    and no layer has a random state.
 
     Args:
         model: a model that is built and compiled.
         path: the folder that `convert` wrote, local or gs://.
-        epochs: how many epochs to train in all.
+        epochs: total number of epochs to train.
         backup: a folder for backups of this training only; remove it when training is done.
         save_freq: steps between backups.
-        callbacks: more callbacks of Keras.
-        fit_options: more arguments of `Model.fit`, such as `validation_data`, `class_weight` and
+        callbacks: additional Keras callbacks.
+        fit_options: more arguments for `Model.fit`, such as `validation_data`, `class_weight` and
             `verbose`.
-        load_options: arguments of `load`: `split`, `batch_size`, `seed` and so on; `shuffle` is
-            True unless given.
+        load_options: arguments for `load`: `split`, `batch_size`, `seed` and so on; `shuffle` is
+            True by default.
 
     Returns:
-        The History that `Model.fit` returns, of the epochs of this run: its `history` is name ->
-        value for each epoch.
+        The History that `Model.fit` returns, for the epochs of this run; its `history` maps each
+        name to one value per epoch.
 
     Raises:
         UsageError: an argument is wrong, or the model is not built and compiled.
@@ -98,7 +98,7 @@ def fit(
 
 
 def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
-    """Checks what can be known before the data is read.
+    """Checks the arguments before any data is read.
 
     Raises:
         UsageError: an argument is wrong, or the model is not ready.
@@ -117,7 +117,7 @@ def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
 
 
 def _restore(model: keras.Model, folder: str) -> None:
-    """Loads weights and optimizer from the last intact backup, if there is any.
+    """Loads weights and optimizer from the last intact backup, if there is one.
 
     Raises:
         DataError: no backup belongs to this model.
@@ -130,7 +130,7 @@ def _restore(model: keras.Model, folder: str) -> None:
     problem = _load_backup(model, latest)
     if not problem:
         return
-    if tf.io.gfile.exists(before):  # it is intact if the process died while it wrote the other
+    if tf.io.gfile.exists(before):  # intact if the process died while it wrote the latest
         tf.io.gfile.copy(before, latest, overwrite=True)
         if not _load_backup(model, latest):
             warnings.warn(
@@ -146,7 +146,7 @@ def _restore(model: keras.Model, folder: str) -> None:
 
 
 def _load_backup(model: keras.Model, path: str) -> str:
-    """Loads a backup; returns what is wrong with it, or an empty text."""
+    """Loads a backup; returns what is wrong with it, or an empty string."""
     try:
         model.load_weights(path)
     except (OSError, ValueError, KeyError) as error:
@@ -155,7 +155,7 @@ def _load_backup(model: keras.Model, path: str) -> str:
 
 
 def _begin_history(model: keras.Model) -> keras.callbacks.History:
-    """Makes the history of a training of no epoch."""
+    """Makes the history of a training that has not run an epoch yet."""
     history = keras.callbacks.History()
     history.set_model(model)
     history.on_train_begin()
@@ -163,7 +163,7 @@ def _begin_history(model: keras.Model) -> keras.callbacks.History:
 
 
 def _extend(history: keras.callbacks.History, more: keras.callbacks.History) -> None:
-    """Adds the epochs of another training of the same model."""
+    """Adds the epochs of another training run of the same model to a history."""
     history.set_params(more.params)
     history.epoch.extend(more.epoch)
     for name, values in more.history.items():

@@ -1,6 +1,6 @@
 """Reads a converted dataset for PyTorch's `DataLoader`, in a reproducible order.
 
-It needs no TensorFlow.
+Needs no TensorFlow.
 
     from torch.utils.data import DataLoader
     from beam_tfr.torch import ImageDataset
@@ -14,8 +14,8 @@ It needs no TensorFlow.
             images = images.permute(0, 3, 1, 2).float() / 255
 
 The dataset makes the batches, so pass `batch_size=None` to DataLoader: only then are all batches
-but the last full with any number of workers. The dataset can also be iterated without PyTorch, and
-gives the same NumPy arrays.
+but the last full, whatever the number of workers. Without PyTorch, the dataset can still be
+iterated, and yields the same NumPy arrays.
 """
 
 from beam_tfr.torch.dataset import ImageDataset as ImageDataset

@@ -53,65 +53,66 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
             slices by examples in the order on disk: "train[:80%]", "train[1000:]", as for
             `beam_tfr.reader.load`.
-        batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each
-            rank gets `batch_size / world_size`. None yields single examples; DataLoader may then
-            make the batches, of images of one size, but each worker makes its own, so several may
-            be smaller, and there may be more than len(loader).
-        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep"
-            yields a smaller batch, and is refused if ranks would have different numbers of batches;
-            "drop" omits them (different ones in each shuffled epoch); "pad" fills the batch up with
-            black images of label 0 and weight 0. None: "keep" on one rank, "drop" on several.
+        batch_size: total examples per batch, over all ranks; a multiple of `world_size`. Each
+            rank gets `batch_size / world_size`. None yields single examples. DataLoader can then
+            batch images of one size, but each worker makes its own batches, so several may be
+            smaller, and there may be more than len(loader).
+        remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
+            yields a smaller batch, and is an error if ranks would have different numbers of
+            batches; "drop" omits them (different ones in each shuffled epoch); "pad" fills the
+            batch up with black images of label 0 and weight 0. None: "keep" on one rank, "drop" on
+            several.
         shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.
-            "global" permutes the whole split and reads each record by itself, as
-            `beam_tfr.Records` does: each worker only its own.
+            "global" permutes the whole split and reads each record by itself, like
+            `beam_tfr.Records`; each worker reads only its own.
         seed: seed for the shuffle.
         epoch: number of the epoch, until `set_epoch` is called.
-        start_step: number of finished steps, after which to resume, without decoding earlier
+        start_step: number of finished steps after which to resume, without decoding earlier
             examples or opening shards that contain only those. It may exceed an epoch. It applies
-            only to the epoch that it leads into; all others start at their beginning.
-        rank, world_size: number of this process, and of all processes. None: those of
-            torch.distributed if it is initialized, else RANK and WORLD_SIZE of the environment (as
-            torchrun sets them), else 0 of 1.
+            only to the epoch in which it falls; all others start at their beginning.
+        rank, world_size: number of this process, and of all processes. None: from
+            torch.distributed if it is initialized, otherwise from the environment variables RANK
+            and WORLD_SIZE (which torchrun sets), otherwise 0 of 1.
         streams: number of runs of records to read in parallel; changes the order. Unshuffled,
             streams=1 gives the order on disk.
-        output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
-            features by the manifest's names, with the pixels as `image`, masks as `mask` (int32)
-            and the images of pairs by their names (the same) instead of the encoded bytes.
-            "image": the image alone. "encoded": as "pair", with the encoded bytes, for a decoder of
-            your own (a list of them in a batch).
+        output: "pair": (image, label), or only the image if the dataset has no labels. "dict": all
+            features by the manifest's names, but with decoded pixels instead of encoded bytes: the
+            image as `image`, masks as `mask` (int32), and the images of pairs under their names
+            (int32 too). "image": only the image. "encoded": like "pair", with the encoded bytes,
+            for a decoder of your own (a batch has a list of them).
         one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
             of several, and 0 for the others.
-        boxes: returns the objects of each image in place of its labels, with their boxes in this
+        boxes: returns the objects in each image instead of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
             "classes": int64 [objects]}), and a batch is a list of images and a list of such dicts,
             as torchvision's detectors take them. "dict" has `masks` too, uint8 [objects, height,
             width], if the dataset has masks of boxes.
-        target: column that takes the place of the labels, such as a number to predict.
+        target: column to return instead of the labels, such as a number to predict.
         transform: function called with each image (or its bytes) before batching. With `boxes`, or
             masks or pairs in a "dict", it is called with (image, dict of the other features), and
             returns such a pair. If it draws random numbers, a resumed run draws others; DataLoader
             seeds PyTorch's generator in each worker.
 
     Attributes:
-        class_names: a tuple of class names; the index is the label.
+        class_names: a tuple of class names, indexed by label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
-    With remainder="pad" a weight follows image and label, or is called `weight` in a dict. The
-    image is uint8 [batch, height, width, channels] with the pixels of `beam_tfr.reader.load`; 1
-    channel after --color gray, else 3. Labels are int64 [batch], weights float32 [batch], other
-    numbers int64 or float32 [batch, …]; bytes, and lists of any length (several labels, too), are
-    in a list with one item for each example. They are NumPy arrays (for single examples: an array,
-    an int, a float, bytes), which DataLoader turns into tensors; it leaves bytes alone. What
-    `transform` returns is stacked if it is arrays, else collated by PyTorch. Other features of
-    fillers are 0 or empty.
+    With remainder="pad", a weight follows image and label; a dict has it as `weight`. The image is
+    uint8 [batch, height, width, channels] with the same pixels as from `beam_tfr.reader.load`; 1
+    channel after --color gray, otherwise 3. Labels are int64 [batch], weights float32 [batch],
+    other numbers int64 or float32 [batch, …]; bytes, and lists of any length (such as several
+    labels), are returned as a list with one item per example. Everything else is a NumPy array (for
+    single examples: an array, an int, a float, bytes), which DataLoader turns into tensors; it
+    leaves bytes alone. Results of `transform` are stacked if they are arrays, otherwise collated by
+    PyTorch. Other features of fillers are 0 or empty.
 
     Raises:
-        UsageError: an argument is wrong, or asks for batches of images of different sizes.
+        UsageError: an argument is wrong, or batches are requested but images have different sizes.
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
             size.
 
-    Iterating raises DataError that names file, record and cause of damage, and OSError if a file
-    cannot be read.
+    Iterating raises DataError, which names file, record and cause, where data is damaged, and
+    OSError if a file cannot be read.
     """
 
     @without_traceback
@@ -185,9 +186,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         start_step = check_integer("start_step", start_step, 0, bits=63)
         skipped, self._first_step = divmod(start_step, self.steps_per_epoch)
         self._first_epoch = epoch + skipped
-        # Shared with workers that are already running: persistent_workers=True keeps them, with
-        # their copies of this object. It needs no lock, which a killed worker might hold forever,
-        # as eight bytes are written at once.
+        # Shared with running workers: persistent_workers=True keeps them, with their copies of
+        # this object. Eight bytes are written at once, so the value needs no lock, which a killed
+        # worker might hold forever.
         spawn = multiprocessing.get_context("spawn")
         self._epoch = spawn.Value("q", self._first_epoch, lock=False)
 
@@ -202,7 +203,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, also in persistent workers.
 
-        Otherwise an iteration repeats the last epoch.
+        Without a call, the next iteration repeats the last epoch.
         """
         self._epoch.value = check_integer("epoch", epoch, 0)
 
@@ -213,7 +214,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def __iter__(self) -> Iterator[Any]:
         data = sys.modules.get("torch.utils.data")
         worker = data.get_worker_info() if data else None
-        if worker is None:  # this is no worker of a DataLoader
+        if worker is None:  # this process is not a worker of a DataLoader
             return self.share_of_worker(0, 1)
         return self.share_of_worker(worker.id, worker.num_workers)
 
@@ -224,7 +225,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         """
         check_integer("num_workers", num_workers, 1)
         check_integer("worker", worker, 0)
-        epoch = self.epoch  # the current one, not that of the first element
+        epoch = self.epoch  # the current epoch, not that of the first element
         first = self._start_of(epoch) + worker
         steps = range(first, self.steps_per_epoch, num_workers)
         return map(self._element, self._batches(epoch, steps))
@@ -245,7 +246,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return share.batches()
 
     def _element(self, records: list[LocatedRecord]) -> Any:
-        """Makes an example, or a batch, of the records of a step."""
+        """Makes an example, or a batch, from the records of a step."""
         examples = [self._decode(record) for record in records]
         weights = [1.0] * len(examples)
         if self._pads:
@@ -269,7 +270,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             raise damage(f"{record.file}: record {record.number}: {error}") from error
 
     def _stack(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Makes the parts of a batch from those of its examples.
+        """Makes the parts of a batch from the parts of its examples.
 
         With boxes, each part becomes a list.
         """

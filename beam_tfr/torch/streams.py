@@ -84,7 +84,7 @@ class Share(NamedTuple):
             yield from map(kept.pop, mine)
 
     def _selects(self, stream: int, first: int, size: int) -> NDArray[np.bool_]:
-        """Returns which records of a stream, from one on, belong to this share: bool [size]."""
+        """Returns which records of a stream, from `first` on, are in this share: bool [size]."""
         rounds = first + np.arange(size)
         positions = rounds * self.order.streams + stream
         steps = positions // self.order.step_size - self.steps.start
@@ -95,10 +95,10 @@ class Share(NamedTuple):
         return selected
 
     def _read_run(self, run: RecordRun) -> Iterator[LocatedRecord]:
-        """Yields the records of one run, from its file.
+        """Yields the records of one run from its file.
 
         Raises:
-            DataError: a record is damaged, or the file ends before the run.
+            DataError: a record is damaged, or the file ends before the run does.
         """
         part = self.parts[run.part]
         first = part.begin + run.skip
@@ -122,7 +122,7 @@ class Share(NamedTuple):
 def global_batches(
     lookup: RecordLookup, order: Order, steps: range, *, seed: int, epoch: int
 ) -> Iterator[list[LocatedRecord]]:
-    """Yields the records of some steps with shuffle="global", each read by itself.
+    """Yields the records of some steps with shuffle="global", reading each record by itself.
 
     Otherwise like `Share.batches`.
     """
@@ -138,10 +138,10 @@ def global_batches(
 
 
 def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Returns the rank of this process and the world size, as given or found.
+    """Returns the rank of this process and the world size, as specified or detected.
 
     Raises:
-        UsageError: they are wrong, or only one of them is given.
+        UsageError: the values are wrong, or only one of them is specified.
     """
     if rank is None and world_size is None:
         rank, world_size = _rank_of_process()
@@ -162,7 +162,7 @@ def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def _rank_of_process() -> tuple[int, int]:
-    """Returns rank and world size by torch.distributed, else by the environment, else 0 of 1."""
+    """Returns rank and world size from torch.distributed or the environment, else 0 of 1."""
     distributed = sys.modules.get("torch.distributed")
     if distributed and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
