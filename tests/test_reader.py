@@ -178,10 +178,9 @@ def test_no_batches_of_images_of_different_sizes(tmp_path: Path) -> None:
         load(folder, split="train", batch_size=2)
     assert str(error.value) == (
         f"`batch_size=2`: the images of {folder} have different sizes (`resize=fit`), but a "
-        f"batch takes images of equal size. "
-        'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or '
-        '"ragged"; read single '
-        "images; or convert with `resize=crop`, pad or stretch"
+        "batch needs images of equal size. "
+        'Pass `image_size=(height, width)` to load, or `sizes="padded"` or "ragged" along with '
+        "`batch_size=`; or read single images; or convert with `resize=crop`, pad or stretch"
     )
     assert next(iter(load(folder, split="train", image_size=8).batch(4)))[0].shape == (4, 8, 8, 3)
 

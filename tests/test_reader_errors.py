@@ -106,7 +106,7 @@ def test_what_does_not_decode_is_named(damaged: Path) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[:25]", batch_size=8, image_size=(4, 4)))
-    assert f"{shard}: record 4 (counted from 0) does not decode: it is not an example" in str(
+    assert f"{shard}: record 4 (counted from 0) does not decode: it does not match" in str(
         error.value
     )
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -122,7 +122,7 @@ def test_what_does_not_decode_is_named(damaged: Path) -> None:
     [
         (
             {"remainder": "pad", "batch_size": 8, "output": "image"},
-            'but `output="image"` has no labels: give',
+            'but `output="image"` has no labels: use',
         ),
         (
             {"remainder": "pad", "batch_size": 8, "output": "raw_record"},

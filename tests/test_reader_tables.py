@@ -62,7 +62,7 @@ def test_rows_of_a_table(beam_tfr: Command, tmp_path: Path) -> None:
     for output in ("pair", "image", "encoded"):
         with pytest.raises(
             UsageError,
-            match=rf'^`output={output}`: .* holds no images \(`encoding=row`\): give "dict"',
+            match=rf'^`output={output}`: .* holds no images \(`encoding=row`\): use "dict"',
         ):
             load(folder, split="train", output=output)
     with pytest.raises(

@@ -88,7 +88,7 @@ def test_a_damaged_backup_gives_way_to_the_one_before(tmp_path: Path) -> None:
     latest.write_bytes(latest.read_bytes()[:100])
     again = make_model()
     again.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with pytest.warns(RuntimeWarning, match="the backup before it"):
+    with pytest.warns(RuntimeWarning, match="using the backup before it"):
         history = fit(again, folder, epochs=3, backup=backups, **options)
     assert len(history.history["loss"]) == 2  # the rest of the second epoch, and the third
     for path in backups.iterdir():

@@ -26,10 +26,10 @@ from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH, F
 IMAGE = "image"
 WEIGHT = "weight"  # the key in a dict, in addition to the features of the manifest
 _UNDECODED = (
-    " (counted from 0) does not decode: it is not an example as the manifest describes, or has a "
-    "damaged image or a label outside the class list; `beam-tfr verify` names the cause; "
-    f"{REPAIR_OR_COPY}; or the masks of its boxes have more than {MOST_WHOLE_PIXELS:,} pixels: "
-    "give `image_size=`, or read them with `Records`"
+    " (counted from 0) does not decode: it does not match the manifest, or has a damaged image or "
+    "a label outside the class list; `beam-tfr verify` names the cause; "
+    f"{REPAIR_OR_COPY}. Or the masks of its boxes have more than {MOST_WHOLE_PIXELS:,} pixels in "
+    "total: specify `image_size=`, or read the dataset with `Records`"
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 _ZEROS: dict[str, Any] = {"bytes": b"", "int64": 0, "float": 0}
@@ -353,7 +353,7 @@ class Batch:
         pixels = tf.reduce_prod(tf.cast(sizes, tf.int64), axis=1)
         most = tf.reduce_max(pngs.row_lengths() * pixels)
         return tf.raw_ops.Assert(
-            condition=most <= MOST_WHOLE_PIXELS, data=["masks of too many pixels"]
+            condition=most <= MOST_WHOLE_PIXELS, data=["the masks have too many pixels"]
         )
 
     def _decode_checked(self, pngs: Any) -> Any:

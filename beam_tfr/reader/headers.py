@@ -32,7 +32,7 @@ def check_header(data: Any, form: str, most_pixels: int) -> Any:
         fits = _fits_png(data, most_pixels)
     else:
         fits = _fits_webp(data, most_pixels)
-    problem = f"an image is not {form}, or has more than {most_pixels:,} pixels"
+    problem = f"an image is not a {form}, or has more than {most_pixels:,} pixels"
     check = tf.raw_ops.Assert(condition=fits, data=[problem])
     with tf.control_dependencies([check]):
         return tf.identity(data)

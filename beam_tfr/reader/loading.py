@@ -245,7 +245,7 @@ def check_access(path: str) -> None:
             file.read(1)
     except tf.errors.OpError as error:
         cause = str(error.message).partition("\n")[0]
-        cure = "give it Google's default credentials (gcloud auth application-default login)"
+        cure = "set up Google's default credentials (gcloud auth application-default login)"
         if "STORAGE_EMULATOR_HOST" in os.environ:
             cure = "use ImageDataset or Records, since TensorFlow ignores STORAGE_EMULATOR_HOST"
         raise DataError(
@@ -258,8 +258,8 @@ def _check_no_boxes(dataset: Manifest, crop: str) -> None:
     """Checks that a dataset has no boxes, since a crop would not move them."""
     if dataset.feature_kinds.boxes:
         raise UsageError(
-            "does not move the boxes of the objects: give `boxes=` too, such as "
-            '"xyxy", so that they follow',
+            "does not move the boxes of objects: add `boxes=`, such as "
+            '`boxes="xyxy"`, to crop them too',
             option="crop",
             value=crop,
         )

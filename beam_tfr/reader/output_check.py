@@ -31,7 +31,7 @@ def _check_without_images(decoder: Decoder) -> None:
     no_images = f"{decoder.dataset.folder} holds no images (`encoding={encoding}`)"
     if decoder.output not in ("dict", "raw_record"):
         raise UsageError(
-            f'{no_images}: give "dict", or "raw_record"', option="output", value=decoder.output
+            f'{no_images}: use "dict" or "raw_record"', option="output", value=decoder.output
         )
     _check_undecoded(decoder, no_images)
 
@@ -49,10 +49,9 @@ def _check_sizes(decoder: Decoder, batch_size: int) -> None:
     if decoder.sizes is None:
         raise UsageError(
             f"the images of {decoder.dataset.folder} have different sizes "
-            f"(`resize={decoder.image.options.resize}`), but a batch takes images of equal "
-            "size. Give load "
-            '`image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; '
-            "read single images; or convert with `resize=crop`, pad or stretch",
+            f"(`resize={decoder.image.options.resize}`), but a batch needs images of equal size. "
+            'Pass `image_size=(height, width)` to load, or `sizes="padded"` or "ragged" along with '
+            "`batch_size=`; or read single images; or convert with `resize=crop`, pad or stretch",
             option="batch_size",
             value=batch_size,
         )
@@ -65,10 +64,10 @@ def _check_weights(decoder: Decoder) -> None:
     if not decoder.labelled:
         raise UsageError(
             f'`remainder="pad"` gives labels a weight, but {decoder.dataset.folder} has no labels: '
-            'give `output="dict"`'
+            'use `output="dict"`'
         )
     if decoder.output in ("image", "raw_record"):
         raise UsageError(
             f'`remainder="pad"` gives labels a weight, but `output="{decoder.output}"` has no '
-            'labels: give `output="dict"`'
+            'labels: use `output="dict"`'
         )

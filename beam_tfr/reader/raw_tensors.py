@@ -21,7 +21,7 @@ def parse_pixels(data: Any) -> Any:
     (dims,) = _read_fields(shape, "TensorShapeProto", {"dim": tf.string})
     (sizes,) = _read_fields(dims, "TensorShapeProto.Dim", {"size": tf.int64})
     check = tf.raw_ops.Assert(
-        condition=tf.equal(dtypes[0], DTYPES["uint8"]), data=["a tensor is not of uint8"]
+        condition=tf.equal(dtypes[0], DTYPES["uint8"]), data=["the dtype of a tensor is not uint8"]
     )
     with tf.control_dependencies([check]):
         content = tf.io.decode_raw(contents[0], tf.uint8)

@@ -105,14 +105,14 @@ def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
     """
     for name in _OWN:
         if name in options:
-            raise UsageError("is set by `fit`: leave it out", option=name, value=options[name])
+            raise UsageError("is set by `fit`: remove it", option=name, value=options[name])
     for name in ("split", "batch_size"):
         if options.get(name) is None:
             raise UsageError(f"give `{name}=`, as for `load`")
     if getattr(model, "optimizer", None) is None or not model.built:
         raise UsageError(
             "the model is not ready: call `model.compile(optimizer, loss)`, and define its input, "
-            "such as by `keras.Input`"
+            "for example with `keras.Input`"
         )
 
 
@@ -134,14 +134,14 @@ def _restore(model: keras.Model, folder: str) -> None:
         tf.io.gfile.copy(before, latest, overwrite=True)
         if not _load_backup(model, latest):
             warnings.warn(
-                f"{latest}: {problem}; the backup before it is used instead",
+                f"{latest}: {problem}; using the backup before it instead",
                 RuntimeWarning,
                 stacklevel=3,
             )
             return
     raise DataError(
-        f"{latest} is not a backup of this model: {problem}; remove {folder} to begin anew, or "
-        "give another `backup=`"
+        f"{latest} is not a backup of this model: {problem}; remove {folder} to start over, or "
+        "use another `backup=`"
     )
 
 

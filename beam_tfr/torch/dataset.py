@@ -292,9 +292,8 @@ def _check_one_size(dataset: Manifest, batch_size: int) -> None:
     if dataset.image_options.stored_size is None:
         raise UsageError(
             f"the images of {dataset.folder} have different sizes "
-            f"(`resize={dataset.image_options.resize}`), but a batch takes images of equal "
-            "size. Give a "
-            "`transform=` that brings them to one size, or leave `batch_size=` out; or convert "
+            f"(`resize={dataset.image_options.resize}`), but a batch needs images of equal size. "
+            "Pass a `transform=` that resizes them to one size, or omit `batch_size=`; or convert "
             "with `resize=crop`, pad or stretch",
             option="batch_size",
             value=batch_size,
