@@ -1,4 +1,4 @@
-"""Defines the steps as PTransforms, around the functions of other modules.
+"""Defines the steps of pipelines as PTransforms, around the functions of other modules.
 
 `pipeline.Convert` composes them; `MapImages` adds a step of your own, and `ReadRejects` reads the
 rejects from the output of `Convert`.

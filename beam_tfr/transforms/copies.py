@@ -35,11 +35,11 @@ class FindCopies(beam.PTransform):
 
     Attributes:
         base: the dataset.
-        rejects: whether to find only the copies to reject, instead of all.
-        only_torn: whether to leave out clusters that lie in a single split already.
+        rejects: whether to find only the copies to reject, instead of all copies.
+        only_torn: whether to skip clusters that are already in a single split.
 
     Output: packed (key, NUL, name of the cluster), as for `ChooseSplits.groups`. With `rejects`,
-    packed (key, NUL, a sentence that says which image it is a copy of), as `reject_copies` takes
+    packed (key, NUL, a sentence that names the image it is a copy of), as `reject_copies` takes
     them.
     """
 
@@ -64,7 +64,7 @@ class FindCopies(beam.PTransform):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadDroppedCopies(beam.PTransform):
-    """Reads which copies a dataset has dropped, from its sidecars.
+    """Reads from the sidecars of a dataset which copies it has dropped.
 
     Attributes:
         base: the dataset.
@@ -84,13 +84,13 @@ class FollowCopies(beam.PTransform):
     """Finds images that take the place of a copy when a dataset is updated, and their splits.
 
     An image that is kept takes the place of the images dropped for it. An image that was dropped
-    takes the place of the one that was kept, if that is gone or both may now be records.
+    takes the place of the one that was kept, if that one is gone or both may now become records.
 
     Attributes:
         before: the dataset.
         copies: the copies to drop now, from `FindCopies` with `rejects`; None if there are none.
 
-    Output: packed (key, NUL, split) of images that were no records before.
+    Output: packed (key, NUL, split), for images that were not records before.
     """
 
     before: BaseDataset
@@ -115,7 +115,7 @@ class _Followers(NamedTuple):
     """The images that may take the place of a copy.
 
     Attributes:
-        of_record: key of a record of the dataset that is updated -> keys of such images.
+        of_record: key of a record of the dataset being updated -> keys of such images.
         keys: keys of all such images.
     """
 
@@ -124,7 +124,7 @@ class _Followers(NamedTuple):
 
     @classmethod
     def link(cls, _: None, before: Mapping[bytes, bytes], now: Mapping[bytes, bytes]) -> Self:
-        """Links such images to the records.
+        """Links such images to the records whose place they may take.
 
         Args:
             before: key of an image that was dropped -> the sentence about it.
@@ -152,15 +152,15 @@ def _list_followers(packed: bytes, followers: _Followers) -> Iterator[tuple[byte
 
 
 def _find_kept(detail: bytes) -> bytes:
-    """Finds the key of the image that is kept in the sentence about a copy."""
+    """Finds the key of the kept image in the sentence about a copy."""
     return to_bytes(parse_kept(to_text(detail))[0])
 
 
 def _choose_copied_split(follower: tuple[bytes, Iterable[bytes]]) -> Iterator[bytes]:
-    """Chooses the split of the copies whose place an image takes.
+    """Chooses a split for an image that takes the place of copies.
 
-    If one of the copies was in train, that is train, since a model may have seen it; otherwise it
-    is the split of most copies, or the first of several such splits.
+    If one of the copies was in train, this is train, since a model may have seen it; otherwise, it
+    is the split that had most of the copies, or the first of several such splits.
     """
     key, values = follower
     splits = collections.Counter(split.decode() for split in values)
@@ -193,7 +193,7 @@ def _divide_shard(
 
 
 def _link_part(part: tuple[int, Iterable[bytes]], *, parts: Parts) -> Iterator[Pairs]:
-    """Finds the copies in a part."""
+    """Finds the copies in one part."""
     number, packs = part
     pairs = parts.link(number, packs)
     if len(pairs.list_rows()):
@@ -210,10 +210,11 @@ def _find_copies(
 
 
 def reject_copies(refs: PCollection[bytes], copies: PCollection[bytes]) -> PCollection[bytes]:
-    """Turns references of copies into rejects.
+    """Turns references to copies into rejects.
 
     Args:
-        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`; the output is packed in the
+            same way.
         copies: the output of `FindCopies` with `rejects`. Each worker holds all of them.
     """
     rejecting = beam.ParDo(FunctionDoFn(_reject_refs), _collect(copies, "CopiesByKey"))

@@ -1,4 +1,4 @@
-"""Copies records of a dataset that is updated, instead of reading their sources."""
+"""Copies records of the dataset being updated, instead of reading their sources."""
 
 from collections.abc import Iterable, Iterator
 
@@ -24,15 +24,15 @@ from beam_tfr.schema.plan import Shard
 from beam_tfr.transforms.values import in_sample
 
 AT_ONCE = 256
-AHEAD_BYTES = 8 << 20  # 8 MiB of records to read at a time from gs://
-CACHED_BYTES = 1 << 20  # 1 MiB of records from a disk, which the processor's cache holds
+AHEAD_BYTES = 8 << 20  # 8 MiB of records to read in one go from gs://
+CACHED_BYTES = 1 << 20  # 1 MiB of records from a disk, which fits into the processor's cache
 
 
 class Copier:
     """Copies records of a dataset.
 
     Args:
-        base: the dataset; the update has the same image options.
+        base: the dataset; the update must have the same image options.
     """
 
     def __init__(self, base: BaseDataset) -> None:
@@ -58,7 +58,7 @@ class Copier:
         return {position for position, image in work.known_images.items() if image.is_stable}
 
     def copy_stretch(self, work: ShardWork, begin: int, end: int) -> Iterator[CopiedRecords]:
-        """Yields the records from one position of a shard to another, all of which stay.
+        """Yields the records between two positions of a shard, all of which stay.
 
         Raises:
             RecordError: a record is damaged.
@@ -75,10 +75,10 @@ class Copier:
     def read_records(
         self, known_images: Iterable[KnownImage | None]
     ) -> Iterator[KnownRecord | None]:
-        """Reads the records of images that may be copied, in order; yields None for damage."""
+        """Reads records of images that may be copied, in order; yields None for damaged records."""
         numbers = [image.number for image in known_images if image and image.may_be_copied]
         while numbers:
-            at_once = self._at_once  # other threads may set it
+            at_once = self._at_once  # other threads may change the attribute
             records = self._records.read_records(numbers[:at_once])
             numbers = numbers[at_once:]
             sizes = [len(record.serialized) for record in records if record]
@@ -86,14 +86,14 @@ class Copier:
             yield from records
 
     def _pace(self, num_bytes: int, records: int) -> None:
-        """Sets how many records to read next, given the last ones."""
+        """Sets how many records to read next, based on the size of the last ones."""
         at_once = self._bytes_at_once * records // (num_bytes + 1)
         self._at_once = max(1, min(AT_ONCE, at_once))
 
     def can_copy(self, record: KnownRecord, image: KnownImage, shard: Shard, position: int) -> bool:
-        """Whether a record and its statistics are the same as a conversion would make.
+        """Whether a conversion would make the same record and statistics.
 
-        With `encoding=keep`, they are not if an image enters or leaves the sample for statistics:
+        With `encoding=keep`, it would not if an image enters or leaves the sample for statistics:
         see `ResizeImages`. A record also does not show how its boxes changed.
         """
         if self._boxes is RecordBoxes.MAY_CHANGE and not image.state.same_reference:
@@ -105,7 +105,7 @@ class Copier:
     def copy_record(
         self, record: KnownRecord, ref: ImageRef, image: KnownImage
     ) -> tuple[Record, Change]:
-        """Copies a record for a reference to the same source; also says whether the record changed.
+        """Copies a record for a reference to the same source; also returns how the record changed.
 
         The counts and the contents take what they need from the copy.
         """
@@ -142,20 +142,20 @@ class Copier:
         return examples.with_names(serialized, ref, self._names, self._features_of_images)
 
     def change_of(self, image: KnownImage) -> Change:
-        """Says what differs in the new record of an image whose source did not change."""
+        """Returns how the new record differs, for an image whose source did not change."""
         if self._boxes and not image.state.same_reference:
             return Change.RELABELLED
         return Change.KEPT
 
 
 def is_source(data: bytes, record: KnownRecord) -> bool:
-    """Whether a record was made from these bytes, by their size and CRC-32C."""
+    """Whether a record was made from these bytes, judging by their size and CRC-32C."""
     crc32c = google_crc32c.value(data)
     return (len(data), crc32c) == (record.row["source_bytes"], record.row["source_crc32c"])
 
 
 def stored_source(record: KnownRecord) -> bytes | None:
-    """Returns the source of a record, if the record holds its exact bytes."""
+    """Returns the source of a record if the record holds its exact bytes, otherwise None."""
     encoded = examples.parse_example(record.serialized).get(ENCODED)
     if encoded and is_source(encoded[0], record):
         return encoded[0]  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
-"""Reports steps to an engine's console with Beam's counters, in the namespace `beam_tfr`.
+"""Reports progress to an engine's console with Beam's counters, in the namespace `beam_tfr`.
 
-Updating a counter takes 0.6 µs in a loop, and several times as much between codecs, so counters are
+Updating a counter takes 0.6 µs in a loop, and several times as long between codecs, so counters are
 updated once per list of images.
 """
 
@@ -18,13 +18,13 @@ from beam_tfr.schema.items import Accompanied, Item
 from beam_tfr.schema.plan import ShardInfo
 
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
-# From this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that
-# workers wait for a service, and adds no workers meanwhile.
+# Dataflow recognizes this name, from Beam's own access to Cloud Storage: workers are waiting for a
+# service, so it adds no more workers.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 
 
 class CloudDoFn(beam.DoFn):
-    """A DoFn whose worker uses the pipeline's options for gs://: the account and the projects."""
+    """A DoFn whose worker uses the pipeline's options for gs://: the account and projects."""
 
     def setup(self) -> None:
         cloud.use_cloud_options(worker_options())
@@ -47,12 +47,12 @@ class FunctionDoFn(CloudDoFn):
 
 
 def count(name: str, number: int = 1) -> None:
-    """Adds to a counter; docs/dataflow.md says what each counter counts."""
+    """Adds to a counter; docs/dataflow.md describes the counters."""
     _counter(name).inc(number)
 
 
 def count_read(items: Iterable[Item]) -> None:
-    """Counts the bytes of a list of items that were read."""
+    """Counts the bytes that were read for a list of items."""
     sizes = [item.size_bytes for item in items if isinstance(item.value, (bytes, Accompanied))]
     if sizes:
         count("bytes-read", sum(sizes))

@@ -21,7 +21,7 @@ from beam_tfr.schema.encoded_ref import EncodedRef, key_of, to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
-SHARDS_AT_A_TIME = 8  # read by one worker
+SHARDS_AT_A_TIME = 8  # number of shards that a worker reads for one element
 
 
 def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
@@ -30,10 +30,10 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
     Args:
         begin: the beginning of the pipeline.
         base: the dataset.
-        splits_stay: whether images that are still there stay in their split.
+        splits_stay: whether images that still exist stay in their split.
 
     Returns:
-        For each image, packed: its split (empty if it may be in another one now), a NUL, and the
+        For each image, packed: its split (empty if the split may change), a NUL, and the
         result of `known.encode_source`.
     """
     read = functools.partial(_read_known, base=base, splits_stay=splits_stay)
@@ -48,7 +48,7 @@ def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) ->
 
 
 def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
-    """Whether it helps to know an image: it has a record, or a reject that may stay.
+    """Whether knowledge about an image helps: it has a record, or a reject that may stay.
 
     The listing alone decides on rejects by name.
     """
@@ -58,7 +58,7 @@ def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
 
 
 def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split each image of a dataset is in, whether it is a record or a reject.
+    """Reads the split of each image of a dataset, whether the image is a record or a reject.
 
     Returns:
         For each image, packed: its key, a NUL, and its split.
@@ -67,7 +67,7 @@ def read_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
 
 
 def read_splits_of_records(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split each record is in, except records of rows; see `read_splits`."""
+    """Reads the split of each record, except records of table rows; see `read_splits`."""
     read = functools.partial(_read_split_of_records, base=base)
     return read_shards(begin, base, "RecordSplits", read)
 
@@ -80,7 +80,7 @@ def _read_split_of_records(shard: PlannedShard, *, base: BaseDataset) -> Iterato
 
 
 def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
-    """Reads the keys of the images of a shard, with its split; none if it has no split.
+    """Reads the keys of a shard's images, each with the shard's split; none if it has no split.
 
     Raises:
         DataError: the sidecar of the shard is missing.
@@ -99,7 +99,7 @@ def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
 
 
 def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
-    """Reads the keys of the images of a shard; None if its sidecar is missing.
+    """Reads the keys of a shard's images; returns None if the sidecar of the shard is missing.
 
     Sidecars of rows have no keys, but their contents have the keys of records.
     """
@@ -110,9 +110,9 @@ def _read_keys(shard: PlannedShard, base: BaseDataset) -> list[bytes] | None:
 
 
 def read_earlier_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads which split the record of each image of a dataset is in.
+    """Reads the split in which each image of a dataset has its record.
 
-    Nothing is known about contents that cannot be read: their images are not counted as moved.
+    Contents that cannot be read are skipped: their images are not counted as moved.
 
     Returns:
         For each record, packed: a NUL, its key, a NUL, and its split.
@@ -123,14 +123,14 @@ def read_earlier_splits(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
 
 def _read_earlier_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     keys = list[bytes]()
-    with contextlib.suppress(DataError, OSError):  # the update may repair them
+    with contextlib.suppress(DataError, OSError):  # the update may repair the contents
         keys = _read_keys_of_records(shard, base)
     split = shard.split.encode()
     return packing.pack_batches(b"\0" + key + b"\0" + split for key in keys)
 
 
 def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]:
-    """Reads the keys of the records of a shard, except those that are too long for contents."""
+    """Reads the keys of a shard's records, except keys that are too long for contents."""
     dataset = base.read_manifest()
     entry = shard.entry
     if entry is None or not entry.num_examples:
@@ -140,7 +140,7 @@ def _read_keys_of_records(shard: PlannedShard, base: BaseDataset) -> list[bytes]
 
 
 def read_dataset_refs(begin: PBegin, base: BaseDataset) -> PCollection[bytes]:
-    """Reads the references of a dataset's images, as if their sources were listed.
+    """Reads references to the images of a dataset, as if their sources were listed.
 
     The output is like that of `MatchImages`.
     """
@@ -162,13 +162,13 @@ def read_shards(
 ) -> PCollection[Any]:
     """Applies a function to each shard of a dataset.
 
-    An element has the numbers of several shards.
+    Each element of the pipeline holds the numbers of several shards.
 
     Args:
         begin: the beginning of the pipeline.
         base: the dataset.
-        name: what is read, for the labels of the steps.
-        read: yields what a shard holds.
+        name: a name for what is read, used in the labels of the steps.
+        read: yields values from a shard.
         output_type: the type of these values.
     """
     number_of_shards = len(planned_shards(base.read_manifest()))

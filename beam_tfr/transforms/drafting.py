@@ -1,4 +1,4 @@
-"""Drafts the plan of a conversion or of a repair on the worker that plans the shards."""
+"""Drafts the plan of a conversion or a repair, on the worker that plans the shards."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     """Makes the plan of a conversion, without its cuts.
 
     Args:
-        survey: survey of all references.
+        survey: a survey of all references.
         record_bytes: mean size of a record, from the sample.
         settings: `Input.plan`.
     """
@@ -42,7 +42,7 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     codecs = codec_versions.used_versions(options)
     plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codecs)
     sizes = [ref.size_bytes for ref in survey.sample_refs() if is_in_parquet(ref.place)]
-    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # with copies in the work folder
+    num_bytes = plan.matched * sum(sizes) // max(1, len(sizes))  # of copies in the work folder
     level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
     if not level:  # otherwise the size of the shards is unknown
         num_bytes += round(plan.matched * (record_bytes + drafts.FRAME_BYTES))
@@ -53,17 +53,17 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
 class DraftFromSample:
     """Drafts the plan of a conversion from the survey and a sample, on a worker.
 
-    It does not hold all options, since paths must not leave with a job.
+    Does not hold all options, since a job must not contain local paths.
 
     Attributes:
         settings: settings of the plan.
         origin: origin of the input; see `Input`.
         layout: how labels and splits are read from paths.
-        shares_option: the option that gives the shares of splits; empty if none does.
-        has_default_layout: whether the option `layout` was left out.
+        shares_option: the option that specifies the fractions of splits; empty if none does.
+        has_default_layout: whether the option `layout` was omitted.
         read: the step that reads files.
-        functions: the functions from the content of a file to its record.
-        guarded_functions: the same, where earlier attempts crashed.
+        functions: the functions that turn the content of a file into its record.
+        guarded_functions: the same, for files with which earlier attempts crashed.
         settles_copies: whether the images of a dataset keep the digest of its input: once copies
             are settled, their references are no longer those of the input.
     """
@@ -91,7 +91,7 @@ class DraftFromSample:
         )
 
     def _count_doubts(self, survey: Survey) -> None:
-        """Counts the images in folders that may have another meaning.
+        """Counts the images in folders whose names may have another meaning.
 
         Raises:
             UsageError: see `check_split_folders`.
@@ -111,17 +111,17 @@ class DraftFromSample:
             count("nested", folder.images)
 
     def _find_input_digest(self, plan: Plan) -> str:
-        """Finds the digest of the input: of the references, or of the dataset they come from."""
+        """Finds the digest of the input: of its references, or of the dataset they come from."""
         if self.settles_copies and isinstance(self.origin, BaseDataset):
             dataset = self.origin.read_manifest()
-            if plan.matched == dataset.counts["matched"]:  # none was taken down
+            if plan.matched == dataset.counts["matched"]:  # no image was taken down
                 return str(dataset.fields["input_digest"])
         return plan.input_digest
 
     def _measure_records(self, refs: Sequence[ImageRef]) -> SampleSize:
         """Measures the mean size of the records of a sample.
 
-        Also returns whether all of its files could be read.
+        Also returns whether all files of the sample could be read.
         """
         sizes: Mapping[str, int | None] = {}
         if isinstance(self.origin, BaseDataset):
@@ -148,12 +148,12 @@ def _count_doubtful_classes(folders: Mapping[str, int]) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DraftAgain:
-    """Drafts the plan of a dataset again, on a worker.
+    """Drafts the plan of an existing dataset again, on a worker.
 
     Attributes:
         folder: folder of the dataset.
         manifest_digest: digest of the manifest of the dataset to repair.
-        input_digest: digest of the input that it was made from.
+        input_digest: digest of the input that the dataset was made from.
         digest_differs: whether rows of the input are in other splits, so that only numbers of
             images are compared.
         matched: split -> number of images.
@@ -170,7 +170,7 @@ class DraftAgain:
     settings: PlanSettings
 
     def __call__(self, survey: Survey) -> Plan:
-        # Checked again, since the run holds the folder only now.
+        # The manifest is checked again, because only now does the run hold the folder.
         read_unchanged_manifest(self.folder, self.manifest_digest)
         if not self._is_same_input(survey):
             raise DataError(
@@ -184,7 +184,7 @@ class DraftAgain:
         return dataclasses.replace(plan, options=self.options)
 
     def _is_same_input(self, survey: Survey) -> bool:
-        """Whether a survey covers the images that the dataset was made from."""
+        """Whether a survey matches the images that the dataset was made from."""
         if self.digest_differs:
             return survey.counts == self.matched
         return f"{survey.digest:064x}" == self.input_digest

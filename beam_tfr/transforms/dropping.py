@@ -12,15 +12,15 @@ from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_keys
 from beam_tfr.schema.encoded_ref import key_of
 
-_PARTS = 16  # of the keys, so that no worker holds all of them
-_HASH_BYTES = 8  # of a key
+_PARTS = 16  # parts into which keys are divided, so that no worker holds all of them
+_HASH_BYTES = 8  # per key
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class CountDropped(beam.PTransform):
-    """Counts the records of a dataset whose images are not among references.
+    """Counts the records of a dataset whose images are not among the references.
 
-    Only hashes of keys are shuffled, many in an element.
+    Only hashes of keys are shuffled, many per element.
 
     Attributes:
         records: packed (empty, key, split) of the dataset's records.
@@ -46,7 +46,7 @@ def _hash_refs(packed: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _hash_keys(keys: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yields (part, joined hashes) of keys."""
+    """Yields (number of a part, joined hashes of the keys in it)."""
     parts: dict[int, list[bytes]] = {}
     for order in order_keys(0, keys):
         hashes = parts.setdefault(order[0] % _PARTS, [])

@@ -1,4 +1,4 @@
-"""Assigns references to shards, and claims the output for the plan."""
+"""Assigns references to shards, and claims the output folder for the plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from beam_tfr.transforms.totals import CountRefs
 
 
 class Target(NamedTuple):
-    """The folder that a plan is claimed for.
+    """The folder to claim for a plan.
 
     Attributes:
         output: folder of the dataset.
@@ -38,8 +38,8 @@ class Target(NamedTuple):
         overwrite: whether to replace another dataset in the folder.
         accept_unreadable: whether to keep shards in which an earlier run accepted unreadable files.
         base: the dataset to update, if any.
-        counts_added: whether the base has images that the dataset in the output does not have, and
-            that count as new.
+        counts_added: whether the base has images that the dataset in the output lacks, and that
+            count as new.
     """
 
     output: str
@@ -50,11 +50,11 @@ class Target(NamedTuple):
     counts_added: bool = False
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
-        """Claims the folder for a plan, counts its images and shards, and yields the plan.
+        """Claims the folder for a plan, counts the plan's images and shards, and yields the plan.
 
-        The plan is complete if the folder already holds its dataset.
+        The yielded plan is complete if the folder already holds its dataset.
         """
-        # A job made from a template takes the lock itself: no code ran when it was submitted.
+        # A job made from a template acquires the lock itself: no code ran when it was submitted.
         beam_options = beam_internals.worker_options()
         plan = claim.claim_folder(
             self.output,
@@ -71,7 +71,7 @@ class Target(NamedTuple):
     def find_finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """Returns the shard if it need not be written.
 
-        In that case, an earlier run finished it, or it is in the dataset that is updated.
+        This is the case if an earlier run finished it, or if the dataset being updated has it.
         """
         finished = sidecars.read_finished(
             self.output,
@@ -89,7 +89,7 @@ def _count_changed(images: int) -> None:
     """Counts a shard of an earlier run that is written again because its input changed.
 
     Args:
-        images: number of its images that changed.
+        images: number of images in the shard that changed.
     """
     count("rewritten-shards")
     count("changed-images", images)
@@ -100,18 +100,19 @@ def _count_changed(images: int) -> None:
 class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
-    Claims the output for the plan. Only references are shuffled, each once and as short bytes, and
-    the order keys of some. Every planned shard is emitted, even if it is empty.
+    Claims the output for the plan. Only references are shuffled, each once and as short bytes,
+    along with the order keys of some. Every planned shard is emitted, even if it is empty.
 
     Attributes:
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
         gives_splits: see `Survey`.
-        known_images: with an update: packed (split, known image) of the dataset.
-        earlier_splits: with an update that may move images: packed (empty, key, earlier split).
-        drop_limit: with an update that has an input: how many images it may drop.
-        earlier_records: packed (empty, key, split) of the records among which these are counted.
+        known_images: for an update: packed (split, known image) of the dataset.
+        earlier_splits: for an update that may move images: packed (empty, key, earlier split).
+        drop_limit: for an update that has an input: how many images it may drop.
+        earlier_records: packed (empty, key, split) of the records among which dropped images are
+            counted.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -202,7 +203,7 @@ def _order_shard(
 ) -> Iterator[ShardWork]:
     """Orders the references of a shard, and adds what earlier runs know about it.
 
-    That is the shard itself if it is finished, otherwise what an update knows about its images.
+    This is the shard itself if it is finished, otherwise what an update knows about its images.
     """
     _, parts = shard_parts
     ordered = assignment.order_shard(parts, seed)
@@ -247,7 +248,7 @@ def _note_added(
     known_images: Mapping[int, KnownImage],
     earlier_splits: Mapping[bytes, bytes],
 ) -> dict[int, KnownImage]:
-    """Returns known images, and marks those that had no record before."""
+    """Returns the known images, marking those that had no record before."""
     noted = {}
     for position, image in known_images.items():
         is_added = key_of(refs[position]) not in earlier_splits

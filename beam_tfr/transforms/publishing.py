@@ -1,4 +1,4 @@
-"""Publishes the dataset with its manifest, and reads its rejects."""
+"""Publishes a dataset with its manifest, and reads its rejects."""
 
 import dataclasses
 import functools
@@ -21,8 +21,8 @@ from beam_tfr.schema.items import Reject
 from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished, sum_counts
 from beam_tfr.transforms.counting import FunctionDoFn
 
-# Workers that add up shards, so that none of them holds all infos: 2 GB for 75,000 shards with a
-# thousand classes.
+# Groups of shards to add up on different workers, so that no worker holds the infos of all shards:
+# 2 GB for 75,000 shards with a thousand classes.
 _GROUPS = 64
 
 
@@ -34,7 +34,7 @@ class WriteManifest(beam.PTransform):
         output: folder of the dataset.
         plan: the plan from `PlanShards`, a PCollection of one.
         run_id: id of the run, which must still hold the folder's lock.
-        max_rejects: maximum share (float) or number (int) of rejects; see `count_allowed`.
+        max_rejects: maximum fraction (float) or number (int) of rejects; see `count_allowed`.
         allow_empty: splits and classes whose images may all be rejected.
         update: how the dataset in the output is updated, if it is.
 
@@ -56,13 +56,13 @@ class WriteManifest(beam.PTransform):
         return self.plan | "Publish" >> beam.ParDo(FunctionDoFn(self._publish), AsIter(totals))
 
     def _publish(self, plan: Plan, totals: Iterable[RunTotals]) -> Iterator[Manifest]:
-        # A complete plan may have a work folder too, of a run that was killed at its end.
+        # Even a complete plan may have a work folder, from a run that was killed at its end.
         dataset = read_manifest(self.output) if plan.complete else self._add_up(plan, totals)
         claim.remove_work_folder(self.output, self.run_id, plan.shards())
         yield dataset
 
     def _add_up(self, plan: Plan, parts: Iterable[RunTotals]) -> Manifest:
-        """Adds up the shards and publishes the dataset, unless an earlier attempt already did."""
+        """Adds up the shards and publishes the dataset, unless an earlier attempt has done so."""
         totals = shard_totals.merge_totals(plan, parts)
         if plan.provisional:
             raise RunError(
@@ -83,7 +83,7 @@ class WriteManifest(beam.PTransform):
         )
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, shard_totals.SplitTotals]) -> None:
-        """Checks that rejects are within the budget; otherwise lists them in the work folder."""
+        """Checks that rejects are within the limit; if not, lists them in the work folder."""
         counts = {split: total.counts for split, total in totals.items()}
         try:
             rejects.check_rejects(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
@@ -98,9 +98,10 @@ class WriteManifest(beam.PTransform):
 
 
 def _assign_group(info: ShardInfo | Unfinished) -> tuple[int, ShardInfo | Unfinished]:
-    """Assigns a shard to one of `_GROUPS`, always the same, so that it is counted only once.
+    """Assigns a shard to one of `_GROUPS`, always to the same one, so that it is counted only once.
 
-    Shards are therefore grouped, not combined: two workers could each have added up the same shard.
+    This is why shards are grouped, not combined: two workers could each have added up the same
+    shard.
     """
     return info.shard.number % _GROUPS, info
 

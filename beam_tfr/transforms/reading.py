@@ -1,4 +1,4 @@
-"""Turns shards into items, in order."""
+"""Turns shards into items, in the order of each shard."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ class ReadImages(beam.PTransform):
 
     Attributes:
         root: folder that keys are relative to, with a trailing slash.
-        ahead: how to read the files; None for rows of tables, whose references hold everything.
+        ahead: how to read the files; None for table rows, whose references hold everything.
         accept_unreadable: whether to reject files that cannot be read now, but perhaps later.
         output: folder of the dataset, where attempts at each shard are marked; the items of a shard
             that crashed twice are guarded. Empty if nothing can crash.
@@ -33,8 +33,8 @@ class ReadImages(beam.PTransform):
         base: the dataset to update; records are copied from it if their sources did not change.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. If
-    files of a shard cannot be read now, the shard ends with an `Unfinished`, or, if they become
-    readable in the end, with all of its items again.
+    some files of a shard cannot be read now, the shard ends with an `Unfinished`, or, if they
+    become readable after all, with all of its items again.
     """
 
     root: str
@@ -46,7 +46,11 @@ class ReadImages(beam.PTransform):
     base: BaseDataset | None = None
 
     def mark_path(self, name: str) -> str:
-        """Returns the file of this name that marks attempts; empty if nothing can crash."""
+        """Returns the path of the file that marks attempts; empty if nothing can crash.
+
+        Args:
+            name: name of the file.
+        """
         return self.output and storage.work_path(self.output, name)
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
@@ -57,7 +61,7 @@ class _Read(CloudDoFn):
     def __init__(self, step: ReadImages) -> None:
         self._step = step
         self._copier: Copier | None = None
-        # All threads of a process read the contents of each shard once.
+        # The threads of a process share contents, so that they read those of each shard once.
         self._shared = Shared()
         self._missed = MissedReads(accept_unreadable=step.accept_unreadable)
 
@@ -92,9 +96,9 @@ class _Read(CloudDoFn):
         )
 
     def _read_twice(self, reader: ShardReader) -> Iterator[Item]:
-        """Yields the items of a shard, from the first one again if files become readable.
+        """Yields the items of a shard; starts over if unreadable files become readable.
 
-        The shard starts over because no items were kept in memory, and their order is fixed.
+        It starts over because no items were kept in memory, and their order is fixed.
         """
         unread = yield from reader.read_items()
         if not unread:

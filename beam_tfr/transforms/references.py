@@ -1,6 +1,6 @@
-"""Lists references from files and tables; other steps drop some, or rename their classes.
+"""Lists references from files and tables; also drops some, and renames their classes.
 
-`dataset_reading` lists those of a dataset.
+`dataset_reading` lists the references of a dataset.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from beam_tfr.tables.repeats import check_repeats, merge_rows
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
-BATCHES = 64  # of patterns, each listed by one worker
-RANGES = 50  # that all patterns or a large range are divided into; often ten times as many
-ARCHIVES_AT_A_TIME = 16  # listed by one worker, each in a thread
-HASHES_AT_A_TIME = 1 << 16  # of keys of a table
-RANGES_AT_A_TIME = 4  # at least, listed by one worker, which waits for many answers at a time
-# Round -> how many names of a part on gs:// are listed before the rest is divided.
+BATCHES = 64  # batches of patterns, each listed by one worker
+RANGES = 50  # ranges into which all patterns or a large range are divided; often ten times as many
+ARCHIVES_AT_A_TIME = 16  # archives that a worker lists for one element, each in a thread
+HASHES_AT_A_TIME = 1 << 16  # hashes of a table's keys to pass on together
+RANGES_AT_A_TIME = 4  # least number per worker, which waits for many answers at the same time
+# Round -> how many names of a part on gs:// to list before the rest is divided.
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}
 _NO_LIMIT = {"": None}
 _REST = "rest"
@@ -76,9 +76,9 @@ class MatchImages(beam.PTransform):
         root: folder that keys are relative to, with a trailing slash; empty for the folder that all
             patterns share.
         input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions
-            of them.
+            of patterns.
         exclude: patterns of files to skip.
-        keep_damaged: whether a damaged archive is a reject.
+        keep_damaged: whether a damaged archive becomes a reject.
 
     Output: encoded `ImageRef`s, packed by `packing.pack_batches`.
     """
@@ -118,9 +118,9 @@ class MatchImages(beam.PTransform):
         return refs | beam.Flatten()
 
     def _batches(self, _: None) -> Iterator[str]:
-        """Divides the patterns.
+        """Divides the patterns into batches.
 
-        Elements are JSON, since Beam's coder for text fails for names that are not UTF-8.
+        Elements are JSON, since Beam's coder for strings fails for names that are not UTF-8.
         """
         parts = order_parts(self.patterns, read_input_list(self.input_list))
         for i in range(min(BATCHES, len(parts))):
@@ -134,7 +134,7 @@ class MatchImages(beam.PTransform):
         exclusions: Sequence[re.Pattern[str]],
         limit: int | None,
     ) -> Iterator[Any]:
-        """Lists parts of patterns, each up to a limit; the rest of each goes to another output."""
+        """Lists parts of patterns, each up to a limit; sends what is left to another output."""
         skipped = SkippedFiles(self.patterns, exclude, exclusions)
         masks = MaskNames()
         parts = [PatternPart(*part) for part in json.loads(batch)]
@@ -202,7 +202,7 @@ def _group_rest(rest: Sequence[PatternPart]) -> list[list[PatternPart]]:
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
-    """Divides a long part, or passes on archives, which are divided already."""
+    """Divides a long part; passes on archives unchanged, since they are already divided."""
     parts = [PatternPart(*part) for part in json.loads(rest)]
     if parts[0].archive:
         yield rest
@@ -214,9 +214,9 @@ def _divide(rest: str, *, ranges: int) -> Iterator[str]:
 
 
 def count_batches(ranges: int) -> int:
-    """Computes the number of elements for this many ranges.
+    """Computes the number of elements for a number of ranges.
 
-    If possible, that is a multiple of four, so that two or four workers finish at the same time.
+    This is a multiple of four if possible, so that two or four workers finish at the same time.
     """
     return ranges // RANGES_AT_A_TIME // 4 * 4 or -(-ranges // RANGES_AT_A_TIME)
 
@@ -224,13 +224,13 @@ def count_batches(ranges: int) -> int:
 @with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadTable(beam.PTransform):
-    """Reads tables to references: one per row, with labels, split and columns.
+    """Reads references from tables: one per row, with labels, split and columns.
 
     Attributes:
         opened: result of `open_tables`.
 
-    Output: encoded `ImageRef`s, packed by `packing.pack_batches`, each with another key: rows with
-    the same key are merged.
+    Output: encoded `ImageRef`s, packed by `packing.pack_batches`, each with a different key: rows
+    with the same key are merged.
     """
 
     opened: Tables
@@ -259,7 +259,7 @@ class ReadTable(beam.PTransform):
         return (refs.others, merged) | beam.Flatten()
 
     def _read_rows(self, table: tuple[int, str]) -> Iterator[Any]:
-        """Reads a table; the hashes of its keys go to another output."""
+        """Reads a table; sends the hashes of its keys to another output."""
         number, path = table
         hashes = _KeyHashes(number)
         skipped = SkippedFiles((), NOTHING)
@@ -282,7 +282,7 @@ class ReadTable(beam.PTransform):
         """Merges the keys that several rows have, from all parts.
 
         Raises:
-            DataError: the table must not have such keys.
+            DataError: the table must not have repeated keys.
         """
         repeated = merge_parts(parts)
         check_repeats(self.opened, repeated)
@@ -291,7 +291,7 @@ class ReadTable(beam.PTransform):
     def _merge_rows(
         self, rows_of_key: tuple[bytes, Iterable[bytes]], repeated: RepeatedKeys
     ) -> Iterator[bytes]:
-        """Merges the rows of a key, which are encoded references."""
+        """Merges the rows with one key, which are encoded references."""
         key, rows = rows_of_key
         refs = [ImageRef.decode(row) for row in rows]
         count("repeated-rows")
@@ -300,7 +300,7 @@ class ReadTable(beam.PTransform):
 
 
 class _KeyHashes:
-    """The hashes of the keys of a table, to find repeats.
+    """The hashes of a table's keys, used to find repeated keys.
 
     Args:
         table: number of the table.
@@ -308,7 +308,7 @@ class _KeyHashes:
 
     def __init__(self, table: int) -> None:
         self._table = table
-        self._row = 1  # of the first hash
+        self._row = 1  # number of the row of the first hash
         self._hashes = bytearray()
 
     def add(self, key: str) -> None:
@@ -333,7 +333,7 @@ def _find_repeated_keys(_: int, hashes: Iterable[bytes]) -> RepeatedKeys:
 
 
 def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
-    """Emits packed references; those with repeated keys go to another output, by their keys."""
+    """Emits packed references; sends those with repeated keys to another output, by key."""
     if not repeated:
         yield packed
         return
@@ -349,12 +349,13 @@ def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
 
 
 def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
-    """Takes the first references of the order, or all if there are fewer.
+    """Takes the first references in the order of the dataset, or all if there are fewer.
 
-    Each other reference costs only one hash.
+    Each reference that is not taken costs only one hash.
 
     Args:
-        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`; the output is packed in the
+            same way.
         limit: maximum number; a worker holds this many order keys of 16 bytes.
         seed: seed for the order.
     """
@@ -372,12 +373,12 @@ def _order_refs(packed: bytes, *, seed: int) -> list[bytes]:
 
 
 def _last_of(orders: Sequence[bytes]) -> list[bytes]:
-    """Returns the last of some order keys in a list, which is empty if there are none."""
+    """Returns the last order key, in a list that is empty if there are none."""
     return [*orders[-1:]]
 
 
 def _keep_up_to(packed: bytes, last: Sequence[bytes], *, seed: int) -> Iterator[bytes]:
-    """Keeps the packed references up to the last one that is taken."""
+    """Keeps the packed references up to the last one to take."""
     refs = packing.unpack_values(packed)
     orders = _order_refs(packed, seed=seed)
     kept = [ref for ref, order in zip(refs, orders, strict=True) if order <= last[0]]
@@ -385,10 +386,11 @@ def _keep_up_to(packed: bytes, last: Sequence[bytes], *, seed: int) -> Iterator[
 
 
 def drop_removed(refs: PCollection[bytes], removed: Removed) -> PCollection[bytes]:
-    """Drops references of images that were taken down, by their keys.
+    """Drops references to images that were taken down, by their keys.
 
     Args:
-        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`; the output is packed in the
+            same way.
         removed: the images that were taken down.
     """
     drop = FunctionDoFn(functools.partial(_drop_keys, hashes=removed.keys))
@@ -403,11 +405,12 @@ def _drop_keys(packed: bytes, *, hashes: Set[str]) -> Iterator[bytes]:
 
 
 def rename_classes(refs: PCollection[bytes], renames: Mapping[str, str]) -> PCollection[bytes]:
-    """Gives the classes of references other names.
+    """Renames classes in references.
 
     Args:
-        refs: encoded `ImageRef`s, packed by `packing.pack_batches`, like those that are returned.
-        renames: class -> its new name.
+        refs: encoded `ImageRef`s, packed by `packing.pack_batches`; the output is packed in the
+            same way.
+        renames: name of a class -> its new name.
     """
     renaming = beam.Map(_rename_classes, renames=renames).with_output_types(bytes)
     return refs | "RenameClasses" >> renaming

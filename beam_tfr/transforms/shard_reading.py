@@ -32,16 +32,16 @@ class MissedReads:
     """Counts consecutive failed reads, to notice when the source is gone.
 
     Args:
-        accept_unreadable: whether any number may fail.
+        accept_unreadable: whether any number of reads may fail.
     """
 
     def __init__(self, *, accept_unreadable: bool) -> None:
         self._accept_unreadable = accept_unreadable
         self._number = 0
-        self._problems = set[str]()  # what was wrong in these reads
+        self._problems = set[str]()  # problems of these reads
 
     def add(self, uri: str, content: FileContent) -> None:
-        """Takes the result of a read.
+        """Takes note of the result of a read.
 
         Raises:
             RunError: too many consecutive reads failed.
@@ -63,7 +63,7 @@ class MissedReads:
 
 
 def _problem_of(error: RejectError) -> str:
-    """Says what is wrong with the source of a file that cannot be read."""
+    """Returns the problem with the source of a file that cannot be read."""
     if error.reason == "not-found":
         return _MISSING
     return _CLOSED if error.detail.startswith(_FORBIDDEN) else _GONE
@@ -89,8 +89,8 @@ class ShardReader:
     def read_items(self) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
         """Yields the items of the shard in order, up to the first file that cannot be read now.
 
-        The rest of the shard is then read only to find all such files. Waiting for each of them
-        would delay every shard in which a permission is missing.
+        The rest of the shard is then read only to find all such files, because waiting for each of
+        them would delay every shard in which a permission is missing.
 
         Returns:
             The files that cannot be read now, but perhaps later, and why; empty if all items were
@@ -109,9 +109,9 @@ class ShardReader:
     def read_contents(
         self, positions: Sequence[int], *, leave: Container[int] = ()
     ) -> Iterator[tuple[ImageRef, FileContent]]:
-        """Yields the references at positions, with the contents of their files.
+        """Yields the references at some positions, with the contents of their files.
 
-        For `leave`, see `read_refs`.
+        `read_refs` describes `leave`.
         """
         refs = (ImageRef.decode(self.work.refs[position]) for position in positions)
         return read_refs(self.root, refs, self.ahead, leave=leave)
@@ -157,7 +157,7 @@ class ShardReader:
         return not any(_may_pass(content) for _, content in contents)
 
     def make_unfinished(self, unread: Mapping[ImageRef, RejectError]) -> Item:
-        """Makes the item that says that files of the shard cannot be read now."""
+        """Makes the item that reports that some files of the shard cannot be read now."""
         causes = collections.Counter(error.detail for error in unread.values())
         first = next(iter(unread))
         value = Unfinished(

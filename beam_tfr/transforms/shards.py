@@ -1,4 +1,4 @@
-"""Applies steps to each shard of a dataset, on any runner, to check or export it."""
+"""Applies steps to each shard of a dataset, on any runner, in order to check or export it."""
 
 import dataclasses
 import functools
@@ -25,8 +25,8 @@ class ForEachShard(beam.PTransform):
     """Applies a step to each shard of a dataset, on any worker.
 
     Attributes:
-        shards: elements that stand for the shards.
-        step: the transform to apply to them; its output is that of this transform.
+        shards: elements that represent the shards.
+        step: the transform to apply to them, whose output is also the output of this transform.
     """
 
     shards: Sequence[Any]
@@ -70,7 +70,7 @@ class VerifyShards(beam.PTransform):
 
 
 class _Verify(CloudDoFn):
-    """Verifies the shard at a position; the hashes of its keys go to another output."""
+    """Verifies the shard at a position; sends the hashes of its keys to another output."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -93,7 +93,7 @@ class _Verify(CloudDoFn):
 
 
 def _find_repeats(folder: str, part: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
-    """Yields the repeated keys of a part of all hashes."""
+    """Finds repeated keys in one part of the hashes of all keys."""
     _, hashes = part
     yield find_repeated_keys(b"".join(hashes), list_tasks(read_manifest(folder)))
 
@@ -101,7 +101,7 @@ def _find_repeats(folder: str, part: tuple[int, Iterable[bytes]]) -> Iterator[Pr
 def _write_report(
     _: None, results: Iterable[TaskResult | Problems], folder: str, path: str, started: float
 ) -> Iterator[None]:
-    """Writes the report on a dataset from the results of the shards and the repeated keys."""
+    """Writes the report on a dataset, from the results of the shards and the repeated keys."""
     check = DatasetCheck(read_manifest(folder))
     for result in results:
         if isinstance(result, TaskResult):

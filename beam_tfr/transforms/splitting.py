@@ -1,4 +1,4 @@
-"""Chooses the split of each reference, by the shares of each class and by groups."""
+"""Chooses the split of each reference, by the fractions of each class and by groups."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from beam_tfr.schema.encoded_ref import EncodedRef, SplitField, key_of, parse_pa
 from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.totals import CountRefs, MergeTotals
 
-KEYS_AT_A_TIME = 5_000  # joined by one worker
-HELD_BYTES = 8 << 20  # 8 MiB of values that are divided at once
-_REFS = b"\0"  # first byte of the values that are joined
+KEYS_AT_A_TIME = 5_000  # approximate number of keys that a worker joins together
+HELD_BYTES = 8 << 20  # 8 MiB of values to divide together
+_REFS = b"\0"  # first byte of values to join: their kind
 _SPLITS = b"\1"
 _GROUPS = b"\2"
 _COPIED = b"\3"
@@ -55,26 +55,27 @@ DraftStrata = Callable[[Any, ClassCounts], StrataDraft]
 @with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ChooseSplits(beam.PTransform):
-    """Chooses the split of each reference that has none yet.
+    """Chooses the split of each reference that does not have one yet.
 
-    Groups come first, then single images, which make up for what groups cannot divide evenly. Only
-    images in groups, and images of a dataset that is updated, are shuffled.
+    Groups come first, then single images, which compensate for what groups cannot divide evenly.
+    Only images in groups, and images of the dataset being updated, are shuffled.
 
     Attributes:
-        shares: split -> share of each class; None if all images are in splits already.
+        shares: split -> fraction of each class; None if all images already have splits.
         seed: seed for the order in which a class is divided.
         grouped: whether the references may name groups.
-        known_splits: splits of images that stay where they are: packed (key, NUL, split). Shares
-            choose the splits of all other images, whatever the references say.
-        groups: groups of images that share their split, whatever the references say: packed (key,
-            NUL, group). If all images of a group are in splits, shares choose one of these splits;
-            without shares, or if some are in none, all go to the split of most of them.
+        known_splits: splits of images that stay where they are: packed (key, NUL, split). `shares`
+            determines the splits of all other images, whatever the references say.
+        groups: groups of images that get the same split, whatever the references say: packed (key,
+            NUL, group). If all images of a group have splits, `shares` determines which of these
+            splits to use; without `shares`, or if some have no split, all go to the split that most
+            of them have.
         copied_splits: splits for images that take the place of a copy: packed (key, NUL, split of
-            the copy). They follow other images of their groups that are in splits already.
+            the copy). They follow other images of their groups that already have splits.
         known_images: approximate number of images in `known_splits` and `groups`.
         layout: reads the groups of references that have lost them since their splits were chosen.
 
-    Output: references, packed as they come.
+    Output: references, packed like the input.
     """
 
     shares: Mapping[str, Fraction] | None
@@ -163,7 +164,7 @@ class ChooseSplits(beam.PTransform):
             elements: references or groups.
             counts: counts of all images.
             list_units: lists the units of an element.
-            make_survey: makes a survey of no units.
+            make_survey: makes an empty survey.
             draft_strata: drafts the cuts, given the survey of all units and the counts.
         """
         surveying = beam.ParDo(
@@ -190,7 +191,7 @@ class ChooseSplits(beam.PTransform):
 
 @with_output_types(tuple[int, bytes])
 class _DivideByKey(beam.DoFn):
-    """Divides values that begin with a key into a pack for each part of the keys.
+    """Divides values that begin with a key into one pack for each part of the keys.
 
     Args:
         kind: first byte of the packs.
@@ -229,7 +230,7 @@ def _regroup(packed: bytes, layout: Layout) -> Iterator[bytes]:
 
 
 def _join_part(part: tuple[int, Iterable[bytes]], *, are_splits_known: bool) -> Iterator[bytes]:
-    """Joins the references of a part of the keys with what is known about them."""
+    """Joins the references in one part of the keys with what is known about them."""
     values = {kind: list[bytes]() for kind in (_REFS, _SPLITS, _GROUPS, _COPIED)}
     for packed in part[1]:
         values[packed[:1]] += packing.unpack_values(packed[1:])
@@ -242,7 +243,7 @@ def _join_part(part: tuple[int, Iterable[bytes]], *, are_splits_known: bool) -> 
 
 
 def _count_followed(refs: Iterable[bytes], copied: Mapping[bytes, bytes]) -> None:
-    """Counts images that got the split of a copy; images in groups have no split yet."""
+    """Counts images that got the split of a copy, except in groups, which have no split yet."""
     if not copied:
         return
     followed = 0
@@ -253,7 +254,7 @@ def _count_followed(refs: Iterable[bytes], copied: Mapping[bytes, bytes]) -> Non
 
 
 def _sort_out(packed: bytes) -> Iterator[Any]:
-    """Passes on packed references; those in groups go to another output, by their groups."""
+    """Passes on packed references; sends those in groups to another output, by their groups."""
     others = []
     grouped = dict[bytes, list[bytes]]()
     for encoded in packing.unpack_values(packed):
@@ -293,8 +294,8 @@ def _list_group_units(
 class _SurveyUnits(beam.DoFn):
     """Surveys the units of a bundle.
 
-    A combiner could not, since it would need the counts as a side input: all references would then
-    be grouped in one place.
+    A combiner cannot do this, since it would need the counts as a side input: all references would
+    then be grouped in one place.
     """
 
     def __init__(self, list_units: ListUnits, make_survey: MakeSurvey, seed: int) -> None:
@@ -339,7 +340,7 @@ def _place_group(
     shares: Sequence[str],
     seed: int,
 ) -> Iterator[bytes]:
-    """Packs the references of a group with its split."""
+    """Packs the references of a group, with the split of the group."""
     split = group.find_split(shares, seed)
     if not split and cuts and counts:
         split = cuts.choose_split(group.make_unit(counts, seed))

@@ -9,10 +9,10 @@ from beam_tfr.planning import packing
 
 
 class MergeTotals(beam.CombineFn):
-    """Merges totals of bundles.
+    """Merges the totals of bundles.
 
     Args:
-        make: makes an empty total, which has `merge`.
+        make: makes an empty total, which has a method `merge`.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -36,7 +36,7 @@ class MergeTotals(beam.CombineFn):
 
 
 class CountRefs(MergeTotals):
-    """Counts packed references in a total that has `add` for encoded references."""
+    """Counts packed references in a total that has a method `add` for encoded references."""
 
     def add_input(self, total: Any, element: bytes) -> Any:
         total.add(packing.unpack_values(element))

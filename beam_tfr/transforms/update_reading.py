@@ -19,7 +19,7 @@ class UpdateReader(ShardReader):
     """Reads the new and changed images of a shard, and copies the records of the others.
 
     Attributes:
-        copier: copies records of the dataset that is updated.
+        copier: copies records of the dataset being updated.
     """
 
     ahead: ReadAhead
@@ -44,7 +44,7 @@ class UpdateReader(ShardReader):
     def _read_beside(
         self, stable: Collection[int]
     ) -> Generator[Item, None, Mapping[ImageRef, RejectError]]:
-        """Yields the items of the shard in order; those at stable positions come several at a time.
+        """Yields the items of the shard in order; items at stable positions come several at a time.
 
         Raises:
             RecordError: a record at a stable position is damaged.
@@ -73,7 +73,7 @@ class UpdateReader(ShardReader):
         return {}
 
     def _copy_stretch(self, begin: int, end: int) -> Iterator[Item]:
-        """Copies the records from one position to another, all of which stay as they are."""
+        """Copies the records between two positions, all of which stay as they are."""
         for copied in self.copier.copy_stretch(self.work, begin, end):
             interrupt.check_interrupt()
             yield Item(self.work.shard, begin, "", None, copied, change=Change.KEPT)
@@ -91,7 +91,7 @@ class UpdateReader(ShardReader):
 
         Args:
             position: position of the image.
-            ref: its reference.
+            ref: reference to the image.
             content: content of its file; None if it was not read.
             image: what is known about the image.
             records: records of the images that may be copied, from this one on.
@@ -119,10 +119,10 @@ class UpdateReader(ShardReader):
         return self.add_content(item._replace(change=self.copier.change_of(image)), content)
 
     def _find_source(self, ref: ImageRef, record: KnownRecord | None) -> FileContent:
-        """Finds the source of a record that cannot be copied: in the record, or by reading it now.
+        """Finds the source of a record that cannot be copied: in the record, or in its file.
 
         Raises:
-            DataError: the update has no input to read it from.
+            DataError: the update has no input from which to read it.
         """
         if record and not self.ahead.companions:
             source = stored_source(record)

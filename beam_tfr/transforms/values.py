@@ -33,8 +33,8 @@ from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn
 
 SPLIT_SAMPLE = 2048
-SHARD_SAMPLE = 64  # images for statistics: per split, and at least per shard of it
-_Function = Callable[..., Any]  # of a value and its reference
+SHARD_SAMPLE = 64  # images for statistics: per split, and the least number per shard
+_Function = Callable[..., Any]  # takes a value and its reference
 PlaceColumns = Callable[[Image, ImageRef], PlacedColumns]
 
 
@@ -42,9 +42,9 @@ _PICKLE = beam.coders.PickleCoder()
 
 
 class _Coder(beam.coders.Coder):
-    """Pickles elements, and estimates their size without pickling.
+    """Pickles elements, and estimates their size without pickling them.
 
-    Beam asks for the size of many elements, and would otherwise pickle them for that too.
+    Beam asks for the size of many elements, and would otherwise pickle them for this as well.
     """
 
     def encode(self, value: Item | ShardWork) -> bytes:
@@ -68,7 +68,7 @@ class MapImages(beam.PTransform):
     Attributes:
         fn: (value, ref) -> new value; raises `RejectError` to reject the image.
         stage: name of the step in rejects.jsonl.
-        guarded: the function for images of a shard that crashed; None for `fn`.
+        guarded: the function for images of a shard that crashed; None to use `fn`.
 
     Output: lists of `Item`, in the same order.
     """
@@ -79,7 +79,7 @@ class MapImages(beam.PTransform):
     guarded: _Function | None = None
 
     def default_label(self) -> str:
-        """Returns the stage or the function's name: a pipeline may have several of these steps."""
+        """Returns the stage or the function's name: a pipeline may have several such steps."""
         if self.stage != MapImages.stage:
             return self.stage
         return f"{self.stage}({getattr(self.fn, '__name__', '')})"
@@ -88,7 +88,7 @@ class MapImages(beam.PTransform):
         return items | self.stage >> beam.ParDo(FunctionDoFn(self._apply_to_all))
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
-        applied = map(self._apply, items)  # lazily: a small file may be a large raw image
+        applied = map(self._apply, items)  # lazy: a small file may become a large raw image
         return batch_items(applied)
 
     def _apply(self, item: Item) -> Item:
@@ -113,7 +113,7 @@ class ResizeImages(MapImages):
 
     Args:
         options: how to convert images.
-        companions: the images beside each image, which are placed where its pixels are.
+        companions: the images stored with each image, which are resized and cropped like it.
     """
 
     def __init__(self, options: ImageOptions, *, companions: Sequence[Companion] = ()) -> None:
@@ -144,9 +144,12 @@ def _convert(
     statistics: bool,
     guarded: bool = False,
 ) -> Image:
-    """Converts an image, and places others beside it; `guarded` for shards that crashed."""
+    """Converts an image, and the images stored with it.
+
+    `guarded` is for images of shards that crashed.
+    """
     convert = images.convert_guarded if guarded else images.convert_image
-    is_embedded = ref.place.startswith("/")  # in a dataset, which has a format of its own
+    is_embedded = ref.place.startswith("/")  # in a dataset; then the key names no image format
     name = "" if is_embedded else ref.key
     if not isinstance(data, Accompanied):
         return convert(data, options, name=name, statistics=statistics)
@@ -167,19 +170,19 @@ def _convert(
 
 
 class ParseArrays(MapImages):
-    """Parses the bytes of .npy files to `Array`."""
+    """Parses the bytes of .npy files into `Array`s."""
 
     def __init__(self) -> None:
         super().__init__(lambda data, _: arrays.parse_array(data), stage="ParseArrays")
 
 
 class BuildExamples(MapImages):
-    """Serializes an `Image`, `Array`, bytes or row to a `Record`: a tf.train.Example.
+    """Serializes an `Image`, `Array`, bytes or row into a `Record`: a tf.train.Example.
 
     Args:
         encoding: option of `ConvertOptions`, which determines the input.
-        place: places the columns of an image, as `images.columns.place_columns` does; None if no
-            column follows its pixels.
+        place: adapts the columns of an image to its pixels, as `images.columns.place_columns` does;
+            None if no column depends on the pixels.
     """
 
     def __init__(

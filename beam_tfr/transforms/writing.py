@@ -54,12 +54,12 @@ from beam_tfr.transforms.counting import CloudDoFn, count, count_shard, count_wa
 
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteShards(beam.io.WriteToTFRecord):
-    """Writes lists of items to files, framed and named like Beam's.
+    """Writes lists of items to files that are framed and named like Beam's.
 
-    Shards and order are those of the plan. Beam itself assigns records to shards at random and
-    renames all files at the end, where a retry can lose some. Here a file appears in the work
-    folder when its last item has arrived, under a name of its own, followed by its sidecar;
-    `WriteManifest` checks the files and moves them to their places.
+    Shards and order follow the plan. Beam itself assigns records to shards at random and renames
+    all files at the end, where a retry can lose some. Here a file appears in the work folder once
+    its last item has arrived, under a unique name, followed by its sidecar; `WriteManifest` checks
+    the files and moves them to their final places.
 
     Attributes:
         output: folder of the dataset.
@@ -70,7 +70,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files
             for `WriteManifest`.
-        base: with an update: the dataset in the output. Its files that would not change stay.
+        base: for an update: the dataset in the output. Its files stay if they would not change.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps
     temporarily.
@@ -99,14 +99,14 @@ class WriteShards(beam.io.WriteToTFRecord):
 class _Write(CloudDoFn):
     def __init__(self, step: WriteShards) -> None:
         self._step = step
-        self._writer: _ShardWriter | None = None  # of the open shard
+        self._writer: _ShardWriter | None = None  # for the open shard
 
     def start_bundle(self) -> None:
         self._abort()  # leftovers of a failed attempt
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
-        # Even before their shard is complete: see `launch.progress`.
+        # Images are counted even before their shard is complete: see `launch.progress`.
         count("images", sum(item.images for item in items))
         written = [item.images for item in items if isinstance(item.value, (Record, CopiedRecords))]
         count("written", sum(written))
@@ -149,7 +149,7 @@ class _Write(CloudDoFn):
 
 
 class _ShardWriter:
-    """Writes the sidecar of a shard that has only rejects, and no file.
+    """Writes the sidecar of a shard that has only rejects and therefore no file.
 
     Args:
         step: the settings.
@@ -165,8 +165,8 @@ class _ShardWriter:
         self._rejects = list[Reject]()
 
     def add(self, item: Item) -> None:
-        """Takes the next item."""
-        if item.ref is None:  # of an empty shard
+        """Adds the next item."""
+        if item.ref is None:  # the item of an empty shard
             return
         if not isinstance(item.value, Reject):
             kind = type(item.value).__name__
@@ -182,10 +182,10 @@ class _ShardWriter:
         return self._write_sidecar(ShardInfo(shard=self._shard))
 
     def abort(self) -> None:
-        """Drops everything that is not committed."""
+        """Discards everything that is not committed."""
 
     def _add_refs(self, refs: Sequence[bytes]) -> None:
-        """Keeps references for the sidecar, or only their fingerprints if there are no images."""
+        """Keeps references for the sidecar, or only fingerprints if there are no images."""
         self._refs += refs if self._has_images else map(sidecars.fingerprint_ref, refs)
 
     def _check_lock(self) -> None:
@@ -235,7 +235,7 @@ class _FileWriter(_ShardWriter):
         """Commits the shard after its last item.
 
         Returns:
-            `Unfinished` if the file does not have the bytes that a repair expects.
+            `Unfinished` if a repair expects the file to have other bytes.
         """
         self._check_lock()
         info = ShardInfo(shard=self._shard)
@@ -254,7 +254,7 @@ class _FileWriter(_ShardWriter):
         return self._write_sidecar(info)
 
     def abort(self) -> None:
-        """Drops the file, unless it was committed."""
+        """Discards the file, unless it was committed."""
         self._pending.abort()
 
     def _add_record(self, record: Record, ref: ImageRef) -> None:
@@ -271,7 +271,7 @@ class _FileWriter(_ShardWriter):
         self._label_ids.update(label_ids or ())
 
     def _add_copies(self, copied: CopiedRecords) -> None:
-        """Writes several records of the dataset that is updated."""
+        """Writes several records copied from the dataset being updated."""
         places = self._write(copied.frames, copied.sizes)
         self._rows.append(with_places(copied.rows, places))
         self._add_refs(copied.refs)
@@ -284,10 +284,10 @@ class _FileWriter(_ShardWriter):
         self._file.close()
         schema = contents_schema(step.features.specs, step.features.names)
         contents = join_rows(self._rows, schema, split=self._shard.split, shard=self._shard.number)
-        if step.features.names.key == FILENAME:  # of images
+        if step.features.names.key == FILENAME:  # the records are images
             info.add(shards.count_images(contents, self._columns, self._sums))
             info.add(self._counts)
-        del self._label_ids[-1]  # of rows without a label
+        del self._label_ids[-1]  # for rows without a label
         del self._changes[Change.NEW]
         info.num_examples = len(contents)
         info.num_bytes = self._file.num_bytes
@@ -302,7 +302,7 @@ class _FileWriter(_ShardWriter):
     def _commit_files(self, info: ShardInfo, contents: Any) -> None:
         """Commits the file and its contents.
 
-        Files that the updated dataset already has stay as they are.
+        Files that the dataset being updated already has stay as they are.
         """
         standing = None
         if self._step.base:
@@ -320,13 +320,18 @@ class _FileWriter(_ShardWriter):
             info.contents = self._commit_contents(data)
 
     def _create(self, name: str, built_name: str) -> storage.PendingFile:
-        """Begins a file of the dataset; a repair replaces it in its place."""
+        """Begins a file of the dataset; a repair replaces the existing file."""
         path = sidecars.locate_file(self._step.output, name, built_name)
         scratch = storage.work_path(self._step.output, "")
         return storage.create(path, scratch=scratch, replace=self._is_repair)
 
     def _write(self, frames: bytes, sizes: Sequence[int]) -> RecordPlaces:
-        """Writes the frames of records, which have these sizes; returns where the records are."""
+        """Writes the frames of records; returns where the records are.
+
+        Args:
+            frames: the frames, joined.
+            sizes: the size of each frame, in bytes.
+        """
         for record in unframe_records(frames, sizes):
             self._digest.add(record)
         begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
@@ -336,7 +341,7 @@ class _FileWriter(_ShardWriter):
     def _read_cells(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """Reads the cells of the contents that come from a record, and counts its boxes."""
         values: Mapping[str, Any] = {}
-        with contextlib.suppress(ValueError):  # a user's step may make something else
+        with contextlib.suppress(ValueError):  # a user's step may make other bytes
             values = self._read_values(record, ref)
             if self._step.features.is_counted:
                 source = None if ref.columns is None else parse_example(ref.columns)
@@ -346,7 +351,7 @@ class _FileWriter(_ShardWriter):
         return contents_row(values, self._columns)
 
     def _read_values(self, record: Record, ref: ImageRef) -> Mapping[str, Any]:
-        """Reads the values of a record; values that are not needed may be missing.
+        """Reads the values of a record; may omit values that are not needed.
 
         Raises:
             ValueError: the bytes are not a tf.train.Example.
