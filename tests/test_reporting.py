@@ -186,7 +186,7 @@ def test_what_was_planted_is_found(planted: Path) -> None:
     check_page(page.html)
     text = "\n".join(page.findings)
     assert "class dog has no image in test" in text
-    assert "2 images have another class" in text
+    assert "2 images have a different class" in text
     assert "1 image has copies in another split" in text
     assert "1 image is nearly black" in text
     assert "not-found" in text
@@ -201,8 +201,8 @@ def test_a_file_in_the_wrong_folder_is_found_by_its_name(tmp_path: Path, beam_tf
     output = tmp_path / "out"
     assert beam_tfr("convert", "--input", tmp_path / "pets", "--output", output).code == 0
     page = report(output)
-    (finding,) = [text for text in page.findings if "another class" in text]
-    assert "1 image has another class" in finding
+    (finding,) = [text for text in page.findings if "different class" in text]
+    assert "1 image has a different class" in finding
     assert "dog instead of cat for cat" in finding
 
 
@@ -223,7 +223,7 @@ def test_a_source_that_was_changed_is_told(planted: Path) -> None:
     root = planted.parent
     write_image(root / "cat" / "black.png", 1)  # another image than before
     page = report(planted, sources=[root / "photos.csv", f"{root}/"])
-    assert "its source was changed since" in page.html
+    assert "its source has changed since" in page.html
 
 
 def test_classes_of_boxes_and_values_of_masks_have_a_legend() -> None:

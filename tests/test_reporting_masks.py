@@ -54,10 +54,10 @@ def test_what_was_planted_in_masks_is_found(tmp_path: Path, beam_tfr: Any, backg
     assert run.code == 0, run.err
     page = report(output)
     text = "\n".join(page.findings)
-    assert "value 3 is in none of 20 masks of test" in text
-    assert "2 masks have values where others hardly ever have them" in text
-    assert ("the margins of masks have 0" in text) == (background == 0)
-    odd = list_evidence(page.html, "hardly ever have them")
+    assert "value 3 is in none of 20 masks examined in test" in text
+    assert "2 masks have values in places where others hardly ever do" in text
+    assert ("the margins of masks have value 0" in text) == (background == 0)
+    odd = list_evidence(page.html, "where others hardly ever do")
     assert sorted(odd) == [["train/07.png"], ["train/31.png"]]
 
 
@@ -124,11 +124,11 @@ def test_masks_that_do_not_fit_and_values_of_copies_are_told(tmp_path: Path, bea
     assert run.code == 0, run.err
     page = report(output)
     text = "\n".join(page.findings)
-    assert "value 2 is in none of 15 masks of test" in text
-    assert "but for 3 masks of copies" in text
-    misfits = list_evidence(page.html, "do not fit the image")
+    assert "value 2 is in none of 15 masks examined in test" in text
+    assert "except 3 copies of masks" in text
+    misfits = list_evidence(page.html, "do not match the image")
     assert sorted(misfits) == [["train/07.png"], ["train/31.png"]]
-    assert list_evidence(page.html, "value 77 of masks") == [["train/20.png"]]
+    assert list_evidence(page.html, "mask value 77") == [["train/20.png"]]
     assert "train/12.png" in str(list_evidence(page.html, "values that nearly all others have"))
     least_fit = page.html.partition('id="unlike-masks"')[2]
     assert sorted(re.findall(r'class="key"[^>]*>([^<]*)<', least_fit)[:2]) == [

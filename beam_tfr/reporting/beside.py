@@ -1,4 +1,4 @@
-"""Draws records beside the sources that they were made from."""
+"""Draws records next to the sources that they were made from."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ class Comparison(NamedTuple):
 
     Attributes:
         stored: the record.
-        source: its source; None if it is not available or does not decode.
+        source: the source of the record; None if it is not available or does not decode.
         note: what is wrong with the source; empty if nothing is.
-        value: the value that the record was chosen for; empty without one.
+        value: the value for which the record was chosen; empty without one.
     """
 
     stored: Thumbnail
@@ -29,11 +29,11 @@ class Comparison(NamedTuple):
 def compare_records(
     chosen: Iterable[tuple[int, str]], records: RecordPictures, sources: SourceFiles | None
 ) -> list[Comparison]:
-    """Draws the sources of records beside them.
+    """Draws records next to their sources.
 
     Args:
-        chosen: numbers of records that were read, each with the value that it was chosen for.
-        records: their pictures.
+        chosen: numbers of records that were read, each with the value for which it was chosen.
+        records: pictures of the records.
         sources: the sources of the dataset; None if they are not available.
     """
     comparisons = []
@@ -47,16 +47,16 @@ def compare_records(
 
 
 def _draw_source(sources: SourceFiles, name: SourceName) -> tuple[Thumbnail | None, str]:
-    """Draws a source, and returns what is wrong with it."""
+    """Draws a source; also returns what is wrong with it."""
     try:
         data = sources.read(name.key)
         image = pictures.draw_source(data, SIDE)
     except RejectError as error:
         return None, f"its source cannot be read: {error.reason}"
     except OSError as error:
-        return None, f"its source cannot be read: {error.strerror or 'it is not there'}"
+        return None, f"its source cannot be read: {error.strerror or 'it is missing'}"
     if image is None:
-        return None, "its source is no image"
+        return None, "its source is not an image"
     is_same = name.sha256 in ("", hashlib.sha256(data).hexdigest())
-    note = "" if is_same else "its source was changed since"
+    note = "" if is_same else "its source has changed since the conversion"
     return Thumbnail(image, show_text(name.key), "source"), note

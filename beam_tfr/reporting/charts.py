@@ -28,7 +28,7 @@ _CELL_RECT = Markup(
 
 
 def format_number(value: float) -> str:
-    """Formats a number with three digits, or whole: "0.25", "1.5", "1,024"."""
+    """Formats a number with three digits, or as a whole number: "0.25", "1.5", "1,024"."""
     if value and abs(value) < 100 and value != round(value):
         return f"{value:.3g}"
     return f"{value:,.0f}"
@@ -46,7 +46,7 @@ def format_bytes(value: float) -> str:
 def draw_histogram(
     histogram: Histogram, title: str, show: Callable[[float], str] = format_number
 ) -> Markup:
-    """Draws a bar for each bin between the first and the last that have values."""
+    """Draws a bar for each bin from the first to the last that is not empty."""
     filled = [index for index, count in enumerate(histogram.counts) if count]
     if not filled:
         return Markup("")
@@ -54,7 +54,7 @@ def draw_histogram(
     end = min(filled[-1] + 2, len(histogram.counts))
     counts = histogram.counts[begin:end].tolist()
     edges = histogram.edges[begin : end + 1].tolist()
-    edges[0] = min(edges[0], histogram.least)  # outer bins have values beyond their edges
+    edges[0] = min(edges[0], histogram.least)  # outer bins also count values beyond their edges
     edges[-1] = max(edges[-1], histogram.most)
     labels = [
         f"{show(low)} to {show(high)}: {count:,}"
@@ -75,7 +75,7 @@ def draw_histogram(
 
 
 def _draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
-    """Draws bars that fill the width of a chart; each shows its label when pointed at."""
+    """Draws bars across the width of a chart; pointing at a bar shows its label."""
     most = max(counts)
     step = _WIDTH / len(counts)
     width = max(step - 1, 0.5)  # with a gap between bars
@@ -92,7 +92,7 @@ def _draw_bars(counts: Sequence[int], labels: Sequence[str]) -> list[Markup]:
 
 
 def draw_heat_map(heat_map: HeatMap, title: str) -> Markup:
-    """Draws a square for each cell, darker the more points it holds."""
+    """Draws a square for each cell; cells with more points are darker."""
     most = int(heat_map.counts.max())
     if not most:
         return Markup("")

@@ -1,4 +1,4 @@
-"""Finds rows of a table that are equal in all columns, as copies without files."""
+"""Finds table rows that are equal in all columns: copies of data without files."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ Hashes = NDArray[np.uint64]
 
 
 class EqualRows(NamedTuple):
-    """Rows that are equal in all columns, except those whose values are all different.
+    """Rows that are equal in all columns but those in which no two rows have the same value.
 
     Attributes:
         number: number of rows that equal others.
-        across_splits: number of different rows that are in several splits.
-        across_classes: number of different rows that have several classes.
-        split_pairs: pairs of records from rows in several splits.
-        class_pairs: pairs of records from rows with several classes.
+        across_splits: number of distinct rows that are in several splits.
+        across_classes: number of distinct rows that have several classes.
+        split_pairs: pairs of records whose rows are equal but in different splits.
+        class_pairs: pairs of records whose rows are equal but have different classes.
     """
 
     number: int
@@ -37,7 +37,7 @@ class EqualRows(NamedTuple):
 
 
 class RowComparison:
-    """Compares rows by the hashes of their values; 8 bytes of memory for each value."""
+    """Compares rows by the hashes of their values; uses 8 bytes of memory per value."""
 
     def __init__(self) -> None:
         self._columns = dict[str, list[Hashes]]()
@@ -60,13 +60,13 @@ class RowComparison:
         combined = np.zeros(len(labels), np.uint64)
         for parts in self._columns.values():
             hashes = np.concatenate(parts)
-            if len(np.unique(hashes)) < len(hashes):  # else it numbers the rows
+            if len(np.unique(hashes)) < len(hashes):  # otherwise the column numbers the rows
                 combined = (combined ^ hashes) * np.uint64(0x9E3779B97F4A7C15)
         order = np.argsort(combined, kind="stable")
         is_same = combined[order[1:]] == combined[order[:-1]]
         first = order[:-1][is_same]
         second = order[1:][is_same]
-        if not len(first) or len(first) > len(labels) / 2:  # too few columns to tell rows apart
+        if not len(first) or len(first) > len(labels) / 2:  # columns hardly tell rows apart
             return EqualRows(0, 0, 0, [], [])
         number = len(np.union1d(first, second))
         across_splits = _take_groups(combined, first, second, splits[first] != splits[second])
@@ -83,7 +83,13 @@ class RowComparison:
 def _take_groups(
     hashes: Hashes, first: Rows, second: Rows, differs: NDArray[np.bool_]
 ) -> list[tuple[int, int]]:
-    """Returns a pair of rows of each group with a row that differs, in their order."""
+    """Returns, in order, one pair of rows for each group of equal rows with a pair that differs.
+
+    Args:
+        hashes: a hash for each row.
+        first, second: the rows of each pair.
+        differs: whether the rows of each pair differ in split or class.
+    """
     places = np.flatnonzero(differs)
     _, chosen = np.unique(hashes[first[places]], return_index=True)
     places = places[chosen]
@@ -91,7 +97,7 @@ def _take_groups(
 
 
 def _hash_values(values: Any) -> Hashes:
-    """Returns a number for each value; equal values have equal numbers."""
+    """Hashes each value; equal values have equal hashes."""
     pa = need_pyarrow()
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         numbers = values.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Collects the facts that fill the template of the page."""
+"""Collects the facts that fill in the template of the page."""
 
 import itertools
 import json
@@ -47,14 +47,14 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import spell_as_flags
 from beam_tfr.version import __version__
 
-_MOST_CLUSTERS = 12  # shown with pictures
+_MOST_CLUSTERS = 12  # clusters to show with pictures
 _MOST_COMPARED_CLUSTERS = 500
 _MOST_IN_CLUSTER = 6
 _MOST_UNLIKE = 12  # images
 _MOST_EXTREMES = 6
-_MOST_PICTURES = 6  # of a finding
+_MOST_PICTURES = 6  # per finding
 _MOST_CLASS_ROWS = 5_000
-_SEARCHED_CLASSES = 20  # from so many on, there is a field to search them
+_SEARCHED_CLASSES = 20  # with this many or more, the page has a field to search for classes
 
 
 def _show_mean(value: float) -> str:
@@ -81,7 +81,7 @@ def _show_margin(value: float) -> str:
     return f"{1 - value:.0%} margins"
 
 
-_EXTREMES = {  # name of a measure -> title, and how its values are shown
+_EXTREMES = {  # name of a measure -> its title, and the format of its values
     "darkest": ("Darkest", _show_mean),
     "brightest": ("Brightest", _show_mean),
     "flattest": ("Least contrast", _show_deviation),
@@ -93,13 +93,13 @@ _ASPECTS = {
     "pad": ("Widest margins", _show_margin),
 }
 _ADJUSTED_TITLES = {  # what was adjusted -> title
-    "bad-boxes-dropped": "Boxes outside of the image or without area were dropped",
+    "bad-boxes-dropped": "Boxes outside the image or with no area were dropped",
     "boxes-dropped": "Boxes were cropped off",
-    "nearly-black": "More than 8 bits per sample, of which few are used",
-    "nearly-white": "More than 8 bits per sample, of which few are used, where 0 is white",
-    "margins-in-mask": "Masks have the value of their margins too",
+    "nearly-black": "More than 8 bits per sample, few of them used",
+    "nearly-white": "More than 8 bits per sample, few of them used, and 0 is white",
+    "margins-in-mask": "Masks with the value of their margins within the image",
 }
-_SIZES = {  # name of a measure -> how its numbers are shown
+_SIZES = {  # name of a measure -> the format of its values
     "source height": charts.format_number,
     "source width": charts.format_number,
     "source aspect": charts.format_number,
@@ -117,7 +117,7 @@ class EvidenceLine(NamedTuple):
 
     Attributes:
         names: names of the records.
-        note: what is wrong with them; empty if the finding says it.
+        note: what is wrong with the records; empty if the finding says so.
     """
 
     names: list[RecordName]
@@ -146,12 +146,12 @@ class FindingGroup(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Records that are extreme in some way.
+    """Records that are extreme in some respect.
 
     Attributes:
-        section: id of the part of the page that shows them.
+        section: id of the part of the page that shows the records.
         title: title of this part.
-        records: their numbers, each with its value as text.
+        records: numbers of the records, each with its value as text.
     """
 
     section: str
@@ -160,7 +160,7 @@ class _Choice(NamedTuple):
 
 
 class Extreme(NamedTuple):
-    """Records that are extreme in some way, beside their sources; see `_Choice`."""
+    """Records that are extreme in some respect, next to their sources; see `_Choice`."""
 
     section: str
     title: str
@@ -168,7 +168,7 @@ class Extreme(NamedTuple):
 
 
 class Facts:
-    """The facts that fill the template.
+    """The facts that fill in the template.
 
     Args:
         dataset: the dataset.
@@ -287,7 +287,7 @@ class Facts:
         return ShownFinding(finding, pictures, lines)
 
     def _list_pictured(self, finding: Finding) -> list[int]:
-        """Lists the records of a finding that are shown as pictures."""
+        """Lists the records of a finding to show as pictures."""
         if not self._has_images:
             return []
         numbers = [number for evidence in finding.evidence for number in evidence.records]
@@ -308,7 +308,7 @@ class Facts:
         self._pictures.read(numbers)
 
     def _list_classes(self) -> list[dict[str, Any]]:
-        """Returns a row for each class: its name, its records, and their share of all."""
+        """Returns a row for each class: name, number of records, and fraction of all records."""
         dataset = self._dataset
         totals = dataset.class_totals
         everything = max(totals.total(), 1)
@@ -341,7 +341,7 @@ class Facts:
         return chosen
 
     def _choose_unlike(self) -> Iterator[_Choice]:
-        """Yields records whose boxes or masks are unlike the others."""
+        """Yields records whose boxes or masks differ from the others."""
         if self._unlike_boxes:
             names = self._dataset.class_names
             values = {
@@ -355,10 +355,10 @@ class Facts:
                 (misfit.record, describe_fit(misfit.fit))
                 for misfit in self._masks.unlike[:_MOST_UNLIKE]
             ]
-            yield _Choice("unlike-masks", "Masks whose edges fit their images least", records)
+            yield _Choice("unlike-masks", "Masks whose edges match their images least", records)
 
     def _list_measures(self) -> dict[str, tuple[str, Callable[[float], str]]]:
-        """Returns name of a measure -> the title of its extremes, and how to show its values."""
+        """Maps each measure's name to the title of its extremes and the format of its values."""
         measures: dict[str, tuple[str, Callable[[float], str]]] = {**_EXTREMES}
         resize = self._dataset.options.get("resize", "")
         if resize in _ASPECTS:
@@ -366,14 +366,14 @@ class Facts:
         return measures
 
     def _find_copies(self) -> Duplicates | None:
-        """Finds the copies; None if there are too many records, or nothing to compare."""
+        """Finds copies; returns None if there are too many records, or nothing to compare."""
         if not is_summarized(self._dataset):
             return None
         distance = check_distance(self._dataset, None)
         return find_duplicates(self._dataset, read_images(self._dataset), distance)
 
     def _choose_clusters(self) -> list[dict[str, Any]]:
-        """Chooses some clusters: those across splits or classes, the most similar images first."""
+        """Chooses some clusters: first those across splits or classes, then by similarity."""
         if self._copies is None:
             return []
         clusters = itertools.islice(self._copies.clusters(), _MOST_COMPARED_CLUSTERS)
@@ -382,7 +382,7 @@ class Facts:
 
     def _find_unlike_looks(self) -> dict[int, list[int]]:
         label = self._dataset.feature_kinds.label
-        is_alone = label is not None and not label.is_list  # else an image shows several classes
+        is_alone = label is not None and not label.is_list  # an image has only one class
         number = len(self._dataset.class_names)
         if not self._has_images or not is_alone or number > MOST_CLASSES:
             return {}
@@ -428,7 +428,7 @@ class Facts:
             "by_class": by_class[:_MOST_CLASS_ROWS],
             "per_image": charts.draw_histogram(sizes["boxes of an image"], "Boxes per image"),
             "sizes": charts.draw_histogram(
-                sizes["size of boxes"], "Side of a box as a share of its image"
+                sizes["size of boxes"], "Side of a box as a fraction of its image"
             ),
             "centers": charts.draw_heat_map(self._measures.centers, "Centers of boxes"),
         }
@@ -450,7 +450,7 @@ class Facts:
 
 
 def _rank_cluster(cluster: Mapping[str, Any]) -> tuple[bool, int]:
-    """Returns the key that sorts clusters: what they cross, and how dissimilar their images are."""
+    """Returns a key to sort clusters: by what they cross, then by dissimilarity of images."""
     distance = max(image["distance"] or 0 for image in cluster["images"])
     crosses_none = not cluster["across_splits"] and not cluster["across_classes"]
     return crosses_none, distance
@@ -466,7 +466,7 @@ def _group_findings(findings: Sequence[ShownFinding]) -> list[FindingGroup]:
 
 
 def _choose_images(images: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Chooses some images of a cluster: the first of each split and class, then others."""
+    """Chooses some images of a cluster: first one from each split and class, then others."""
     seen = set[tuple[str, str | None]]()
     first = list[dict[str, Any]]()
     others = list[dict[str, Any]]()

@@ -1,14 +1,14 @@
-"""Describes what deserves a look: a sentence, its severity, and the records that show it."""
+"""Describes something that deserves a look: a sentence, its severity, and its evidence."""
 
 import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MOST_EVIDENCE = 20  # records, or pairs of them, that a finding names
+MOST_EVIDENCE = 20  # records, or pairs of records, that a finding names
 
 
 class Severity(enum.Enum):
-    """What a finding means for training, the gravest first; the values are headings of the page."""
+    """The severity of a finding for training; values are headings of the page, in order."""
 
     SCORES = "Makes scores wrong"
     LABELS = "Labels to check"
@@ -17,11 +17,11 @@ class Severity(enum.Enum):
 
 
 class Evidence(NamedTuple):
-    """One record, or several together such as copies, that show a finding.
+    """One record that shows a finding, or several that show it together, such as copies.
 
     Attributes:
-        records: their numbers.
-        note: what is wrong with them; empty if the finding says it.
+        records: numbers of the records.
+        note: what is wrong with the records; empty if the finding says so.
     """
 
     records: tuple[int, ...]
@@ -32,11 +32,11 @@ class Finding(NamedTuple):
     """Something that deserves a look.
 
     Attributes:
-        severity: its severity.
+        severity: how grave the finding is.
         text: a sentence.
-        section: id of the part of the page that shows it; empty if no other part does.
-        evidence: records that show it; at most the first `MOST_EVIDENCE` are named.
-        number: number of all evidence; 0 if all of it is given.
+        section: id of the part of the page that shows the finding; empty if no other part does.
+        evidence: records that show the finding; at most the first `MOST_EVIDENCE` are named.
+        number: total number of pieces of evidence; 0 if `evidence` is complete.
     """
 
     severity: Severity
@@ -51,11 +51,11 @@ class Finding(NamedTuple):
 
     @property
     def num_unnamed(self) -> int:
-        """The amount of evidence that is not named."""
+        """The number of pieces of evidence that are not named."""
         total = max(self.number, len(self.evidence))
         return total - len(self.list_shown())
 
 
 def note_records(records: Sequence[int]) -> list[Evidence]:
-    """Returns each of some records as evidence by itself."""
+    """Returns one piece of evidence for each record."""
     return [Evidence((record,)) for record in records]

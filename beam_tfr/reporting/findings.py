@@ -1,4 +1,4 @@
-"""Lists what deserves a look in a dataset, as sentences with the section that shows each."""
+"""Lists what deserves a look in a dataset: sentences, each with the section that shows it."""
 
 import collections
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.encodings import noun_of
 
 _STRONG_IMBALANCE = 10  # times as many images
-_DRIFT = 2  # times the share
+_DRIFT = 2  # times the expected number
 _LEAST_FOR_DRIFT = 20  # images that a class should have in a split
 _MUCH_CROPPED = 0.1
-_MOST_LOST_BOXES = 0.02  # share of boxes
+_MOST_LOST_BOXES = 0.02  # fraction of boxes
 _MOST_SHOWN = 3
 _MOST_CROPPED = 6
-_MOST_COLUMNS = 10  # of which missing values are told
-_NEAR_COPY = 16  # bits of 256; images that differ by more may be different ones
+_MOST_COLUMNS = 10  # columns whose missing values are reported
+_NEAR_COPY = 16  # bits of 256; images that differ by more may be unrelated
 
 
 class Observations(NamedTuple):
@@ -40,11 +40,11 @@ class Observations(NamedTuple):
     Attributes:
         dataset: the dataset.
         measures: measures of its records.
-        odd: records with other classes than those around them.
-        copies: its copies; None if they were not looked for.
-        clusters: some of its clusters.
+        odd: records whose class differs from that of the records around them.
+        copies: copies in the dataset; None if they were not searched for.
+        clusters: some clusters of copies.
         unlike_boxes: boxes with the size of another class.
-        masks: values, margins and fit of some masks.
+        masks: values, margins and edges of some masks.
     """
 
     dataset: Manifest
@@ -57,7 +57,7 @@ class Observations(NamedTuple):
 
     @property
     def noun(self) -> str:
-        """What a record is made of."""
+        """The noun for what a record is made from, in the singular."""
         return noun_of(self.dataset.options["encoding"])[:-1]
 
 
@@ -116,11 +116,11 @@ class Drift(NamedTuple):
     """A class that is much rarer or more frequent in a split than in the others.
 
     Attributes:
-        times: the factor, above 1.
+        times: by how much the numbers differ: a factor above 1.
         name: name of the class.
-        split: the split.
-        number: number of its records in the split.
-        expected: the number according to its share in the other splits.
+        split: name of the split.
+        number: number of the class's records in the split.
+        expected: number of records expected from the fraction of the class in the other splits.
     """
 
     times: float
@@ -131,17 +131,17 @@ class Drift(NamedTuple):
 
 
 def _describe_drift(dataset: Manifest) -> Iterator[str]:
-    """Yields sentences about the classes that drift most."""
+    """Yields sentences about the classes that drift the most."""
     drifts = sorted(find_drifts(dataset), key=lambda drift: drift.times, reverse=True)
     for drift in drifts[:_MOST_SHOWN]:
         yield (
             f"class {printable(drift.name)} has {drift.number:,} in {drift.split} instead of about "
-            f"{drift.expected:,.0f}, by its share in the other splits"
+            f"{drift.expected:,.0f}, judging by the other splits"
         )
 
 
 def find_drifts(dataset: Manifest) -> Iterator[Drift]:
-    """Finds classes with far more or far fewer records in a split than the other splits suggest."""
+    """Finds classes with far more or fewer records in a split than the other splits suggest."""
     totals = dataset.class_totals
     everything = totals.total()
     for split in sort_splits(dataset.splits):
@@ -149,7 +149,7 @@ def find_drifts(dataset: Manifest) -> Iterator[Drift]:
         present = {name: number for name, number in counts.items() if number}
         of_split = sum(present.values())
         if 2 * of_split > everything:
-            continue  # the others are too few to judge it by
+            continue  # the other splits are too small to compare with
         of_others = sum(totals[name] for name in present) - of_split  # the same classes elsewhere
         for name, number in present.items():
             elsewhere = totals[name] - number
@@ -175,8 +175,8 @@ def _find_odd(seen: Observations) -> Iterator[Finding]:
     ]
     yield Finding(
         Severity.LABELS,
-        f"{counted(odd.number, seen.noun)} {verb} another class than nearly all others in the "
-        f"same folder or of like names, such as {names[first.label]} instead of "
+        f"{counted(odd.number, seen.noun)} {verb} a different class than nearly all others in the "
+        f"same folder or with similar names, such as {names[first.label]} instead of "
         f"{names[first.usual]} for {printable(first.group) or 'the same folder'}",
         "odd-labels",
         evidence,
@@ -207,24 +207,24 @@ def _find_unlike_rows(seen: Observations) -> Iterator[Finding]:
     evidence = []
     for row in find_contradicted_rows(seen.measures):
         columns = " and ".join(map(printable, row.columns))
-        note = f"{names[row.label]} instead of {names[row.expected]}, by {columns}"
+        note = f"{names[row.label]} instead of {names[row.expected]}, judging by {columns}"
         evidence.append(Evidence((row.record,), note))
     if evidence:
         verb = "has" if len(evidence) == 1 else "have"
         yield Finding(
             Severity.LABELS,
-            f"{counted(len(evidence), 'row')} {verb} another class than nearly all rows of like "
-            "numbers",
+            f"{counted(len(evidence), 'row')} {verb} a different class than nearly all rows with "
+            "similar numbers",
             evidence=evidence,
         )
 
 
 def _find_equal_rows(rows: EqualRows) -> Iterator[Finding]:
     if rows.across_splits:
-        noun = "row of a split is" if rows.across_splits == 1 else "rows of a split are"
+        verb = "is" if rows.across_splits == 1 else "are"
         yield Finding(
             Severity.SCORES,
-            f"{rows.across_splits:,} {noun} in another split too, equal in all columns",
+            f"{counted(rows.across_splits, 'row')} {verb} in several splits, equal in all columns",
             evidence=[*map(Evidence, rows.split_pairs)],
             number=rows.across_splits,
         )
@@ -269,7 +269,7 @@ def _find_column_problems(measures: Measures) -> Iterator[Finding]:
 
 
 def _find_copies(seen: Observations) -> Iterator[Finding]:
-    """Yields copies across splits, then copies of different classes, else the number of copies."""
+    """Yields copies across splits, copies with different classes, and the number of others."""
     if seen.copies is None:
         for sentence in describe_duplicates(seen.dataset):
             yield Finding(Severity.TIPS, sentence, "verdict")
@@ -278,7 +278,7 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
     noun = seen.noun
     across = (
         ("across_splits", Severity.SCORES, "copies in another split", "split"),
-        ("across_classes", Severity.LABELS, "copies of different classes", "class"),
+        ("across_classes", Severity.LABELS, "copies with different classes", "class"),
     )
     for name, severity, copies, field in across:
         number = counts[name]
@@ -297,14 +297,14 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
     if counts["too_large"]:
         yield Finding(
             Severity.TIPS,
-            f"{counted(counts['too_large'], 'cluster')} of very many alike {noun}s: they are "
-            "hardly copies, and only equal bytes among them count",
+            f"{counted(counts['too_large'], 'cluster')} of too many similar {noun}s: they are "
+            "hardly copies, so only those with equal bytes count",
             "copies",
         )
 
 
 def _pair_up(seen: Observations, field: str) -> list[Evidence]:
-    """Returns two records of each cluster that differ in a field."""
+    """Returns two images from each cluster that differ in a field."""
     pairs = []
     for cluster in seen.clusters:
         first, *others = cluster["images"]
@@ -316,12 +316,12 @@ def _pair_up(seen: Observations, field: str) -> list[Evidence]:
 
 
 def describe_likeness(distance: int | None) -> str:
-    """Says how similar two images are, by the bits of their hashes that differ."""
+    """Describes how similar two images are, given the number of hash bits that differ."""
     if not distance:
         return "the same picture"
     if distance <= _NEAR_COPY:
         return f"nearly the same picture: {distance} of 256 bits differ"
-    return f"alike, to be compared: {distance} of 256 bits differ"
+    return f"similar, compare them: {distance} of 256 bits differ"
 
 
 _PLACES_OF_LOOKS = {
@@ -351,8 +351,8 @@ def _find_crops(seen: Observations) -> Iterator[Finding]:
         records = [record for record, _ in seen.measures.extremes["aspect"]]
         yield Finding(
             Severity.TIPS,
-            f"{cropped:.0%} of an image was cropped off on average, most of all of those below; "
-            "--resize pad keeps all of it",
+            f"{cropped:.0%} of an image was cropped off on average, and most from those below; "
+            "use --resize pad to keep whole images",
             "aspect" if records else "",
             note_records(records[:_MOST_CROPPED]),
         )
@@ -368,8 +368,8 @@ def _find_lost_boxes(seen: Observations) -> Iterator[Finding]:
         verb = "has" if number == 1 else "have"
         yield Finding(
             Severity.DATA,
-            f"{counted(number, seen.noun)} {verb} boxes outside of the image or without area, "
-            "which were dropped: what they marked has no label now",
+            f"{counted(number, seen.noun)} {verb} boxes outside the image or with no area, "
+            "which were dropped: their objects have no label now",
             "bad-boxes-dropped",
             note_records(seen.measures.adjusted["bad-boxes-dropped"]),
             number,
@@ -395,7 +395,7 @@ def _find_masks(dataset: Manifest) -> Iterator[Finding]:
 
 
 def _find_rare_values(seen: Observations) -> Iterator[Finding]:
-    """Yields a sentence about values that one mask of many has."""
+    """Yields a sentence about values that occur in only one of several masks."""
     masks = seen.dataset.statistics.get("masks")
     if not masks or seen.dataset.counts["written"] == 1:
         return
@@ -408,23 +408,21 @@ def _find_rare_values(seen: Observations) -> Iterator[Finding]:
         if str(value) in rare
     ]
     values = join_names(rare)
-    where = "occurs in 1 image only" if len(rare) == 1 else "occur in 1 image each"
+    where = "occurs in only 1 image" if len(rare) == 1 else "occur in only 1 image each"
     noun = "value" if len(rare) == 1 else "values"
-    yield Finding(
-        Severity.LABELS, f"{noun} {values} of masks {where}", "masks", evidence, len(rare)
-    )
+    yield Finding(Severity.LABELS, f"mask {noun} {values} {where}", "masks", evidence, len(rare))
 
 
 def _find_masks_of_splits(masks: MaskSamples) -> Iterator[Finding]:
     for missing in masks.missing[:_MOST_SHOWN]:
         copies = ""
         if missing.num_copies:
-            copies = f", but for {counted(missing.num_copies, 'mask')} of copies from other splits"
+            copied = counted(missing.num_copies, "copy", "copies")
+            copies = f", except {copied} of masks in other splits"
         yield Finding(
             Severity.SCORES,
-            f"value {missing.value} is in none of {counted(missing.number, 'mask')} of "
-            f"{missing.split} that were looked at{copies}; {missing.share:.0%} of those of other "
-            "splits have it",
+            f"value {missing.value} is in none of {counted(missing.number, 'mask')} examined in "
+            f"{missing.split}{copies}; {missing.share:.0%} of those in other splits have it",
             "masks-by-split",
         )
 
@@ -434,8 +432,8 @@ def _find_unlike_masks(masks: MaskSamples) -> Iterator[Finding]:
         verb = "does" if len(masks.misfits) == 1 else "do"
         yield Finding(
             Severity.LABELS,
-            f"{counted(len(masks.misfits), 'mask')} {verb} not fit the image: its edges lie where "
-            "the image has none",
+            f"{counted(len(masks.misfits), 'mask')} {verb} not match the image: the mask has edges "
+            "where the image has none",
             "unlike-masks",
             [Evidence((misfit.record,), describe_fit(misfit.fit)) for misfit in masks.misfits],
         )
@@ -455,7 +453,8 @@ def _find_unlike_masks(masks: MaskSamples) -> Iterator[Finding]:
         verb = "has" if len(masks.odd) == 1 else "have"
         yield Finding(
             Severity.LABELS,
-            f"{counted(len(masks.odd), 'mask')} {verb} values where others hardly ever have them",
+            f"{counted(len(masks.odd), 'mask')} {verb} values in places where others hardly ever "
+            "do",
             evidence=note_records(masks.odd),
         )
 
@@ -464,8 +463,8 @@ def _find_margins(masks: MaskSamples) -> Iterator[Finding]:
     if masks.margin is not None:
         yield Finding(
             Severity.TIPS,
-            f"the margins of masks have {masks.margin}, which {masks.margin_share:.0%} of them "
-            "have within the image too: right if it is no class",
+            f"the margins of masks have value {masks.margin}, and so do pixels within the image in "
+            f"{masks.margin_share:.0%} of masks: correct only if the value is not a class",
             "masks",
         )
 

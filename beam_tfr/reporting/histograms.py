@@ -1,6 +1,6 @@
 """Builds histograms, extremes and samples of numbers that arrive in parts.
 
-Memory does not depend on how many numbers there are.
+The memory used does not depend on how many numbers there are.
 """
 
 import dataclasses
@@ -27,9 +27,9 @@ class Histogram:
     Attributes:
         edges: edges of the bins, ascending: float [bins + 1]. The outer bins also count values
             beyond the outer edges.
-        counts: int64 [bins].
-        number: number of all values.
-        least, most: least and greatest value; NaN before there are any.
+        counts: number of values in each bin: int64 [bins].
+        number: total number of values.
+        least, most: smallest and largest value; NaN before there are any.
     """
 
     def __init__(self, edges: Floats) -> None:
@@ -40,7 +40,7 @@ class Histogram:
         self.most = np.nan
 
     def add(self, values: ArrayLike) -> None:
-        """Adds values, but ignores those that are not finite numbers."""
+        """Adds values; ignores values that are not finite."""
         numbers = np.asarray(values, np.float64)
         numbers = numbers[np.isfinite(numbers)]
         if not len(numbers):
@@ -70,7 +70,7 @@ class Extremes:
         self._records = np.zeros(0, np.int64)
 
     def add(self, values: ArrayLike, records: Rows) -> None:
-        """Adds the values of records, but ignores those that are not finite numbers."""
+        """Adds the values of records; ignores values that are not finite."""
         numbers = np.asarray(values, np.float64)
         known = np.isfinite(numbers)
         all_values = np.concatenate([self._values, numbers[known]])
@@ -86,9 +86,10 @@ class Extremes:
 
 @dataclasses.dataclass
 class HeatMap:
-    """The number of points in each cell of a square that stands for all images.
+    """The number of points in each cell of a square that represents all images.
 
     Attributes:
+        cells: number of rows and of columns.
         counts: int64 [cells, cells], by row from the top and column from the left.
     """
 
@@ -99,7 +100,7 @@ class HeatMap:
         self.counts = np.zeros((self.cells, self.cells), np.int64)
 
     def add(self, x: Floats, y: Floats) -> None:
-        """Adds points, as shares of the width and height of their images."""
+        """Adds points, given as fractions of the width and height of their images."""
         known = np.isfinite(x) & np.isfinite(y)
         last = self.cells - 1
         columns = np.clip((x[known] * self.cells).astype(np.int64), 0, last)

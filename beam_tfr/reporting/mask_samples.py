@@ -1,4 +1,4 @@
-"""Looks at some masks more closely than counts do: values by split, margins, and odd masks."""
+"""Examines some masks more closely than counts do: values by split, margins, and odd masks."""
 
 import collections
 import contextlib
@@ -22,31 +22,31 @@ from beam_tfr.schema.feature_names import MASK, SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.schema.naming import parse_shard_names
 
 _MOST_MASKS = 400
-_MOST_VALUES = 1_000  # of a mask; with more it shows no classes, but depth or noise
-_MOST_PIXELS = 1 << 28  # of all masks, 268 million
+_MOST_VALUES = 1_000  # in a mask; a mask with more shows depth or noise, not classes
+_MOST_PIXELS = 1 << 28  # in all masks together: 268 million
 _RECORDS_AT_A_TIME = 32
 _GRID = 16  # rows and columns at which masks are compared
-_LEAST_EXPECTED = 5  # masks of a split that should have a value which none has
-_LEAST_COMPARED = 30  # masks, to say which are odd
+_LEAST_EXPECTED = 5  # expected number of masks in a split with a value that none has
+_LEAST_COMPARED = 30  # masks needed to tell which are odd
 _ODD = 6  # times as far from the median as half of the masks
-_EDGE = 2  # pixels beside margins that may be theirs
-_NEARLY_ALL = 0.95  # share of masks
-_MOST_WRONG = 0.1  # share of masks; more are no mistakes
+_EDGE = 2  # pixels next to margins that may belong to them
+_NEARLY_ALL = 0.95  # fraction of masks
+_MOST_WRONG = 0.1  # fraction of masks; if more differ, these are not mistakes
 _FIT_SIDE = 96  # pixels of the square on which edges are compared
-_LEAST_STRENGTH = 1  # of edges of an image, 0 to 765; with less, it is flat
-_POOR_FIT = 1.5  # of a mask that lies anywhere, the fit is about 1
-_USUAL_FIT = 2  # of masks whose edges are those of images; with less, fits say little
+_LEAST_STRENGTH = 1  # mean strength of an image's edges, 0 to 765; with less, it is flat
+_POOR_FIT = 1.5  # a mask at a random place has a fit of about 1
+_USUAL_FIT = 2  # median fit if masks match their images; with less, fits mean little
 
 
 class MissingValue(NamedTuple):
-    """A value that no mask of a split has, among the masks that were looked at.
+    """A value that no mask of a split has, among the masks that were examined.
 
     Attributes:
         value: the value.
-        split: the split.
-        number: number of its masks that were looked at, without copies of other splits.
-        num_copies: number of copies of other splits that have the value.
-        share: share of the masks of other splits that have it.
+        split: name of the split.
+        number: number of masks examined in the split, not counting copies from other splits.
+        num_copies: number of copies from other splits that have the value.
+        share: fraction of the masks in other splits that have the value.
     """
 
     value: int
@@ -60,8 +60,8 @@ class Misfit(NamedTuple):
     """A mask whose edges hardly match those of its image.
 
     Attributes:
-        record: its number.
-        fit: how many times stronger the edges of the image are at those of the mask than elsewhere.
+        record: number of the record.
+        fit: how many times stronger the image's edges are at the mask's edges than elsewhere.
     """
 
     record: int
@@ -69,12 +69,12 @@ class Misfit(NamedTuple):
 
 
 class LackingMask(NamedTuple):
-    """A mask without values that nearly all others have.
+    """A mask that lacks values that nearly all others have.
 
     Attributes:
-        record: its number.
-        values: the values that it lacks.
-        is_empty: whether it has only one value.
+        record: number of the record.
+        values: the values that the mask lacks.
+        is_empty: whether the mask has only one value.
     """
 
     record: int
@@ -87,7 +87,7 @@ class ValueCount(NamedTuple):
 
     Attributes:
         value: the value.
-        splits: split -> number of masks, of those that were looked at.
+        splits: split -> number of masks with the value, among those examined.
     """
 
     value: int
@@ -95,19 +95,19 @@ class ValueCount(NamedTuple):
 
 
 class MaskSamples(NamedTuple):
-    """The results of looking at some masks.
+    """The results of examining some masks.
 
     Attributes:
         missing: values that splits lack.
-        margin: the value of margins, if masks also have it within the image; else None.
-        margin_share: share of the masks that have it within the image.
-        unlike: masks whose edges match those of their images least.
-        misfits: masks among these that certainly do not fit.
-        odd: records whose masks have values where others hardly ever have them.
-        lacking: masks without values that nearly all others have.
+        margin: the value of margins, if masks have it within the image too; otherwise None.
+        margin_share: fraction of the masks that have this value within the image.
+        unlike: the masks, those whose edges match their images least first.
+        misfits: masks among these that certainly do not match their images.
+        odd: records whose masks have values in places where others hardly ever have them.
+        lacking: masks that lack values that nearly all others have.
         rare: value -> record, for values that only one mask has.
-        numbers: split -> number of masks that were looked at.
-        counts: for each value, the masks of each split.
+        numbers: split -> number of masks that were examined.
+        counts: for each value, the number of masks in each split.
     """
 
     missing: Sequence[MissingValue] = ()
@@ -123,13 +123,13 @@ class MaskSamples(NamedTuple):
 
 
 class _Mask(NamedTuple):
-    """A mask that was looked at.
+    """A mask that was examined.
 
     Attributes:
-        record: its number.
-        split: its split.
-        values: in it.
-        inside: values within the image, where margins are around it; None without margins.
+        record: number of the record.
+        split: name of the split.
+        values: the values in the mask.
+        inside: the values within the image, if the mask has margins; None without margins.
         grid: the values at some places: [cells].
         fit: see `Misfit`; NaN if the mask or the image has no edges.
     """
@@ -143,7 +143,7 @@ class _Mask(NamedTuple):
 
 
 def look_at_masks(dataset: Manifest, copied: Collection[int]) -> MaskSamples:
-    """Looks at some masks of each split, evenly spread over its records.
+    """Examines some masks from each split, evenly spread over its records.
 
     Args:
         dataset: the dataset.
@@ -186,7 +186,7 @@ def _read_masks(dataset: Manifest) -> Iterator[_Mask]:
             some = numbers[begin : begin + _RECORDS_AT_A_TIME]
             for number, data in zip(some, lookup.read_records(some), strict=True):
                 stored = InspectedRecord(number, "", 0, data).values
-                # Other programs may write other values.
+                # Masks from other programs may have unexpected values.
                 with contextlib.suppress(LookupError, TypeError, ValueError, ArithmeticError):
                     values = decode_stored(stored[MASK][0], shown_size(stored))
                     pixels -= values.size
@@ -198,7 +198,7 @@ def _read_masks(dataset: Manifest) -> Iterator[_Mask]:
 
 
 def _choose_records(dataset: Manifest) -> dict[str, list[int]]:
-    """Returns split -> numbers of some of its records, in order."""
+    """Maps each split to the numbers of some of its records, in order."""
     records = collections.defaultdict[str, list[range]](list)
     first = 0
     for shard in dataset.shards:
@@ -230,7 +230,7 @@ def _describe_mask(
 
 
 def _measure_fit(values: NDArray[Any], stored: Mapping[str, Sequence[Any]]) -> float:
-    """Measures how much stronger the image's edges are at those of the mask than elsewhere."""
+    """Measures how much stronger the image's edges are at the mask's edges than elsewhere."""
     image = read_square(stored, _FIT_SIDE)
     if image is None:
         return np.nan
@@ -255,7 +255,12 @@ def _list_values(pixels: NDArray[Any]) -> frozenset[int]:
 
 
 def _cut_margins(values: NDArray[Any], height: int, width: int) -> NDArray[Any] | None:
-    """Returns the pixels of a mask within its image, given its size; None without margins."""
+    """Returns the part of a mask that covers its image; None without margins.
+
+    Args:
+        values: the mask [height, width].
+        height, width: size of the source image.
+    """
     shown_height, shown_width = values.shape
     scale = min(shown_height / height, shown_width / width)
     top = int((shown_height - height * scale) / 2)
@@ -291,7 +296,7 @@ def _count_values(masks: Sequence[_Mask]) -> list[ValueCount]:
 
 
 def _find_rare(masks: Sequence[_Mask]) -> dict[int, int]:
-    """Returns value -> record, for values that only one mask has."""
+    """Finds values that only one mask has, as value -> record."""
     records = collections.defaultdict[int, list[int]](list)
     for mask in masks:
         for value in mask.values:
@@ -300,7 +305,7 @@ def _find_rare(masks: Sequence[_Mask]) -> dict[int, int]:
 
 
 def _find_lacking(masks: Sequence[_Mask]) -> list[LackingMask]:
-    """Returns masks without values that nearly all others have, those that lack most first."""
+    """Finds masks that lack values that nearly all others have; those that lack most come first."""
     if len(masks) < _LEAST_COMPARED:
         return []
     totals = collections.Counter(value for mask in masks for value in mask.values)
@@ -315,13 +320,13 @@ def _find_lacking(masks: Sequence[_Mask]) -> list[LackingMask]:
 
 
 def _order_by_fit(masks: Sequence[_Mask]) -> list[Misfit]:
-    """Returns the masks, first those whose edges match those of their images least."""
+    """Sorts masks by how well their edges match those of their images, the worst first."""
     known = [Misfit(mask.record, mask.fit) for mask in masks if not np.isnan(mask.fit)]
     return sorted(known, key=lambda mask: (mask.fit, mask.record))
 
 
 def _find_misfits(ordered: Sequence[Misfit]) -> list[Misfit]:
-    """Returns the masks that do not fit where nearly all others do; none if many do not."""
+    """Finds masks that do not match their images, if nearly all others do; otherwise none."""
     if len(ordered) < _LEAST_COMPARED or ordered[len(ordered) // 2].fit < _USUAL_FIT:
         return []
     misfits = [mask for mask in ordered if mask.fit < _POOR_FIT]
@@ -334,7 +339,7 @@ def describe_fit(fit: float) -> str:
 
 
 def _find_odd(masks: Sequence[_Mask]) -> list[int]:
-    """Returns records whose masks have values where others hardly ever do, the oddest first."""
+    """Finds masks with values in places where others hardly have them, the oddest first."""
     if len(masks) < _LEAST_COMPARED:
         return []
     likeness = _compare(np.stack([mask.grid for mask in masks]))
@@ -347,10 +352,10 @@ def _find_odd(masks: Sequence[_Mask]) -> list[int]:
 
 
 def _compare(grids: NDArray[Any]) -> Floats:
-    """Returns how usual the values of each mask are at their places: mean logarithms [masks]."""
+    """Returns how usual each mask's values are at their places: mean logarithms [masks]."""
     num_masks, num_places = grids.shape
     values, numbers = np.unique(grids, return_inverse=True)
-    # A number for each value at each place: time is not that of masks times values.
+    # One number for each value at each place, so the time does not grow with masks times values.
     pairs = numbers.reshape(grids.shape) * num_places + np.arange(num_places)
     _, kinds, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     shares = (counts + 1) / (num_masks + len(values))

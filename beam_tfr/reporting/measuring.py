@@ -27,9 +27,9 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 
-_MOST_SHARDS = 16  # of which images are compared by their looks
-MOST_OF_CLASS = 12  # records of a class that are shown as samples
-_TABLE_ROWS = 20_000  # of which columns of a table are described
+_MOST_SHARDS = 16  # shards whose images are compared by their looks
+MOST_OF_CLASS = 12  # samples shown of a class
+_TABLE_ROWS = 20_000  # rows from which the columns of a table are described
 # Means and standard deviations of pixels, 0 to 255.
 _FLAT = 4
 _BLACK = 12
@@ -37,7 +37,7 @@ _WHITE = 243
 
 
 class LabelledRows(NamedTuple):
-    """Numbers of records, each with the number of its class; `NO_CLASS` without exactly one."""
+    """Numbers of records and of their classes; `NO_CLASS` for records without exactly one class."""
 
     records: Rows
     labels: Rows
@@ -51,7 +51,7 @@ class MissingValues:
         name: name of the column.
         rows: split -> number of records.
         counts: split -> number of records without a value.
-        records: the first of these.
+        records: the first records without a value.
     """
 
     name: str
@@ -72,7 +72,7 @@ class MissingValues:
         return self.counts.total()
 
     def share_of(self, split: str) -> float:
-        """Returns the share of a split's records that have no value."""
+        """Returns the fraction of a split's records that have no value."""
         return self.counts[split] / self.rows[split]
 
 
@@ -82,22 +82,22 @@ class Measures:
 
     Attributes:
         number: number of records.
-        sizes: name -> histogram of what it names: "stored height", "source bytes", …
-        extremes: name -> the records with the lowest values; those of "brightest" are negative.
+        sizes: name of a measure, such as "stored height" or "source bytes" -> its histogram.
+        extremes: name -> the records with the lowest values; values of "brightest" are negated.
         adjusted: member of `schema.dataset.ADJUSTMENTS` -> some records to which it applies.
         samples: some records of each class.
-        compared: more records of each class, from few shards, since reading many takes long.
-        looks: a property such as "nearly flat" -> images that have it; the extremes of the same
-            name are some of them.
-        boxes: number of a class -> its boxes, as far as the contents list them.
+        compared: more records of each class, from few shards, since reading from many takes long.
+        looks: a property such as "nearly flat" -> number of images that have it; some of these are
+            in the extremes of the same name.
+        boxes: number of a class -> number of its boxes, if the contents list them.
         centers: the centers of boxes.
         table: columns of the table that the dataset was made from, for some of the rows: a
             `pyarrow.Table`.
-        table_rows: their records and classes.
+        table_rows: records and classes of these rows.
         missing: for each column, the records without a value.
         equal_rows: equal rows of a dataset without images.
         box_sizes: logarithms of the width and height of some boxes [boxes, 2].
-        box_rows: their records and classes.
+        box_rows: records and classes of these boxes.
     """
 
     number: int
@@ -118,10 +118,10 @@ class Measures:
 
 
 def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = None) -> Measures:
-    """Measures the records of a dataset by its contents.
+    """Measures the records of a dataset, given its contents.
 
     Args:
-        dataset: its manifest.
+        dataset: the manifest of the dataset.
         progress: called for each shard.
 
     Raises:
@@ -138,13 +138,13 @@ def measure(dataset: Manifest, progress: Callable[[Progress], object] | None = N
 
 
 def _choose_columns(dataset: Manifest) -> list[str]:
-    """Returns the columns of the contents to measure, and those that come from a table."""
+    """Lists the columns of the contents to measure, including those that come from a table."""
     own = {"shard", "key", "offset", "length", "restart", "phash", "source_sha256"}
     return [name for name in dataset.contents_schema().names if name not in own]
 
 
 class _Meter:
-    """Adds up the contents of shards."""
+    """Accumulates measures over the contents of shards."""
 
     def __init__(self, dataset: Manifest) -> None:
         self.number = 0
@@ -229,7 +229,7 @@ class _Meter:
         before = source_width / source_height
         after = width / height
         kept = np.minimum(before, after) / np.maximum(before, after)
-        kept[np.isclose(kept, 1, atol=0.01)] = np.nan  # rounded sides
+        kept[np.isclose(kept, 1, atol=0.01)] = np.nan  # the sides were merely rounded
         self._extreme("aspect", kept, records)
         self._extreme("smallest", source_height * source_width, records)
 
@@ -250,7 +250,7 @@ class _Meter:
             self._extreme(name, deviations[has_look], records[has_look])
 
     def _add_adjusted(self, table: Any, records: Rows) -> None:
-        """Notes some records of each adjustment, chosen as if at random."""
+        """Keeps some records for each adjustment, chosen pseudo-randomly."""
         if "adjusted" not in table.column_names:
             return
         texts = table.column("adjusted").combine_chunks().fill_null("").dictionary_encode()
@@ -283,7 +283,7 @@ class _Meter:
             self._add_box_sizes(sizes, LabelledRows(records[rows], _flatten(labels)))
 
     def _add_box_sizes(self, sizes: Floats, boxes: LabelledRows) -> None:
-        """Keeps some boxes of images that are chosen as if at random."""
+        """Keeps the sizes of the boxes in some images, chosen pseudo-randomly."""
         statistics = self._dataset.statistics.get("boxes", {})
         mean = statistics.get("per_image", {}).get("mean", 0)
         total = mean * self._dataset.counts["written"]
@@ -321,7 +321,7 @@ class _Meter:
 
 
 def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:
-    """Whether rows without images are few enough, and equal if these columns are."""
+    """Whether rows without images are few enough to compare, and these columns suffice for it."""
     if dataset.names.sha256 or dataset.counts["written"] > MOST_ROWS:
         return False
     declared = dataset.options.get("feature_columns", {})
@@ -329,16 +329,16 @@ def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:
 
 
 def _choose_share(records: Rows, most: int, total: float) -> NDArray[np.bool_]:
-    """Chooses about so many of all records, as if at random: bool [records]."""
+    """Chooses pseudo-randomly about `most` of all records: bool [records]."""
     limit = int(min(most / max(total, 1), 1) * (2**64 - 1))
     return mix(records) <= np.uint64(limit)
 
 
 def _keep_single(labels: Rows, rows: Rows, number: int) -> Rows:
-    """Returns the class of each row; `NO_CLASS` for rows with several.
+    """Returns the class of each row; `NO_CLASS` for rows with none or several.
 
     Args:
-        labels: classes, as `_Meter._find_classes` returns them.
+        labels: classes, as from `find_classes`.
         rows: the row of each class.
         number: number of rows.
     """
@@ -356,7 +356,7 @@ def _join_rows(parts: Sequence[LabelledRows]) -> LabelledRows:
 
 
 def _find_table_columns(dataset: Manifest) -> list[str]:
-    """Returns the columns of the contents that come from a table and hold one value per row."""
+    """Lists the columns of the contents that come from a table and hold one value per row."""
     columns = []
     for feature in dataset.options.get("feature_columns", {}):
         column = dataset.contents_columns.get(feature)
@@ -366,7 +366,7 @@ def _find_table_columns(dataset: Manifest) -> list[str]:
 
 
 def _numbers(table: Any, column: str) -> Floats:
-    """Returns the numbers in a column, NaN where there are none."""
+    """Returns the numbers in a column, with NaN where there are none."""
     if column not in table.column_names:
         return np.full(len(table), np.nan)
     values: Floats = table.column(column).cast(need_pyarrow().float64()).to_numpy()

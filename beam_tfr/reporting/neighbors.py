@@ -1,4 +1,4 @@
-"""Finds labels that differ from those of the nearest rows, where these nearly always agree."""
+"""Finds labels that differ from those of the nearest rows, if these nearly always agree."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from beam_tfr.reporting.histograms import Floats, Rows
 
-MOST_COMPARED = 4_000  # rows: each is compared with each
+MOST_COMPARED = 4_000  # rows, each compared with all others
 _NEIGHBORS = 8
-_LEAST_ALIKE = 7  # neighbors that have one other class
-_NEAR = 4  # the nearest neighbor of a class that counts: mistakes may be alike
+_LEAST_ALIKE = 7  # neighbors that share one other class
+_NEAR = 4  # rank of the neighbor whose distance counts: mistakes may resemble each other
 _FAR = 2  # times as far from its own class as usual
 _LEAST_DISTANCE = 1e-6
 _FARTHEST = 1e3
 _LEAST_ROWS = 50
-_TRUSTED = 0.9  # share of rows whose class is that of most neighbors; with less, they say little
-_MOST_FOUND = 0.05  # share of rows; more are no mistakes
+_TRUSTED = 0.9  # fraction of rows with the class of most neighbors; below this, these mean little
+_MOST_FOUND = 0.05  # fraction of rows; if more differ, these are not mistakes
 _ROWS_AT_A_TIME = 256
-_MOST_ROWS = 2 * MOST_COMPARED  # in which there is room for more than were expected
+_MOST_ROWS = 2 * MOST_COMPARED  # leaves room for more rows than expected
 
 
 class _Neighbors(NamedTuple):
@@ -26,7 +26,7 @@ class _Neighbors(NamedTuple):
 
     Attributes:
         votes: number of nearest rows that have each class: int8 [rows, classes].
-        own_distances: distances to the nearest rows of the same class: float64 [rows].
+        own_distances: distance from each row to the near rows of its own class: float64 [rows].
     """
 
     votes: NDArray[np.int8]
@@ -37,7 +37,7 @@ class Contradicted(NamedTuple):
     """Rows whose neighbors have another class.
 
     Attributes:
-        rows: their numbers.
+        rows: numbers of the rows.
         expected: the class of their neighbors.
     """
 
@@ -46,14 +46,14 @@ class Contradicted(NamedTuple):
 
 
 def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
-    """Finds rows whose neighbors nearly all have one other class, and that are far from their own.
+    """Finds rows far from their own class whose neighbors nearly all have one other class.
 
-    The farthest rows come first. None if neighbors do not predict the class: if less than 90 % of
-    all rows have the class of most of their neighbors.
+    The farthest rows come first. Finds none if neighbors do not predict the class: if less than 90
+    % of all rows have the class of most of their neighbors.
 
     Args:
         values: the columns that define distance [rows, columns]; NaN counts as the median.
-        labels: the class of each row [rows]. If there are very many rows, some are compared.
+        labels: the class of each row [rows]. If there are very many rows, only some are compared.
     """
     step = 1 + len(labels) // _MOST_ROWS
     rows, expected = _find_among_few(values[::step], labels[::step])
@@ -61,7 +61,7 @@ def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
 
 
 def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
-    """Does the same in time quadratic in the number of rows."""
+    """Does the same for few rows, in time quadratic in their number."""
     nothing = Contradicted(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
         return nothing
@@ -81,21 +81,26 @@ def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
 
 
 def _usual_distances(distances: Floats, numbers: Rows) -> Floats:
-    """Returns the median of the distances in the class of each row."""
+    """Returns the median distance in the class of each row."""
     medians = [np.median(distances[numbers == number]) for number in range(numbers.max() + 1)]
     return np.maximum(medians, _LEAST_DISTANCE)[numbers]
 
 
 def _scale(values: Floats) -> Floats:
-    """Shifts and scales columns so that the middle half lies around 0 with a width of 1."""
+    """Shifts and scales columns so that the middle half is centered on 0 with a width of 1."""
     low, middle, high = np.nanpercentile(values, [25, 50, 75], axis=0)
     width = np.where(high > low, high - low, 1)
     scaled: Floats = np.nan_to_num((values - middle) / width, nan=0)
-    return np.clip(scaled, -10, 10)  # a far value is far, and no more
+    return np.clip(scaled, -10, 10)  # limits the influence of a single far value
 
 
 def _find_neighbors(values: Floats, numbers: Rows) -> _Neighbors:
-    """Finds the neighbors of each row; `numbers` are those of the classes, from 0 on."""
+    """Finds the neighbors of each row.
+
+    Args:
+        values: scaled columns [rows, columns].
+        numbers: numbers of the rows' classes, from 0: [rows].
+    """
     squares = (values**2).sum(axis=1)
     votes = np.zeros((len(values), numbers.max() + 1), np.int8)
     own_distances = np.zeros(len(values), np.float64)

@@ -1,7 +1,7 @@
 """Finds records whose class differs from that of nearly all others like them.
 
-Folders and names of files often hold the class too: `cat/17.jpg` with the class dog, among hundreds
-of cats, is hardly a dog, nor is `dog/cat_17.jpg`.
+Names of folders and files often contain the class too: `cat/17.jpg` with the class dog, among
+hundreds of cats, is hardly a dog; neither is `dog/cat_17.jpg` with the class dog.
 """
 
 import collections
@@ -15,23 +15,23 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.reporting.histograms import Rows
 
-_LEAST_IMAGES = 20  # of a group with a usual class
-_USUAL_SHARE = 0.9  # of these have it
-_MOST_GROUPS = 20_000  # more are no classes
+_LEAST_IMAGES = 20  # in a group with a usual class
+_USUAL_SHARE = 0.9  # fraction of a group that has its usual class
+_MOST_GROUPS = 20_000  # if there are more, groups are not classes
 MOST_SHOWN = 24
-# What is cut off a key: its folder is left, or what the name of the file begins with.
+# What to cut off a key: the rest is its folder, or the beginning of the file name.
 _NAME = r"[^/]*$"
 _FOLDER_AND_NUMBER = r"^.*/|[-_ .]*[0-9]*\.[^./]*$"
 
 
 class OddLabel(NamedTuple):
-    """A record with another class than those around it.
+    """A record whose class differs from that of the records around it.
 
     Attributes:
-        record: its number in the order of the manifest.
+        record: number of the record, in the order of the manifest.
         label: number of its class.
-        usual: number of the class of the others.
-        group: their folder, or the common beginning of their file names.
+        usual: number of the class that the others have.
+        group: the folder of the records, or the common beginning of their file names.
     """
 
     record: int
@@ -41,10 +41,10 @@ class OddLabel(NamedTuple):
 
 
 class OddLabels(NamedTuple):
-    """Records with other classes than those around them.
+    """Records whose class differs from that of the records around them.
 
     Attributes:
-        number: number of all such records.
+        number: total number of such records.
         shown: the first `MOST_SHOWN`.
     """
 
@@ -53,7 +53,7 @@ class OddLabels(NamedTuple):
 
 
 def find_odd_labels(dataset: Manifest) -> OddLabels:
-    """Finds such records by the contents; none if records may have several classes.
+    """Finds odd labels in the contents of a dataset; none if records may have several classes.
 
     Raises the errors of `measuring.measure`.
     """
@@ -62,7 +62,7 @@ def find_odd_labels(dataset: Manifest) -> OddLabels:
         return OddLabels(0, [])
     cuts = [_NAME, _FOLDER_AND_NUMBER]
     if "layout" in dataset.options:
-        cuts.remove(_NAME)  # the class is that of the folder
+        cuts.remove(_NAME)  # the folder is the class
     for cut in cuts:
         usual = _find_usual_classes(dataset, cut)
         if usual:
@@ -71,7 +71,7 @@ def find_odd_labels(dataset: Manifest) -> OddLabels:
 
 
 def _find_usual_classes(dataset: Manifest, cut: str) -> dict[str, int]:
-    """Returns group -> the class of nearly all its records, if some have another.
+    """Maps each group to the class of nearly all its records, if some have another class.
 
     Empty if nearly all groups have only one class, as folders of classes do, or if there are too
     many groups for classes.
@@ -106,7 +106,7 @@ def _list_odd(dataset: Manifest, cut: str, usual: dict[str, int]) -> OddLabels:
 
 
 def _read_groups(dataset: Manifest, cut: str) -> Iterator[tuple[int, Rows, list[str], Rows]]:
-    """Yields the first record of each shard, the groups of its records, their names, and labels."""
+    """Yields each shard's first record, its records' groups, the names of groups, and labels."""
     need_pyarrow()
     from pyarrow import compute
 

@@ -1,4 +1,4 @@
-"""Makes the page from the facts."""
+"""Makes the page about a dataset."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class ReportPage(Printable):
         location = storage.check_path(path, option="path")
         try:
             scratch = location.rpartition("/")[0]
-            data = self.html.encode(errors="replace")  # a manifest may hold what UTF-8 cannot
+            data = self.html.encode(errors="replace")  # UTF-8 cannot encode all of a manifest
             storage.write_bytes(location, data, scratch=scratch)
         except OSError as error:
             message = f"cannot be written: {error.strerror or error}"
             raise UsageError(message, option="path", value=location) from None
 
     def lines(self) -> Iterator[str]:
-        """Yields the findings, a line each."""
+        """Yields one line per finding."""
         if not self.findings:
             yield "nothing stands out"
         yield from self.findings
@@ -85,8 +85,8 @@ def report(
     Args:
         path: folder of the dataset, local or gs://.
         sources: the patterns or tables that the dataset was made from, and the folder of
-            `image_root=`; with them, rejects have thumbnails, and the most cropped, darkest and
-            other extreme images have their sources beside them.
+            `image_root=`. With sources, rejects have thumbnails, and the most cropped, the darkest
+            and other extreme images are shown next to their sources.
         progress: called with a `Progress` for each shard whose contents are read.
 
     Raises:
@@ -115,8 +115,8 @@ def write_report(
 
     Args:
         folder: folder of the dataset.
-        options: options of the run, which name the sources. If these alone do not open them, the
-            page is made without sources.
+        options: options of the run, which name the sources. If they do not suffice to open the
+            sources, the page is made without them.
         progress: see `report`.
 
     Raises the errors of `report`.

@@ -1,4 +1,4 @@
-"""Lists the rejects on the page, with thumbnails if their sources are available and decode."""
+"""Lists rejects for the page, with thumbnails if their sources are available and decode."""
 
 import collections
 import contextlib
@@ -17,9 +17,9 @@ from beam_tfr.schema.dataset import REJECTS_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Reject
 
-_SHOWN = 6  # rejects of a reason
+_SHOWN = 6  # rejects per reason
 _MOST_READ = 100_000  # lines of rejects.jsonl
-# Reasons whose sources are not decoded for a picture: it may take long, or end the process.
+# Rejects for these reasons get no picture: decoding might take long, or end the process.
 _DANGEROUS = {
     "crashed-decoder",
     "decode-timeout",
@@ -29,43 +29,43 @@ _DANGEROUS = {
     "too-much-memory",
 }
 _CURES = {
-    "layout-mismatch": "give the layout that these paths have: --layout",
+    "layout-mismatch": "set --layout to match these paths",
     "unknown-class": "add the class to the file of --classes, or fix its name",
     "bad-value": "fix the value in the table or label file that the detail names",
-    "without-boxes": "asked for by --no_boxes reject",
+    "without-boxes": "requested by --no_boxes reject",
     "not-found": "put the file where the table says, or fix --image_root",
     "changed-while-reading": "run the same command again",
     "unreadable": "make the file readable, and run again without --accept_unreadable",
     "unusable-file": "replace the file",
     "empty-file": "replace the file",
     "file-too-large": "raise --max_file_bytes",
-    "not-an-image": "replace the file, or leave it out: --exclude",
+    "not-an-image": "replace the file, or leave it out with --exclude",
     "unsupported-image": "install what the detail names, or convert the file",
-    "damaged-image": "replace the file; --damaged keep takes nearly whole ones",
+    "damaged-image": "replace the file, or keep nearly whole images with --damaged keep",
     "too-many-pixels": "raise --max_pixels",
     "masks-too-large": "resize the image and its masks",
     "too-much-memory": "raise --max_decode_bytes",
     "too-many-scans": "save the image as an ordinary JPEG",
-    "duplicate": "asked for by --duplicates drop",
-    "taken-down": "asked for by beam-tfr remove",
+    "duplicate": "requested by --duplicates drop",
+    "taken-down": "requested by beam-tfr remove",
     "too-few-pixels": "lower --min_pixels",
     "extreme-aspect": "raise --max_aspect",
-    "several-frames": "--frames first takes the first frame",
+    "several-frames": "use --frames first to keep the first frame",
     "decode-timeout": "replace the file",
     "crashed-decoder": "replace the file",
-    "left-out": "asked for by your own step",
-    "not-an-array": "replace the file by a .npy file of numbers or strings",
+    "left-out": "requested by your own step",
+    "not-an-array": "replace the file with a .npy file of numbers or strings",
     "damaged-array": "replace the file",
 }
 
 
 class RejectsOfReason(NamedTuple):
-    """Some rejects of one reason.
+    """Some rejects with the same reason.
 
     Attributes:
         reason: the reason.
-        number: number of all rejects of this reason.
-        cure: what to do.
+        number: total number of rejects with this reason.
+        cure: what to do about them.
         rejects: the first rejects.
         pictures: pictures of those whose sources decode.
     """
@@ -82,7 +82,7 @@ def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[Rejects
 
     Args:
         dataset: the dataset.
-        sources: its sources; None if they are not available.
+        sources: the sources of the dataset; None if they are not available.
 
     Raises:
         DataError: rejects.jsonl is damaged.
@@ -92,7 +92,7 @@ def list_rejects(dataset: Manifest, sources: SourceFiles | None) -> list[Rejects
 
 
 def list_unfinished_rejects(path: str) -> list[RejectsOfReason]:
-    """Lists the rejects in a file that a failed run has left; see `list_rejects`."""
+    """Lists the rejects in a file that a failed run has left behind; see `list_rejects`."""
     numbers = collections.Counter(reject.reason for reject in read_rejects(path))
     return _list_rejects(path, numbers, None)
 

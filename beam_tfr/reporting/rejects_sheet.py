@@ -19,17 +19,17 @@ from beam_tfr.reporting.source_files import SourceFiles
 from beam_tfr.schema.dataset import FIRST_FOLDER, REJECTS_FILE
 from beam_tfr.schema.errors import UsageError
 
-_COLUMNS = 6  # so wide that reasons and cures fit
+_COLUMNS = 6  # wide enough for reasons and what to do about them
 
 
 class ShownRejects(NamedTuple):
-    """The rejects of a dataset, or some of many.
+    """The rejects of a dataset, or some of them if there are many.
 
     Attributes:
         folder: folder of the dataset.
         groups: the rejects by reason, the most frequent first.
-        is_complete: whether they are those of a complete dataset, not of a run that failed.
-        note: a sentence about a run that failed in the folder; empty without one.
+        is_complete: whether the rejects are from a complete dataset, not from a failed run.
+        note: a sentence about a failed run in the folder; empty without one.
     """
 
     folder: str
@@ -43,7 +43,7 @@ class ShownRejects(NamedTuple):
         return sum(group.number for group in self.groups)
 
     def lines(self) -> Iterator[str]:
-        """Yields a line for each reason, and some of its rejects below it."""
+        """Yields a line for each reason, and lines for some of its rejects after it."""
         yield f"{self.folder}: {self.number:,} rejected"
         for group in self.groups:
             yield _heading(group)
@@ -63,7 +63,7 @@ class ShownRejects(NamedTuple):
 def read_rejects(folder: str, sources: Sequence[str]) -> ShownRejects:
     """Reads the rejects of a dataset, and pictures of their sources.
 
-    Without a complete dataset, reads those of the run that failed because of them.
+    Without a complete dataset, reads the rejects of the run that failed because of them.
 
     Raises:
         NotFoundError, DataError: there is neither, or the list of rejects is damaged.
@@ -81,15 +81,15 @@ def read_rejects(folder: str, sources: Sequence[str]) -> ShownRejects:
 
 
 def _read_left_rejects(folder: str, path: str, sources: Sequence[str]) -> ShownRejects:
-    """Reads the rejects that a failed run has left at a path.
+    """Reads the rejects that a failed run has left behind.
 
     Raises:
-        UsageError: sources are given, whose options only a complete dataset has.
+        UsageError: sources are specified, but only a complete dataset has the options to open them.
     """
     if sources:
         raise UsageError(
-            f"{folder} is not a complete dataset, and rejects of a run that failed are shown "
-            "without pictures: leave out `sources=`"
+            f"{folder} is not a complete dataset, and rejects of a failed run are shown without "
+            "pictures: omit `sources=`"
         )
     note = (
         f"{folder} is not a complete dataset: the last run failed with these rejects. Fix them, or "
@@ -99,7 +99,7 @@ def _read_left_rejects(folder: str, path: str, sources: Sequence[str]) -> ShownR
 
 
 def _find_left_rejects(folder: str) -> str:
-    """Returns the path of rejects that a failed run has left; empty without any."""
+    """Returns the path of the rejects that a failed run has left behind; empty without any."""
     for output in (folder, storage.work_path(folder, FIRST_FOLDER)):
         path = storage.work_path(output, REJECTS_FILE)
         if storage.find(path):
@@ -124,7 +124,7 @@ def _cells(group: RejectsOfReason) -> list[sheets.Cell]:
 
 
 def _draw(image: PillowImage.Image | None, side: int) -> PillowImage.Image:
-    """Draws a picture as a square; gray without one."""
+    """Draws a picture as a square, or a gray square without one."""
     if image is None:
         blank = PillowImage.new("RGB", (side, side), GROUND)
         ImageDraw.Draw(blank).text((8, 8), "no picture", fill=INK, font=find_font("", 12))

@@ -1,4 +1,4 @@
-"""Chooses the records on the page, reads them by their numbers, and draws them."""
+"""Chooses the records for the page, reads them by their numbers, and draws them."""
 
 import base64
 import dataclasses
@@ -21,15 +21,15 @@ from beam_tfr.schema.encoded_ref import to_text
 from beam_tfr.schema.naming import parse_shard_names
 
 SIDE = 128  # pixels of a thumbnail
-SIDE_WITH_SHAPES = 192  # of one with boxes, masks or points
-_SMALL_SIDE = 128  # of one in the verdict
-MOST_TEXT = 200  # characters shown of a key or a name
+SIDE_WITH_SHAPES = 192  # pixels of a thumbnail with boxes, masks or points
+_SMALL_SIDE = 128  # pixels of a thumbnail in the list of findings
+MOST_TEXT = 200  # characters of a key or a name to show
 _MOST_SAMPLES = 120
-_MOST_BESIDE_UNLIKE = 8  # samples of a class that has images shown that look unlike it
+_MOST_BESIDE_UNLIKE = 8  # samples of a class whose unlike images are shown too
 _MOST_UNLIKE = 240  # images that look unlike their classes
 _MOST_UNLIKE_OF_CLASS = 24
 _RECORDS_AT_A_TIME = 64
-_MOST_BYTES = 1_200_000  # of all thumbnails, as text
+_MOST_BYTES = 1_200_000  # total size of all data URLs
 _QUALITIES = (82, 70, 55, 40, 25, 10)
 
 
@@ -40,7 +40,7 @@ class Thumbnail:
     Attributes:
         image: the picture.
         key: key of its record or reject, as text.
-        caption: the text below it: its class, or classes, and its split.
+        caption: the text below the picture: class or classes, and split.
         url: the picture as a data URL; empty until `encode_all`.
     """
 
@@ -55,7 +55,7 @@ class Thumbnail:
         return ", ".join(filter(None, [self.caption, self.key]))
 
     def make_small(self) -> "Thumbnail":
-        """Makes a smaller picture, for the verdict."""
+        """Makes a smaller picture for the list of findings."""
         if self.image.width <= _SMALL_SIDE:
             return self
         image = self.image.resize((_SMALL_SIDE, _SMALL_SIDE), PillowImage.Resampling.BOX)
@@ -73,8 +73,8 @@ class SourceName(NamedTuple):
     """The source that a record was made from.
 
     Attributes:
-        key: its whole key.
-        sha256: SHA-256 of its bytes, in hex; empty if the record lacks it.
+        key: the full key.
+        sha256: SHA-256 of the source's bytes, in hex; empty if the record lacks it.
     """
 
     key: str
@@ -86,8 +86,8 @@ class ClassRow:
     """Samples of a class.
 
     Attributes:
-        name: name of the class; empty without one.
-        records: their numbers.
+        name: name of the class; empty for records without a class.
+        records: numbers of the samples.
         unlike: the images that look least like the others of the class.
         compared: number of images that were compared.
     """
@@ -103,7 +103,8 @@ def choose_classes(
 ) -> list[ClassRow]:
     """Chooses the classes whose samples are shown, in the order of their labels.
 
-    Of too many classes, chooses the most frequent third, the rarest, and others between.
+    If there are too many classes, chooses the most frequent ones, the rarest ones, and some in
+    between, a third each.
 
     Args:
         dataset: the dataset.
@@ -139,7 +140,7 @@ class RecordPictures:
         dataset: the dataset.
 
     Attributes:
-        shapes: the shapes that are drawn on them.
+        shapes: the shapes that are drawn on the records.
     """
 
     def __init__(self, dataset: Manifest) -> None:
@@ -164,7 +165,7 @@ class RecordPictures:
                 self._drawn[record.number] = self._draw(record)
 
     def name_records(self, numbers: Iterable[int]) -> dict[int, RecordName]:
-        """Returns record -> its name.
+        """Maps each record to its name.
 
         Raises the errors of `read`.
         """
@@ -178,7 +179,7 @@ class RecordPictures:
         return names
 
     def describe_rows(self, numbers: Sequence[int]) -> list[str]:
-        """Returns the values of records of rows of a table as text."""
+        """Returns the values of records that were made from table rows, as text."""
         texts = []
         for record in read_records(self._lookup, numbers):
             values = [
@@ -190,15 +191,15 @@ class RecordPictures:
         return texts
 
     def get(self, number: int) -> Thumbnail:
-        """Returns the thumbnail of a record that was read."""
+        """Returns the thumbnail of a record that has been read."""
         return self._drawn[number]
 
     def find_source(self, number: int) -> SourceName:
-        """Returns the source of a record that was read."""
+        """Returns the source of a record that has been read."""
         return self._sources[number]
 
     def list_drawn(self) -> list[Thumbnail]:
-        """Returns the thumbnails of all records that were read."""
+        """Returns the thumbnails of all records that have been read."""
         return [*self._drawn.values()]
 
     def find_split(self, number: int) -> str:
@@ -220,7 +221,7 @@ class RecordPictures:
 
 
 def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
-    """Returns the text of a feature of a record; empty without one."""
+    """Returns the first value of a bytes feature of a record; empty without one."""
     match record.values.get(feature):
         case [bytes(text), *_]:
             return text
@@ -228,13 +229,13 @@ def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
 
 
 def show_text(text: str) -> str:
-    """Returns untrusted text on one line, without invisible characters, and shortened."""
+    """Returns untrusted text on one line, shortened, and without invisible characters."""
     line = printable(text.replace("\n", "\\n"))
     return line if len(line) <= MOST_TEXT else f"{line[:MOST_TEXT]}…"
 
 
 def encode_all(thumbnails: Sequence[Thumbnail]) -> None:
-    """Gives each thumbnail its URL, in the best quality that keeps all of them small enough."""
+    """Gives each thumbnail its URL, in the best quality that limits their total size."""
     for quality in _QUALITIES:
         urls = [_encode(thumbnail.image, quality) for thumbnail in thumbnails]
         if sum(map(len, urls)) <= _MOST_BYTES:

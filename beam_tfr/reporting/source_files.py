@@ -1,4 +1,4 @@
-"""Reads the sources of single records and rejects, to show them."""
+"""Reads the sources of single records and rejects, in order to show them."""
 
 import contextlib
 import tempfile
@@ -15,10 +15,10 @@ class SourceFiles(contextlib.AbstractContextManager["SourceFiles"]):
 
     Args:
         dataset: the dataset.
-        sources: the patterns or tables that it was made from; with tables, also the folder of
-            `image_root`.
+        sources: the patterns or tables that the dataset was made from; with tables, also the folder
+            of `image_root`.
 
-    Raises as `open_sources`.
+    Raises the errors of `open_sources`.
     """
 
     def __init__(self, dataset: Manifest, sources: Sequence[str]) -> None:
@@ -29,10 +29,10 @@ class SourceFiles(contextlib.AbstractContextManager["SourceFiles"]):
         self._copies.cleanup()
 
     def read(self, key: str) -> bytes:
-        """Reads the bytes of the source of a key.
+        """Reads the bytes of the source with a key.
 
         Raises:
-            OSError, RejectError: they cannot be read, or there are too many.
+            OSError, RejectError: the source cannot be read, or is too large.
         """
         source = self._sources.find(key)
         return reading.read_image(source, read_embedded=self._read_embedded)

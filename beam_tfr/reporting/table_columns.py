@@ -19,7 +19,7 @@ from beam_tfr.reporting.samples import show_text
 _BINS = 24
 _MOST_VALUES = 10
 _FAR = 10  # times the width of the middle half
-_FEW = 0.005  # share of values
+_FEW = 0.005  # fraction of values
 
 
 class DescribedColumn(NamedTuple):
@@ -28,11 +28,11 @@ class DescribedColumn(NamedTuple):
     Attributes:
         name: name of the column.
         missing: number of records without a value.
-        different: number of different values in the rows that were looked at.
+        different: number of different values in the rows that were examined.
         rows: number of these rows.
-        chart: a chart of numbers; empty for texts.
+        chart: a chart of numbers; empty for strings.
         beyond: what the chart leaves out; empty if it shows everything.
-        values: the most frequent texts, with their numbers of rows.
+        values: the most frequent values, each with its number of rows.
     """
 
     name: str
@@ -45,7 +45,7 @@ class DescribedColumn(NamedTuple):
 
 
 def describe_columns(measures: Measures) -> list[DescribedColumn]:
-    """Describes the columns of a table, according to the rows that were kept."""
+    """Describes the columns of a table, from the rows that were kept."""
     columns = []
     missing = {column.name: column.number for column in measures.missing}
     for name in measures.table.column_names:
@@ -76,7 +76,7 @@ def describe_columns(measures: Measures) -> list[DescribedColumn]:
 
 
 def _draw_numbers(name: str, values: list[float]) -> tuple[Markup, str]:
-    """Draws a chart of the values that are near most others; returns it and what it leaves out."""
+    """Draws a chart of the values close to most others; also returns what it leaves out."""
     numbers = np.asarray(values, np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers) or numbers.min() == numbers.max():
@@ -90,7 +90,7 @@ def _draw_numbers(name: str, values: list[float]) -> tuple[Markup, str]:
 
 
 def _describe_outside(numbers: Floats) -> str:
-    """Describes the values that a chart leaves out; empty without any."""
+    """Describes the values that a chart leaves out; empty if there are none."""
     if not len(numbers):
         return ""
     least = charts.format_number(numbers.min())
@@ -101,7 +101,7 @@ def _describe_outside(numbers: Floats) -> str:
 
 
 def _find_fences(numbers: Floats) -> tuple[float, float]:
-    """Returns the two numbers between which nearly all values lie, or are near."""
+    """Returns two limits between which nearly all values are."""
     low, high = np.percentile(numbers, [25, 75]).tolist()
     if low == high:
         return -np.inf, np.inf
@@ -142,9 +142,10 @@ class ContradictedRow(NamedTuple):
     """A row whose numbers resemble those of another class.
 
     Attributes:
-        record: its number.
-        label: its class.
-        expected: the class that it resembles.
+        record: number of the record.
+        label: class of the row.
+        expected: the class that the row resembles.
+        columns: columns in which the row differs from its own class.
     """
 
     record: int
@@ -154,7 +155,7 @@ class ContradictedRow(NamedTuple):
 
 
 def find_contradicted_rows(measures: Measures) -> list[ContradictedRow]:
-    """Rows whose columns of numbers are like those of another class."""
+    """Finds rows whose numeric columns resemble those of another class."""
     columns = dict(_list_numeric(measures))
     labels = measures.table_rows.labels
     step = 1 + len(labels) // MOST_COMPARED
@@ -173,7 +174,7 @@ def find_contradicted_rows(measures: Measures) -> list[ContradictedRow]:
 
 
 def _is_unlike(row: Floats, others: Floats) -> NDArray[np.bool_]:
-    """Which columns of a row are far from the middle half of others: bool [columns]."""
+    """Returns which columns of a row are far from the middle half of others: bool [columns]."""
     low, high = np.nanpercentile(others, [25, 75], axis=0)
     beyond = np.maximum(low - row, row - high)
     is_far: NDArray[np.bool_] = np.nan_to_num(beyond) > (high - low)
@@ -181,7 +182,7 @@ def _is_unlike(row: Floats, others: Floats) -> NDArray[np.bool_]:
 
 
 def _list_numeric(measures: Measures) -> Iterator[tuple[str, Floats]]:
-    """Yields columns of numbers that are not all missing, with NaN for what is missing."""
+    """Yields numeric columns with at least one number, with NaN for missing values."""
     pa = need_pyarrow()
     for name in measures.table.column_names:
         column = measures.table.column(name)

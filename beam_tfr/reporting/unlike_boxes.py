@@ -1,4 +1,4 @@
-"""Finds boxes of the width and height of another class, where sizes tell classes."""
+"""Finds boxes with the width and height of another class, if sizes tell classes apart."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ from beam_tfr.reporting.neighbors import find_contradicted
 
 
 class UnlikeBox(NamedTuple):
-    """A box of the width and height of another class.
+    """A box with the width and height of another class.
 
     Attributes:
-        record: number of the record that has it.
-        label: its class.
-        expected: the class of boxes of its size.
+        record: number of the record that has the box.
+        label: class of the box.
+        expected: the class of boxes of this size.
     """
 
     record: int
@@ -21,7 +21,7 @@ class UnlikeBox(NamedTuple):
 
 
 def find_unlike_boxes(measures: Measures) -> list[UnlikeBox]:
-    """Finds them among the boxes that were kept."""
+    """Finds such boxes among those that were kept."""
     boxes = measures.box_rows
     rows, expected = find_contradicted(measures.box_sizes, boxes.labels)
     records = boxes.records[rows].tolist()

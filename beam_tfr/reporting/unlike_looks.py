@@ -1,7 +1,7 @@
 """Finds images that look least like the others of their class, by their outlines and colors.
 
 A small model guesses the class of each image from the others. It is often wrong, but images with a
-wrong class are among those of which it is surest.
+wrong class are among those for which it is surest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.reporting.histograms import Floats, Rows
 
 MOST_COMPARED = 1_000  # images
-MOST_CLASSES = 20  # with more, there are too few images of each
+MOST_CLASSES = 20  # with more, there are too few images per class
 _LEAST_OF_CLASS = 20  # images
 _SIDE = 64  # pixels of the square to which images are scaled
-_CELLS = 8  # rows and columns of cells of which features are measured
-_DIRECTIONS = 8  # of outlines
-_SMOOTHNESS = 0.3  # of the model, as a share of the mean likeness of an image to itself
+_CELLS = 8  # rows and columns of cells in which features are measured
+_DIRECTIONS = 8  # directions of outlines to tell apart
+_SMOOTHNESS = 0.3  # of the model, relative to the mean likeness of an image to itself
 _RECORDS_AT_A_TIME = 64
 
 
 def find_unlike_looks(
     dataset: Manifest, records: Mapping[int, Sequence[int]]
 ) -> dict[int, list[int]]:
-    """Orders images of each class by how unlike it they look, the least like it first.
+    """Sorts the images of each class by how much they look like it, the least first.
 
-    Nothing if classes are too many, or have too few images.
+    Returns nothing if there are too many classes, or too few images per class.
 
     Args:
         dataset: the dataset.
@@ -54,7 +54,7 @@ def find_unlike_looks(
     rows = np.arange(len(columns))
     own = guesses[rows, columns]
     guesses[rows, columns] = -np.inf
-    lead = guesses.max(axis=1) - own  # of another class over its own
+    lead = guesses.max(axis=1) - own  # how much more an image looks like another class
     unlike = dict[int, list[int]]()
     for row in np.argsort(-lead, kind="stable"):
         unlike.setdefault(int(labels[row]), []).append(int(numbers[row]))
@@ -62,7 +62,7 @@ def find_unlike_looks(
 
 
 def _read_features(dataset: Manifest, numbers: Rows) -> tuple[Floats, NDArray[np.bool_]]:
-    """Features of images [known, features], and which of the records have one: bool [records]."""
+    """Reads features of images [known, features]; also which records have one: bool [records]."""
     lookup = RecordLookup.whole(dataset)
     features = list[Floats]()
     is_known = np.zeros(len(numbers), bool)
@@ -82,14 +82,14 @@ def _read_features(dataset: Manifest, numbers: Rows) -> tuple[Floats, NDArray[np
 
 
 def _describe_both_ways(pixels: Floats) -> Floats:
-    """The features of an image, the same for its mirror image."""
+    """Computes the features of an image, which equal those of its mirror image."""
     mirrored = pixels[:, ::-1]
     both: Floats = (_describe_image(pixels) + _describe_image(mirrored)) / 2
     return both
 
 
 def _describe_image(pixels: Floats) -> Floats:
-    """Outlines and colors of an image [side, side, 3], each with a length of about 1.
+    """Computes outlines and colors of an image [side, side, 3], each with a length of about 1.
 
     Source of the histograms of directions: Dalal and Triggs, Histograms of Oriented Gradients for
     Human Detection, 2005.
@@ -114,10 +114,10 @@ def _shorten(vector: Floats) -> Floats:
 
 
 def _guess_classes(features: Floats, columns: Rows) -> Floats:
-    """How much each image looks like each class, by a model of all others: [images, classes].
+    """Returns how much each image looks like each class, by a model of all other images.
 
-    It is kernel ridge regression, where leaving out an image needs no other model: The Elements of
-    Statistical Learning, 2009, equations 5.50 and 7.64.
+    The result is [images, classes]. The model is kernel ridge regression, for which leaving out an
+    image needs no new fit: The Elements of Statistical Learning, 2009, equations 5.50 and 7.64.
     """
     squares = (features**2).sum(axis=1)
     distances = squares[:, np.newaxis] + squares - 2 * features @ features.T
