@@ -249,7 +249,7 @@ def test_a_sample_that_cannot_be_read_whole_is_estimated_again(
     run = convert(beam_tfr, "gs://b/in", tmp_path / "out")
     assert (run.code, len(finished(tmp_path / "out"))) == (1, 6)
     assert (
-        "some of the files from which the number of shards is estimated could not be read at first"
+        "some of the files used to estimate the number of shards could not be read at first"
         in run.err
     )
     fake.set(faults={})

@@ -90,9 +90,9 @@ def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
     keys = _read_keys(shard, base)
     if keys is None:
         raise DataError(
-            f"{base.folder}: .sources lacks {shard.name}, so nothing says which images stay in "
-            "which split. Restore that folder, or divide all images anew with `beam-tfr update`, "
-            "`input=` and `resplit=`"
+            f"{base.folder}: .sources lacks {shard.name}, so the splits of its images are unknown. "
+            "Restore that folder, or divide all images again with `beam-tfr update`, `input=` and "
+            "`resplit=`"
         )
     split = shard.split.encode()
     return packing.pack_batches(key + b"\0" + split for key in keys)

@@ -176,8 +176,8 @@ class DraftAgain:
             raise DataError(
                 "the input has changed since the dataset was made: keys or sizes differ "
                 f"({survey.counts.total():,} keys now). `beam-tfr verify` with `sources=` names "
-                "what changed; restore it, or bring the dataset up to date with `beam-tfr update`, "
-                "or, if shards are damaged, write it anew with `beam-tfr convert` and `overwrite=`"
+                "the changes. Undo them, or update the dataset with `beam-tfr update`; if shards "
+                "are damaged, rewrite it with `beam-tfr convert` and `overwrite=`"
             )
         codecs = codec_versions.used_versions(self.options)
         plan = drafts.draft_plan(survey, 0.0, self.settings, codecs=codecs)

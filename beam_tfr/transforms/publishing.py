@@ -66,8 +66,8 @@ class WriteManifest(beam.PTransform):
         totals = shard_totals.merge_totals(plan, parts)
         if plan.provisional:
             raise RunError(
-                "some of the files from which the number of shards is estimated could not be read "
-                "at first, but can be now. Nothing is published; run the same command again"
+                "some of the files used to estimate the number of shards could not be read at "
+                "first, but can be read now. Nothing is published; run the same command again"
             )
         self._check_rejects(plan, totals)
         claimed = claim.find_claim(self.output, self.run_id)

@@ -19,12 +19,12 @@ _FORBIDDEN = os.strerror(errno.EACCES)
 
 
 _GONE = "the source seems to be gone: {number} files in a row cannot be read"
-_MISSING = "{number} files in a row do not exist, while others beside or above them do"
+_MISSING = "{number} files in a row do not exist, although files or folders near them do"
 _CLOSED = "permission is denied for {number} files in a row"
 _CURES = {
-    _GONE: "When it is back",
-    _MISSING: "When their paths, or the folder they start from (`image_root=`), are corrected",
-    _CLOSED: "When reading them is allowed",
+    _GONE: "Once the source is back",
+    _MISSING: "Once their paths, or the folder they start from (`image_root=`), are corrected",
+    _CLOSED: "Once you may read them",
 }
 
 
@@ -57,8 +57,8 @@ class MissedReads:
             raise RunError(
                 f"{problem.format(number=self._number)}; the last is {uri}: {content.detail}. "
                 f"Nothing is published. {_CURES[problem]}, run the same command again: it resumes "
-                "from the finished shards. `accept_unreadable=` continues, and rejects files that "
-                "cannot be read"
+                "from the finished shards. With `accept_unreadable=`, it continues and rejects "
+                "files that cannot be read"
             )
 
 

@@ -133,7 +133,7 @@ class UpdateReader(ShardReader):
             if record is None:
                 cause = "its record is damaged"
             raise DataError(
-                f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again"
+                f"{ref.key}: {cause}; update with `input=` or `table=` to read the source again"
             )
         ((_, content),) = read_refs(self.root, [ref], self.ahead)
         return content

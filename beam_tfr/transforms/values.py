@@ -218,9 +218,7 @@ class RejectRemoved(MapImages):
             else:
                 values = examples.parse_example(record.serialized)
             if any(sha256.decode() in removed.sources for sha256 in values.get(name, ())):
-                raise RejectError(
-                    "taken-down", f"its bytes are those of an image in {REMOVED_FILE}"
-                )
+                raise RejectError("taken-down", f"has the same bytes as an image in {REMOVED_FILE}")
             return record
 
         super().__init__(check, stage="RejectRemoved")
