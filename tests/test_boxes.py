@@ -524,7 +524,7 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
         )
     hot = next(iter(load(tmp_path / "d", split="train", output="pair", one_hot=True)))[1]
     assert set(hot.numpy().tolist()) <= {0.0, 1.0}
-    with pytest.raises(UsageError, match="does not move the boxes of the objects: give `boxes=`"):
+    with pytest.raises(UsageError, match="does not move the boxes of objects: add `boxes=`"):
         load(tmp_path / "d", split="train", image_size=16, crop="random", output="dict")
     sheet = tmp_path / "sheet.png"
     assert cli.main(["inspect", str(tmp_path / "d"), "--contact_sheet", str(sheet)]) == 0
