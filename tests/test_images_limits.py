@@ -85,7 +85,7 @@ EXACT = {
         source(7, 7, frames=2),
         {"frames": "first"},
         {"frames": "reject"},
-        ("several-frames", "it has several frames or pages, and --frames reject is given"),
+        ("several-frames", "has several frames or pages, and --frames reject is set"),
     ),
 }
 

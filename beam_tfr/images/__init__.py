@@ -5,8 +5,8 @@
 
 Each arrow is a module with plain functions that do not need Beam.
 
-from beam_tfr.images import convert_image
-image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224), resize="crop")
+    from beam_tfr.images import convert_image
+    image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224), resize="crop")
 """
 
 from beam_tfr.images.convert import codec_versions, convert_image

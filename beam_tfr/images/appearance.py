@@ -1,4 +1,4 @@
-"""Describes the picture of a stored image in numbers: brightness, contrast, a perceptual hash."""
+"""Describes the picture in a stored image by numbers: brightness, contrast, a perceptual hash."""
 
 import functools
 import math
@@ -13,11 +13,11 @@ from beam_tfr.images.source import Pixels
 from beam_tfr.schema.items import Appearance
 
 _WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
-COMPARED_SIDE = 48  # images with at least this shorter side have the same hash as larger ones
-# with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24
+COMPARED_SIDE = 48  # an image whose shorter side is at least this has the same hash as larger ones
+# With these two, every sum below is an integer that float32 holds exactly: 1000 * 255 * 64 < 2**24.
 _MOST_SIDE = 1000
 _SCALE = 64
-_HALVED = 128  # smaller sides have few samples for each wave
+_HALVED = 128  # shorter sides have too few samples for each wave to be halved
 
 
 class ChannelSums(NamedTuple):
@@ -28,12 +28,12 @@ class ChannelSums(NamedTuple):
 
 
 def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Appearance:
-    """Describes a picture whose channels `sum_channels` has summed.
+    """Describes a picture, given the sums of its channels.
 
     Args:
         pixels: uint8 [height, width, channels], without a margin: with margins, all small pictures
             in the middle of a large one would look the same.
-        channel_sums: the sums of these pixels.
+        channel_sums: the sums of these pixels, from `sum_channels`.
     """
     mean = sum(channel_sums.sums) / pixels.size
     mean_square = sum(channel_sums.squares) / pixels.size
@@ -43,7 +43,7 @@ def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Appearance:
 
 def sum_channels(pixels: Pixels) -> ChannelSums:
     """Sums each channel of uint8 [height, width, channels]."""
-    # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
+    # In float64, sums of integers are exact up to 2^53: 10^11 pixels.
     channels = pixels.shape[2]
     sums = np.zeros(4)  # as `cv2.sumElems` returns them
     squares = np.zeros(4)
@@ -67,9 +67,9 @@ def perceptual_hash(pixels: Pixels) -> bytes:
     of the odd horizontal frequencies (bits 0, 2, 4, … of each row) are inverted. All arithmetic is
     exact, so every processor computes the same bits.
 
-    Images with fewer than 16 pixels in a direction do not have that many frequencies: some bits
-    would repeat others, and different images would share them. Their hash is all zeros, like that
-    of a flat image.
+    Images with fewer than 16 pixels in one direction do not have that many frequencies: some bits
+    would repeat others, and different images would share them. The hash of such an image is all
+    zeros, like that of a flat image.
 
     Args:
         pixels: uint8 [height, width, 1 or 3].

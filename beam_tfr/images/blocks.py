@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1 << 20  # samples processed at once
+BLOCK = 1 << 20  # samples to process together
 
 
 def row_blocks(height: int, row_samples: int) -> list[slice]:
@@ -16,7 +16,7 @@ def row_blocks(height: int, row_samples: int) -> list[slice]:
 
 
 def reuse_memory(shape: tuple[int, int, int], samples: NDArray[Any]) -> NDArray[np.uint8]:
-    """Returns uint8 memory of a shape: the beginning of the samples' own memory, if possible.
+    """Returns uint8 memory of a shape: if possible, the beginning of the samples' own memory.
 
     Rows written there in order never overwrite a later row of the samples, as long as a row of the
     result has no more bytes than a row of the samples.

@@ -1,8 +1,8 @@
 """Converts CMYK, profiles and transparency to sRGB or gray.
 
 LittleCMS applies profiles (ICC.1:2022) with relative colorimetric intent and black point
-compensation (ISO 18619), as Photoshop does by default: colors in sRGB's gamut are kept, others are
-clipped, white becomes white and the deepest black becomes black. Results differ from the exact
+compensation (ISO 18619), as Photoshop does by default: colors within sRGB's gamut are kept, others
+are clipped, white becomes white, and the deepest black becomes black. Results differ from the exact
 colors by a CIEDE2000 of at most 1, or 2 for CMYK profiles.
 """
 
@@ -27,9 +27,9 @@ Color = tuple[int, int, int]  # sRGB
 # Larger profiles are ignored; a JPEG can hold no more, and real ones have up to 5 MB.
 MAX_PROFILE_BYTES = 1 << 24
 TOLERANCE = 2  # levels of 255 by which versions of sRGB differ; LittleCMS itself rounds by one
-_MAX_TAGS = 100  # LittleCMS refuses more
-_CACHED = 32  # effects of profiles; that of a CMYK profile takes 2 MB
-_STRIP = 1 << 16  # pixels processed at once, so that the only copy of a large image is its result
+_MAX_TAGS = 100  # LittleCMS rejects profiles with more
+_CACHED = 32  # effects of profiles to keep; the effect of a CMYK profile takes 2 MB
+_STRIP = 1 << 16  # pixels to process together: the only copy of a large image is its result
 # Color space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode.
 _MODES = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
 # Classes of profiles (7.2.5) that define what pixel values mean.
@@ -49,7 +49,7 @@ class _Effect(NamedTuple):
 
     Attributes:
         transform: converts pixels with this profile to sRGB.
-        changes: number of channels that it applies to -> whether the change is visible.
+        changes: number of channels to which the profile applies -> whether the change is visible.
         grays: uint8 [1, 256, 1 or 3]: the 256 grays, converted; one channel if all stay gray. None
             for CMYK.
     """
@@ -69,7 +69,7 @@ _lock = threading.Lock()
 
 
 def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
-    """Lays pixels over a background.
+    """Blends pixels with a background.
 
     The result is exactly round((alpha * pixel + (255 - alpha) * background) / 255).
 
@@ -79,7 +79,7 @@ def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
         background: sRGB color.
 
     Returns:
-        Pixels [h, w, 1 or 3]: gray ones stay gray if the background is gray.
+        Pixels [h, w, 1 or 3]: gray pixels stay gray if the background is gray.
     """
     is_gray = pixels.shape[2] == 1 and len(set(background)) == 1
     if is_gray:
@@ -101,7 +101,7 @@ def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
 def composite_to_srgb(
     pixels: Pixels, alpha: Pixels, profile: bytes, background: Color, *, convert: bool
 ) -> tuple[Pixels, tuple[str, ...]]:
-    """Converts colors to sRGB, the color space of the background, and lays them over it.
+    """Converts colors to sRGB, the color space of the background, and blends them with it.
 
     The result uses the memory of `pixels`, unless its number of channels differs.
 
@@ -133,9 +133,10 @@ def to_srgb(
 
     Args:
         pixels: the pixels of one image.
-        profile: ICC profile, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or
-            made for other channels; a profile for RGB also applies to gray, as RGB of equal values.
-        convert: False if the pixels are to be treated as sRGB already.
+        profile: ICC profile, or empty. It is ignored if it is broken, larger than
+            `MAX_PROFILE_BYTES`, or made for other channels; a profile for RGB also applies to gray,
+            as RGB with equal values.
+        convert: whether to apply the profile; False treats the pixels as sRGB already.
         may_overwrite: whether the result may use the memory of the pixels.
 
     Returns:
@@ -174,7 +175,7 @@ def _look_up(pixels: Pixels, grays: Pixels, *, may_overwrite: bool) -> Pixels:
 
 
 def to_channels(pixels: Pixels, color: str) -> Pixels:
-    """Converts gray or sRGB [h, w, 1 or 3] to the channels that --color asks for.
+    """Converts gray or sRGB [h, w, 1 or 3] to the channels that --color requests.
 
     "rgb" gives [h, w, 3], "gray" gives [h, w, 1], and "keep" changes nothing. Gray is 0.299 R +
     0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded, like Pillow's "L".
@@ -209,9 +210,9 @@ def convert_background(background: Color, channels: int) -> tuple[int, ...]:
 
 
 def _find_effect(profile: bytes) -> _Effect | None:
-    """Finds the effect of a profile, or None if the profile cannot be used.
+    """Returns the effect of a profile, or None if the profile cannot be used.
 
-    The process caches the effects of the profiles it used last.
+    The process caches the effects of the profiles that it used last.
     """
     if len(profile) > MAX_PROFILE_BYTES:
         return None
@@ -229,7 +230,7 @@ def _measure_effect(profile: bytes) -> _Effect | None:
     """Converts some colors to see what a profile does; returns None if it cannot be used."""
     try:
         transform = _make_transform(_safe_profile(profile))
-    except (OSError, ValueError):  # LittleCMS refuses the profile
+    except (OSError, ValueError):  # LittleCMS rejects the profile
         return None
     mode = transform.input_mode
     if mode == "CMYK":
@@ -268,10 +269,10 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 
 
 def _safe_profile(profile: bytes) -> bytes:
-    """Bounds the work that a profile can cause LittleCMS by the size of the profile.
+    """Limits the work that a profile can cause in LittleCMS, according to the size of the profile.
 
-    Hides the optional tables of floats (D2B0 to D2B3): one of 80 kB can hold ten thousand steps for
-    every color, which take 19 s.
+    Hides the optional tables of floats (D2B0 to D2B3): one with 80 kB can hold ten thousand steps
+    for every color, which take 19 s.
 
     Raises:
         ValueError: a table claims more colors than the profile has bytes. LittleCMS would allocate
@@ -352,7 +353,7 @@ def _by_strips(
         pixels: [h, w, c].
         channels: number of channels of the result.
         change: makes an image of n pixels from [n, c] of each argument.
-        others: further arguments, cut into the same strips.
+        others: further arrays, divided into the same strips.
         may_overwrite: whether the result may use the memory of the pixels.
 
     Returns:

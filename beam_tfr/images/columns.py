@@ -1,4 +1,4 @@
-"""Moves columns of a table's row, such as boxes, to where their pixels are in the record."""
+"""Maps columns of a table row, such as boxes, to the pixels of the record."""
 
 import dataclasses
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class PlacedColumns(NamedTuple):
 
     Attributes:
         image: the image, with the adjustments of its boxes.
-        ref: its reference, with the labels of the remaining boxes, and without columns.
+        ref: the reference, with the labels of the remaining boxes, and without columns.
         values: the features that the columns become.
     """
 
@@ -34,13 +34,13 @@ def place_columns(
     policy: BoxPolicy,
     max_decode_bytes: int,
 ) -> PlacedColumns:
-    """Maps the columns of a row from the upright source, which they describe, to its record.
+    """Maps the columns of a row, which describe the upright source, to its record.
 
     Args:
         image: the converted image.
-        ref: its reference, with the columns of the row.
+        ref: the reference, with the columns of the row.
         features: the features of the dataset.
-        policy: what becomes of bad boxes, and of images without any.
+        policy: what to do with bad boxes, and with images without boxes.
         max_decode_bytes: memory for the masks of boxes while they are made.
 
     Raises:

@@ -41,24 +41,24 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Appearance, Image
 
-MAX_STRETCH = 1.2  # a larger change of aspect is visible
-MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
+MAX_STRETCH = 1.2  # larger changes of the aspect ratio are visible
+MAX_CUT = 500_000  # millionths of an image that a crop may cut off without being counted
 _LIBRARIES = (
     "simplejpeg",
     "cykooz-resizer",
     "opencv-python-headless",
     "pillow",
     "numpy",
-    "pillow-heif",  # of the extra `formats`
+    "pillow-heif",  # from the extra `formats`
 )
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
-    """Lists the versions of the libraries that can change the bytes of an image.
+    """Returns the versions of the libraries that can change the bytes of an image.
 
-    `ABSENT` of absent ones.
+    The version of a library that is not installed is `ABSENT`.
     """
     versions = dict.fromkeys(_LIBRARIES, ABSENT)
     for name in versions:
@@ -78,9 +78,9 @@ def convert_image(
     """Converts one image: decodes, rotates, resizes, converts colors, encodes.
 
     Args:
-        data: the content of a file of any format in `formats.FORMATS`.
+        data: the content of a file in any format in `formats.FORMATS`.
         options: options; None for the defaults.
-        name: name of the file; an extension of another format is noted in the result.
+        name: name of the file; if its extension belongs to another format, the result notes that.
         statistics: False leaves out the sums of pixels. A JPEG that is kept is then only checked,
             in half the time.
         **changes: fields of `ImageOptions` that override `options`, such as `image_size=(224,
@@ -128,7 +128,7 @@ def convert_image(
 
 
 def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> ImageOptions:
-    """Returns the options with some changes, and checks that they are for images."""
+    """Returns the options with the changes applied, after checking that they are for images."""
     if options is None:
         options = ImageOptions(**changes)
     elif changes:
@@ -151,12 +151,12 @@ def _open_limited(
 
 
 class _Action(enum.Enum):
-    """What an image is decoded for.
+    """The purpose of decoding an image.
 
     Attributes:
         ENCODE: encode its pixels.
         KEEP: store the bytes of the file, if they show the right pixels, and sum those pixels.
-        CHECK: the same without sums: the decoder only looks for damage, and decodes as few pixels
+        CHECK: like KEEP, without sums: the decoder only looks for damage, and decodes as few pixels
             as a perceptual hash needs.
     """
 
@@ -185,14 +185,19 @@ class _Stored(NamedTuple):
 
 
 class _Described(NamedTuple):
-    """The pixels that a record shows, in numbers."""
+    """A description of a record's pixels in numbers."""
 
     channel_sums: ChannelSums
     appearance: Appearance
 
 
 def _describe(pixels: Pixels, picture: Pixels) -> _Described:
-    """Describes the pixels of a record; `picture` is the part of them without margins."""
+    """Describes the pixels of a record.
+
+    Args:
+        pixels: all pixels.
+        picture: the pixels without margins.
+    """
     channel_sums = sum_channels(pixels)
     picture_sums = channel_sums
     if picture.shape != pixels.shape:
@@ -219,7 +224,7 @@ class _Conversion:
         return self.request.options
 
     def keep_or_encode(self) -> Image:
-        """Stores the bytes of the file if the options ask for it and they show the same pixels."""
+        """Stores the bytes of the file if the options request it and they show the same pixels."""
         action = self._choose_action()
         if action is _Action.ENCODE:
             return self.encode()
@@ -228,7 +233,7 @@ class _Conversion:
                 return self._keep(decoded, action)
             if decoded.eighths == 8:
                 return self._encode(decoded)
-        return self.encode()  # decodes to more than an eighth of the size
+        return self.encode()  # decodes again, at a larger scale
 
     def encode(self) -> Image:
         """Encodes the pixels."""
@@ -252,7 +257,7 @@ class _Conversion:
 
     @contextlib.contextmanager
     def _decoding(self, action: _Action) -> Iterator[Decoded]:
-        """Decodes the file when there is memory for it, and keeps that until the end."""
+        """Decodes the file once there is enough memory, and reserves it until the context ends."""
         min_size = self._choose_min_size(action)
         needed = self.source.memory(min_size)
         limits.check_memory(self.source, needed, self.options)
@@ -264,9 +269,9 @@ class _Conversion:
             yield decoded
 
     def _choose_min_size(self, action: _Action) -> Size:
-        """Chooses the smallest size that the decoder may scale down to.
+        """Chooses the smallest size to which the decoder may scale down.
 
-        That is twice the size of the stored image; to only check the file, it is the size that a
+        This is twice the size of the stored image; to only check the file, it is the size that a
         hash needs.
         """
         shorter_side = min(self.source.height, self.source.width)
@@ -279,9 +284,9 @@ class _Conversion:
         return height, width
 
     def _resizing_bytes(self) -> int:
-        """Computes the most memory that resizing, its result and the encoder take.
+        """Computes the most memory that resizing, its result and the encoder use.
 
-        Filters take four bytes per pixel.
+        Filters use four bytes per pixel.
         """
         canvas = self.layout.shown.canvas
         decoded_pixels = self.source.height * self.source.width
@@ -328,7 +333,7 @@ class _Conversion:
         return self._to_image(stored, described, notes)
 
     def _render(self, decoded: Decoded) -> tuple[Pixels, tuple[str, ...]]:
-        """Resizes, turns and converts the colors of a decoded image, whose pixels it takes over.
+        """Resizes and rotates a decoded image and converts its colors; takes over its pixels.
 
         Returns:
             The pixels of the record without its margin, and the members of
@@ -362,7 +367,7 @@ class _Conversion:
     def _note_placement(self) -> Iterator[str]:
         """Yields the adjustments of size and orientation that apply.
 
-        These are members of `schema.dataset.ADJUSTMENTS`.
+        They are members of `schema.dataset.ADJUSTMENTS`.
         """
         stored = self.layout.stored
         down = stored.rows / stored.height
@@ -415,7 +420,7 @@ class _Conversion:
         )
 
     def _count_statistics(self, channel_sums: ChannelSums) -> ChannelSums:
-        """Sums the pixels of a record; in datasets in color, gray counts for all three channels."""
+        """Returns sums for statistics; in datasets in color, gray counts for all three channels."""
         if not self.request.statistics:
             return ChannelSums((), ())
         if self.options.color == "gray" or len(channel_sums.sums) == 3:
@@ -424,7 +429,7 @@ class _Conversion:
 
 
 def _note_depth(decoded: Decoded) -> tuple[str, ...]:
-    """Lists the members of `schema.dataset.ADJUSTMENTS` that apply to samples scaled to 8 bits."""
+    """Lists the members of `schema.dataset.ADJUSTMENTS` that apply to scaling to 8 bits."""
     if decoded.bits <= 8:
         return ()
     if int(decoded.pixels.max(initial=0)) <= LEAST_USED:

@@ -11,8 +11,8 @@ from beam_tfr.images.source import Pixels
 from beam_tfr.records.tensors import serialize_tensor
 from beam_tfr.schema.errors import RejectError
 
-# zlib's level, with libpng's choice of a filter for each row: files are as small as with Pillow's
-# default, in half the time. On 30 photos of 224x224: 4.8 ms, 75.2 kB; level 4: 3.6 ms, 76.4 kB;
+# zlib's level, while libpng chooses a filter for each row: files are as small as with Pillow's
+# default, in half the time. For 30 photos of 224x224: 4.8 ms, 75.2 kB; level 4: 3.6 ms, 76.4 kB;
 # Pillow's level 6: 8.9 ms, 75.1 kB.
 PNG_LEVEL = 5
 _STRATEGY = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_DEFAULT)
@@ -23,14 +23,13 @@ _PNG = (
     cv2.IMWRITE_PNG_FILTER,
     cv2.IMWRITE_PNG_ALL_FILTERS,
 )
-# Bytes that encoding takes per pixel: the tensor, and libwebp's memory for photos, which is twice
-# as much for noise.
+# Bytes that encoding uses per pixel: for the tensor, and for libwebp with photos (noise needs twice
+# as much).
 ENCODER_BYTES = {"raw": 3, "webp": 13}
-# The longest side that an encoding, or the libraries that read it, can hold; "raw" has no limit of
-# its own.
+# The longest side that an encoding, or the libraries that read it, can handle; "raw" has no limit.
 MAX_SIDES = {"jpeg": 65_500, "png": 1_000_000, "webp": 16_383}
-# The most pixels of an encoding whose encoder takes far more memory and time than others: these
-# take 1.5 GB and 10 s if they are noise.
+# The most pixels for an encoding whose encoder needs far more memory and time than others: noise
+# with this many takes 1.5 GB and 10 s.
 MAX_PIXELS = {"webp": 50_000_000}
 
 
@@ -68,13 +67,13 @@ def encode(
 
     Args:
         pixels: uint8 [h, w, 1 or 3], gray or RGB.
-        encoding: "jpeg", "png", "webp" or "raw". WebP has no gray: it becomes RGB.
+        encoding: "jpeg", "png", "webp" or "raw". WebP has no gray, so gray becomes RGB.
         quality: quality for JPEG and WebP, 1 to 100.
         chroma: chroma for JPEG, "420" or "444".
         may_overwrite: whether the pixels may be overwritten, which saves a copy of a large image.
 
     Returns:
-        A file; for "raw" a serialized TensorProto, uint8 [h, w, 1 or 3].
+        A file; for "raw", a serialized TensorProto, uint8 [h, w, 1 or 3].
 
     Raises:
         RejectError: see `check_size`.
@@ -86,7 +85,7 @@ def encode(
         content = np.ascontiguousarray(pixels).reshape(-1)
         return serialize_tensor("uint8", pixels.shape, content.data)
     if encoding == "jpeg":
-        colorspaces = ("GRAY", "Gray") if is_gray else ("RGB", chroma)  # of pixels; of the file
+        colorspaces = ("GRAY", "Gray") if is_gray else ("RGB", chroma)  # pixels, file
         contiguous = np.ascontiguousarray(pixels)
         return bytes(simplejpeg.encode_jpeg(contiguous, quality, *colorspaces))
     if not is_gray:

@@ -1,4 +1,4 @@
-"""Computes which part of a source is used, how it is resized, and where it is in the result."""
+"""Computes which part of a source is used, how it is resized, and where the result shows it."""
 
 from typing import NamedTuple
 
@@ -14,9 +14,10 @@ class Placement(NamedTuple):
     """How a source is resized.
 
     Attributes:
-        top, left: pixels cut off at each of two opposite sides of the source.
+        top, left: pixels cut off at the top and left of the source; as many, or one more, are cut
+            off at the opposite side.
         rows, columns: size of the part of the source that is used.
-        height, width: size that this part gets.
+        height, width: size to which this part is resized.
         canvas: (height, width) of the result, with the picture in its middle; larger only with
             --resize pad.
     """
@@ -47,7 +48,7 @@ class ImageLayout(NamedTuple):
 
     Attributes:
         shown: the placement of the source as the record shows it.
-        stored: the same for the source as it is stored.
+        stored: the same, for the source as stored.
         geometry: maps points of the source to the record.
     """
 
@@ -61,8 +62,8 @@ def compute_layout(height: int, width: int, orientation: int, options: ImageOpti
 
     Args:
         height, width: size of the source as stored.
-        orientation: of the source; the record shows it upright unless the options ignore
-            orientations.
+        orientation: orientation of the source; the record shows it upright unless the options
+            ignore orientations.
         options: only `image_size`, `resize`, `upscale` and `ignore_orientation` matter.
     """
     is_turned = not options.ignore_orientation
@@ -80,7 +81,7 @@ def compute_layout(height: int, width: int, orientation: int, options: ImageOpti
 
 
 def compute_cut_ppm(placement: Placement, height: int, width: int) -> int:
-    """Computes how many millionths of the area of a source are cut off."""
+    """Computes how many millionths of a source's area are cut off."""
     return 1_000_000 - 1_000_000 * placement.rows * placement.columns // (height * width)
 
 
@@ -116,7 +117,7 @@ def keep_size(height: int, width: int) -> Placement:
 
 
 def _crop(height: int, width: int, image_size: Size) -> Placement:
-    """Cuts off the excess of the direction that is longer than in the shape of the result."""
+    """Cuts off the excess in the direction in which the source is longer than the result."""
     rows, columns = image_size
     used_rows = _keep_center(min(height, width * rows / columns), height)
     used_columns = _keep_center(min(width, height * columns / rows), width)
@@ -137,7 +138,7 @@ def _pad_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Si
 
 
 def _fit_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Size:
-    """Computes the size that fits into the largest allowed one."""
+    """Computes the size that fits into the largest allowed size."""
     rows, columns = image_size
     scale = min(rows / height, columns / width)
     if not upscale:
@@ -148,7 +149,7 @@ def _fit_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Si
 
 
 def _shortest_size(height: int, width: int, short_side: int) -> Size:
-    """Computes the size with the given shorter side."""
+    """Computes the size that has the given shorter side."""
     shorter = min(height, width)
     new_height = max(1, round(height * short_side / shorter))
     new_width = max(1, round(width * short_side / shorter))
@@ -165,7 +166,7 @@ def _keep_center(side: float, whole: int) -> int:
 
 
 def count_pixels_between(placement: Placement, height: int, width: int) -> int:
-    """Counts the pixels of a source whose height is resized already, and whose width is not yet."""
+    """Counts the pixels of a source once its height has been resized, but not its width."""
     size = (placement.height, placement.width)
     rows = (placement.top, placement.rows)
     columns = (placement.left, placement.columns)
@@ -182,7 +183,7 @@ def resize(
     Args:
         pixels: pixels of a source, as stored.
         placement: the placement of that source.
-        eighths: as in `Decoded`. Where a side is not a multiple of the factor, the last row or
+        eighths: as in `Decoded`. If a side is not a multiple of the factor, the last row or
             column covers less of the source than the others, and the part may start within a pixel.
         may_overwrite: as in `resize_window`.
     """
@@ -206,5 +207,5 @@ def pad(pixels: Pixels, canvas: Size, background: tuple[int, ...]) -> Pixels:
 
 
 def _margins(canvas: Size, height: int, width: int) -> tuple[int, int]:
-    """Computes the pixels above and to the left of a picture in the middle of a canvas."""
+    """Computes the margins above and to the left of a picture in the middle of a canvas."""
     return (canvas[0] - height) // 2, (canvas[1] - width) // 2

@@ -1,6 +1,6 @@
 """Converts images in a guarded process, which may crash or be killed when it exceeds a hard limit.
 
-Formats whose headers do not bound what their decoders take are always decoded here, under
+Formats whose headers do not bound what their decoders use are always decoded here, under
 `hard_limits`. Each thread has its own process, which starts with the thread's first image and ends
 with the thread. They exchange:
 
@@ -12,7 +12,7 @@ with the thread. They exchange:
     guard ◀── encoded ── serve                                 after an Image, which lacks them
 
 A guarded process answers in MessagePack with these types. It never answers with a pickle, which
-could run anything: a decoder may be taken over by the file that it decodes.
+could run anything: a malicious file may take over its decoder.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def convert_guarded(
     """Converts an image in a guarded process.
 
     If the process dies, a second one tries again: the first may have been killed for any reason,
-    for example because memory ran out for a moment.
+    such as a momentary lack of memory.
 
     Raises:
         RejectError: `decode-timeout`, `too-much-memory`, `crashed-decoder`, or whatever
@@ -78,7 +78,7 @@ class _EndedError(RejectError):
 
 
 def _process_of_thread() -> "_Process":
-    """Returns the guarded process of this thread, after starting it if there is none."""
+    """Returns the guarded process of this thread; starts one if there is none."""
     process: _Process | None = getattr(_thread, "process", None)
     if process is None or not process.is_usable():
         process = _Process()
@@ -100,7 +100,7 @@ class _Process(GuardedProcess):
             super().__init__(_CHILD, descriptors=(messages, target), opened=[self._messages])
 
     def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
-        """Converts an image as `convert_guarded` does. After a crash, the process is gone."""
+        """Converts an image like `convert_guarded`. After a crash, the process is gone."""
         try:
             self.connection.send((options, name, statistics))
             self.connection.send_bytes(data)
@@ -114,7 +114,7 @@ class _Process(GuardedProcess):
         except (OSError, EOFError, ValueError):  # not an answer
             message = self._stop()
             raise self._to_reject(options, message) from None
-        except BaseException:  # Ctrl-C: its answer would be taken for that of the next image
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next image
             self._stop()
             raise
         if isinstance(answer, Image):
@@ -132,7 +132,7 @@ class _Process(GuardedProcess):
             self.close()
 
     def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
-        """Makes the reject for the image whose decoder ended the process.
+        """Makes the reject for an image whose decoder ended the process.
 
         Args:
             options: options of the conversion.
@@ -182,7 +182,7 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
 
 
 def _to_utf8(text: str) -> str:
-    """Removes what UTF-8 cannot hold from a text, such as the bytes of odd file names."""
+    """Escapes what UTF-8 cannot represent in a string, such as the bytes of odd file names."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -193,7 +193,7 @@ def _send_answer(parent: Connection, kind: str, answer: _Answer) -> None:
 
 
 def _receive_answer(child: Connection) -> _Answer:
-    """Receives an answer of a guarded process, which may be anything.
+    """Receives an answer from a guarded process, which may send anything.
 
     Raises:
         OSError, EOFError: there is no answer, or it is too long.

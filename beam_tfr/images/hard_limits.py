@@ -1,4 +1,4 @@
-"""Limits the memory and CPU time of a guarded process, and reads what libraries print in it."""
+"""Limits the memory and CPU time of a guarded process, and reads what libraries print there."""
 
 import contextlib
 import ctypes
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 
-# For decoding one image. A sound AVIF of 32 megapixels took 2.5, and must not be a reject on any
-# processor.
+# For decoding one image. An undamaged AVIF of 32 megapixels took 2.5 s, and must not be rejected on
+# any processor.
 MOST_CPU_S = 30
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
-_LEAST_BESIDE = 32 << 20  # bytes that a decoder takes for any image, or malloc keeps
+_LEAST_BESIDE = 32 << 20  # bytes that a decoder needs for any image, or that malloc keeps
 _MOST_PRINTED = 1 << 16  # bytes: a pipe holds no more
 _TIFF_PREFIX = re.compile(r"^.*TIFF_(Error|Warning) ")
 
@@ -26,7 +26,7 @@ _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, res
 
 
 class HardLimits(NamedTuple):
-    """The limits of this process, a guarded one.
+    """The limits of this process, if it is a guarded one.
 
     Attributes:
         messages: descriptor for reading what libraries print.
@@ -38,7 +38,7 @@ class HardLimits(NamedTuple):
 
     @contextlib.contextmanager
     def enforce(self, format_name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
-        """Limits the memory and CPU time that a decoder takes.
+        """Limits the memory and CPU time that a decoder uses.
 
         The kernel ends this process if it takes longer, and gives it no more memory. Decoders that
         get no memory report almost any error. This process then ends with `OUT_OF_MEMORY`, so that
@@ -50,8 +50,8 @@ class HardLimits(NamedTuple):
             decode_bytes: --max_decode_bytes; a tenth more is allowed, and at least 32 MiB more.
 
         Raises:
-            RejectError: `damaged-image`: a library printed an error but reported none, as libtiff
-                does.
+            RejectError: `damaged-image`: a library printed an error without reporting one, as
+                libtiff does.
         """
         read_first_error(self.messages)  # from an earlier reject
         _errno()[0] = 0
@@ -117,7 +117,7 @@ def read_first_error(messages: int) -> str:
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    """Whether a decoder got no memory, whatever it reported."""
+    """Whether a decoder got no memory, regardless of what it reported."""
     return _errno()[0] == errno.ENOMEM or isinstance(error.__cause__ or error, MemoryError)
 
 
@@ -131,7 +131,7 @@ def _limit(kind: int, value: int) -> None:
 
 @functools.cache
 def _errno() -> Any:
-    """Finds where the C library keeps the error number of this thread; no other thread decodes."""
+    """Finds where the C library stores the error number of this thread; no other thread decodes."""
     try:
         location = ctypes.CDLL(None).__errno_location
     except AttributeError:  # not Linux

@@ -1,4 +1,4 @@
-"""Selects files that --encoding keep stores unchanged: those that TensorFlow decodes correctly."""
+"""Selects the files that --encoding keep stores unchanged: those TensorFlow decodes correctly."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ from beam_tfr.images.containers import chunks, jpeg
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
 
-MAX_SAMPLES = 1 << 29  # pixels x 3; TensorFlow's decoders refuse this many
+MAX_SAMPLES = 1 << 29  # pixels x 3; TensorFlow's decoders reject this many
 _JPEG_MARKERS = frozenset(
     # Frames of baseline, extended and progressive JPEGs, with Huffman codes; tables, scans,
     # metadata.
@@ -29,8 +29,7 @@ _JPEG_MARKERS = frozenset(
         0xFE,
     )
 )
-# The kinds of the chunks of a PNG that is not animated: ancillary ones begin with a lower case
-# letter.
+# The kinds of chunks in a PNG that is not animated; ancillary ones begin with a lowercase letter.
 _PNG_ANCILLARY = rb"(?:(?!acTL|fcTL|fdAT)[a-z][A-Za-z]{3})*"
 _PNG_PALETTE = rb"(?:PLTE" + _PNG_ANCILLARY + rb")?"
 _PNG_ORDER = re.compile(
@@ -38,7 +37,7 @@ _PNG_ORDER = re.compile(
 )
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
-# --color -> numbers of channels of files that need no change.
+# --color -> numbers of channels that a file may have to be kept.
 _CHANNELS = {"rgb": (1, 3), "keep": (1, 3), "gray": (1,)}
 
 
@@ -47,7 +46,7 @@ def is_kept(data: bytes, source: Source, decoded: Decoded, options: ImageOptions
 
     Args:
         data: the file.
-        source: the same file.
+        source: the same file, opened.
         decoded: its pixels, at any scale.
         options: options of the image.
     """
@@ -71,12 +70,12 @@ def is_readable(data: bytes, source: Source) -> bool:
     """Whether TensorFlow decodes a file to the same pixels as this package does.
 
     Args:
-        data: a file that decoded without damage.
-        source: the same file, of a format that is kept.
+        data: a file that was decoded without damage.
+        source: the same file, opened, in a format that can be kept.
     """
     if 3 * source.height * source.width >= MAX_SAMPLES:
         return False
-    with contextlib.suppress(Exception):  # the file is not made of the parts of its format
+    with contextlib.suppress(Exception):  # the file does not consist of the parts of its format
         return READABLE[source.format](data)
     return False
 
@@ -87,7 +86,7 @@ def _is_readable_jpeg(data: bytes) -> bool:
 
 
 def _is_readable_png(data: bytes) -> bool:
-    """Whether libpng knows all chunks of a file, and their checksums are right.
+    """Whether libpng knows all chunks of a file, and their checksums are correct.
 
     Decoding has already checked the header, the pixels, and the palette of pixels that need one.
     """
@@ -100,13 +99,13 @@ def _is_readable_png(data: bytes) -> bool:
 
 
 def _has_right_checksum(part: chunks.Chunk) -> bool:
-    """Whether the checksum of a PNG chunk, over its kind and its content, is right."""
+    """Whether the checksum of a PNG chunk, over its kind and its content, is correct."""
     checksum = int.from_bytes(part.whole[-4:], "big")
     return zlib.crc32(part.whole[4:-4]) == checksum
 
 
 def _is_readable_webp(data: bytes) -> bool:
-    """Whether a file allows neither transparency nor animation, which TensorFlow refuses."""
+    """Whether a file allows neither transparency nor animation, which TensorFlow rejects."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
         match chunk.kind:

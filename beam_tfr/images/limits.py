@@ -1,4 +1,4 @@
-"""Checks limits against the header before decoding, and budgets memory for decoding."""
+"""Checks headers against limits before decoding, and budgets memory for decoding."""
 
 import contextlib
 import itertools
@@ -13,7 +13,7 @@ from beam_tfr.images.source import Size, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 
-# of a JPEG: each scan takes time, and a small progressive file can have thousands
+# For a JPEG: each scan takes time, and a small progressive file can have thousands.
 MAX_SCAN_PIXELS = 1_000_000_000
 MAX_RESIZED_SIDE = 1_000_000  # PNG's limit; the filter of such a side takes 150 MB
 
@@ -48,12 +48,12 @@ def check_header(source: Source, options: ImageOptions) -> None:
         )
     if source.frames > 1 and options.frames == "reject":
         raise RejectError(
-            "several-frames", "it has several frames or pages, and --frames reject is given"
+            "several-frames", "has several frames or pages, and --frames reject is set"
         )
 
 
 def check_memory(source: Source, needed: int, options: ImageOptions) -> None:
-    """Checks the memory that decoding takes.
+    """Checks how much memory decoding needs.
 
     Raises:
         RejectError: `too-much-memory`.
@@ -81,11 +81,11 @@ def check_result(canvas: Size, options: ImageOptions) -> None:
 
 
 def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> None:
-    """Checks what resizing takes.
+    """Checks how much memory resizing needs.
 
     Args:
         canvas: height and width of the result.
-        pixels_between: number of pixels when the height is resized, and the width is not yet.
+        pixels_between: number of pixels once the height has been resized, but not the width.
         options: options of the image.
 
     Raises:
@@ -101,18 +101,18 @@ def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> 
     if pixels_between > _most_pixels(options):
         raise RejectError(
             "too-many-pixels",
-            f"stretching to {width} x {height} pixels takes {pixels_between} pixels in between, "
-            f"more than --max_pixels {options.max_pixels}; --resize crop takes fewer",
+            f"stretching to {width} x {height} pixels needs {pixels_between} pixels in between, "
+            f"more than --max_pixels {options.max_pixels}; --resize crop needs fewer",
         )
 
 
 def _most_pixels(options: ImageOptions) -> int:
-    """Returns how many pixels an image may have while it is resized, and after."""
+    """Returns how many pixels an image may have while it is resized, and afterwards."""
     return max(options.max_pixels, math.prod(options.image_size))
 
 
-# Twice the most that malloc keeps for the thread that freed it (mallopt(3)); by default, Pillow's
-# blocks have 16 MiB.
+# Twice the largest block that malloc keeps for the thread that freed it (mallopt(3)); by default,
+# Pillow's blocks have 16 MiB.
 PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
@@ -137,7 +137,7 @@ class _SharedBudget:
         shares = min(self.SHARES, -(-self.SHARES * needed // limit))
         taken = 0
         try:
-            os.read(self._enter, 1)  # in turn: two with half of their shares would wait
+            os.read(self._enter, 1)  # one after another: two that have half would wait forever
             try:
                 while taken < shares:
                     taken += len(os.read(self._take, shares - taken))
@@ -149,7 +149,7 @@ class _SharedBudget:
 
 
 class MemoryBudget:
-    """The limit on the memory that all threads of this process take for decoding at once.
+    """The limit on the total memory that all threads of this process use for decoding.
 
     If the budget is shared, it also covers all processes forked from this one. Threads start in the
     order in which they asked, so that a large image is not overtaken forever.
@@ -159,11 +159,11 @@ class MemoryBudget:
         self._reserve: Callable[[int, int], None] | None = None
         self._shared: _SharedBudget | None = None
         self._changed = threading.Condition()
-        # Bytes of the images that are decoded or wait, in the order of the requests.
+        # Bytes for the images being decoded or waiting, in the order of the requests.
         self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
-        """Asks someone else for the bytes of each image: a guarded process asks its parent."""
+        """Requests the bytes of each image elsewhere: a guarded process asks its parent."""
         self._reserve = reserve
 
     def share(self) -> None:
@@ -201,7 +201,7 @@ class MemoryBudget:
     def _fits(self, ticket: object, limit: int) -> bool:
         """Whether an image may be decoded now.
 
-        It may if it is the first, or fits beside all that asked before it.
+        It may if it comes first, or if it fits along with all images requested before it.
         """
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)

@@ -3,7 +3,9 @@
 Coordinates are continuous: x to the right and y down from the corner of the picture, so the first
 pixel covers 0 to 1 and its center is at 0.5. Coordinates of a source refer to the upright image, as
 viewers show it, or with `upright=False` to the pixels as stored, as tools that ignore EXIF see it.
-Coordinates of a record refer to it as a decoder that ignores EXIF, such as TensorFlow's, shows it.
+Coordinates of a record refer to the image as shown by a decoder that ignores EXIF, such as
+TensorFlow's.
+
 A source with an orientation is kept unchanged only with --ignore_orientation; its record then shows
 the stored pixels.
 """
@@ -23,14 +25,14 @@ from beam_tfr.schema.items import Geometry, Image
 
 Floats = NDArray[np.float64]
 _Sample = TypeVar("_Sample", bound=np.generic)
-_INVERSE = {6: 8, 8: 6}  # orientation -> its inverse; all others are their own
+_INVERSE = {6: 8, 8: 6}  # orientation -> its inverse; all others are their own inverse
 
 
 @np.errstate(over="ignore", invalid="ignore")  # for absurd numbers, which are outside of everything
 def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -> Floats:
     """Maps points of a source, [n, 2] (x, y) in pixels, to its record.
 
-    Points outside of the part that the record shows stay outside.
+    Points outside the part that the record shows stay outside.
 
     Raises:
         ZeroDivisionError: the image was not made by `convert_image`.
@@ -55,14 +57,14 @@ def map_points(points: ArrayLike, geometry: Geometry, *, upright: bool = True) -
 def map_boxes(
     boxes: ArrayLike, geometry: Geometry, *, upright: bool = True
 ) -> tuple[Floats, Floats]:
-    """Maps boxes of a source to its record, and clips them to the part shown.
+    """Maps boxes of a source to its record, and clips them to the visible part.
 
     Boxes are [n, 4] finite (xmin, ymin, xmax, ymax) in pixels.
 
     Returns:
-        The boxes in pixels of the record, inside `geometry.content`, and for each box the share of
-        its area that is visible, 0 to 1. Parts outside of the source count as not visible. The
-        share of a box without area is 0.
+        The boxes in pixels of the record, inside `geometry.content`, and for each box the fraction
+        of its area that is visible, 0 to 1. Parts outside the source count as not visible. For a
+        box with no area, the fraction is 0.
     """
     corners = map_points(boxes, geometry, upright=upright).reshape(-1, 2, 2)
     low = corners.min(axis=1)
@@ -85,19 +87,19 @@ def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
 
 
 def _swaps_sides(geometry: Geometry) -> bool:
-    """Whether the width of a source is the height of the upright one."""
+    """Whether the width of the stored source is the height of the upright one."""
     return geometry.orientation >= 5
 
 
 def _turn_upright(points: Floats, geometry: Geometry) -> Floats:
-    """Turns points of the stored source as `turn_upright` turns its pixels."""
+    """Rotates points of the stored source as `turn_upright` rotates its pixels."""
     turned = np.fliplr(points) if _swaps_sides(geometry) else points
     _mirror(turned, geometry)
     return turned
 
 
 def _turn_back(points: Floats, geometry: Geometry) -> Floats:
-    """Turns points of the upright source back to the stored one."""
+    """Rotates points of the upright source back to the stored one."""
     _mirror(points, geometry)
     return np.fliplr(points) if _swaps_sides(geometry) else points
 
@@ -117,7 +119,7 @@ class RecordPixels:
 
     Attributes:
         image: the converted image.
-        max_decode_bytes: memory for everything that is decoded at once.
+        max_decode_bytes: memory for everything decoded at the same time.
     """
 
     image: Image
@@ -176,7 +178,7 @@ class RecordPixels:
         return PixelPart(left + first_column, top + first_row, _select(shown.pixels, rows, columns))
 
     def _turn_part(self, part: PixelPart) -> PixelPart:
-        """Turns a part of `source_size` to `shown_size`."""
+        """Rotates a part of `source_size` to `shown_size`."""
         geometry = self.image.geometry
         if geometry.turned:
             return part
@@ -205,15 +207,15 @@ class RecordPixels:
 def _select(
     pixels: NDArray[_Sample], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[_Sample]:
-    """Selects the pixels in some rows and columns, both in order.
+    """Selects the pixels in some rows and columns, each in order.
 
-    Returns a view if both are consecutive.
+    Returns a view if the rows and the columns are consecutive.
     """
     return pixels[_as_slice(rows)][:, _as_slice(columns)]
 
 
 def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Returns the slice of an array that has these numbers, if there is one."""
+    """Returns the slice that equals an array of numbers, if there is one, else the array."""
     if not numbers.size:
         return slice(0, 0)
     begin = int(numbers[0])
@@ -223,6 +225,6 @@ def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 def _nearest(start: int, end: int, size: int) -> NDArray[np.int64]:
-    """Finds the pixels from `start` to `end` in which the centers of `size` pixels lie."""
+    """Divides the pixels from `start` to `end` into `size` parts; returns their centers."""
     centers = 2 * np.arange(size) + 1  # doubled
     return start + centers * (end - start) // (2 * size)

@@ -9,7 +9,7 @@ from beam_tfr.images.containers import tiff
 from beam_tfr.images.source import Pixels
 from beam_tfr.schema.errors import RejectError
 
-TAG = 0x0112  # of TIFF and EXIF
+TAG = 0x0112  # in TIFF and EXIF
 _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s{0,9}["'<]""")
 # Orientations that flip the rows, after the swap of sides from 5 on.
 MIRRORED_DOWN = (3, 4, 7, 8)
@@ -17,12 +17,12 @@ MIRRORED_RIGHT = (2, 3, 6, 7)
 
 
 def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
-    """Finds the orientation of an image, 1 to 8; 1 (upright) if it has no valid value.
+    """Finds the orientation of an image, 1 to 8; 1 (upright) if no valid value is found.
 
     Args:
         exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before
-            them; or nothing.
-        xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts if EXIF has no valid value.
+            them; or empty.
+        xmp: an XMP packet, or empty. Its `tiff:Orientation` counts if EXIF has no valid value.
     """
     orientation = _find_in_exif(exif)
     if orientation is not None:

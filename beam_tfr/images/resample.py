@@ -5,9 +5,9 @@
 The filter is that of Pillow's LANCZOS: where a side shrinks, the filter is wider by the same factor
 (Turkowski, "Filters for common resampling tasks", 1990). `benchmarks/resize.py` compares the two.
 
-The resizer takes one or four channels, and filters the height before the width. Large images are
-therefore filtered in strips, of columns for the height and of rows for the width, with the same
-pixels. If an image does not have four channels, only one strip of it is copied at a time.
+The resizer accepts one or four channels, and filters the height before the width. Large images are
+therefore filtered in strips, of columns for the height and of rows for the width, which gives the
+same pixels. If an image does not have four channels, only one strip of it is copied at a time.
 """
 
 import math
@@ -21,13 +21,14 @@ from PIL import Image as PillowImage
 from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels, Size
 
-# the largest factor of the filter; beyond it, the filter would take more memory and time than means
+# The largest factor for the filter; beyond it, the filter would need more memory and time than
+# means do.
 FILTERED = 8
 LOBES = 3  # pixels of the result that the filter reaches on each side
-# Of an image, its result and the intermediate image in four channels, filtered at once. The resizer
-# of a thread keeps the memory of the intermediate image.
+# The most bytes of an image, its result and the intermediate image, in four channels, to filter the
+# image as a whole. The resizer of a thread keeps the memory of the intermediate image.
 WHOLE_BYTES = 64 << 20
-STRIP_BYTES = 32 << 20  # of a strip and its result, for larger images
+STRIP_BYTES = 32 << 20  # bytes of a strip and its result, for larger images
 # The resizer computes the filter again for each strip, which takes 0.2 s for a million pixels.
 _LEAST_LINES = 8
 Span = tuple[float, float]  # start and length of a window, in pixels of a source
@@ -51,8 +52,8 @@ def resize_window(
     """Resizes a window of uint8 [h, w, c] to [*size, c], as Pillow's LANCZOS does.
 
     Args:
-        pixels: pixels of 1, 3 or 4 channels, with any strides. Three channels are resized without a
-            copy if they are a view of four.
+        pixels: pixels with 1, 3 or 4 channels, with any strides. Three channels are resized without
+            a copy if they are a view of four.
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None
             for all.
@@ -89,7 +90,7 @@ def resize_window(
 
 
 def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
-    """Counts the pixels of an image that has the height of the result and the width of the source.
+    """Counts the pixels of an image with the height of the result and the width of the source.
 
     Args:
         size, rows, columns: as in `resize_window`.
@@ -116,7 +117,7 @@ def _resize(source: Pixels, result: Pixels, box: Box) -> None:
 
 
 def _with_fourth_channel(pixels: Pixels) -> Pixels:
-    """Returns the four channels (RGBX) of which the pixels are the first three, as decoded.
+    """Returns the decoded four channels (RGBX) of which the pixels are a view of the first three.
 
     Pixels that are not such a view are returned unchanged.
     """
@@ -135,18 +136,18 @@ def _recode(pixels: Pixels, channels: int, code: int) -> Pixels:
 
 
 def _to_pillow(pixels: Pixels) -> PillowImage.Image:
-    """Makes a Pillow image in the memory of contiguous pixels; a copy would hold the GIL."""
+    """Makes a Pillow image that uses the memory of contiguous pixels; a copy would hold the GIL."""
     mode = "L" if pixels.shape[2] == 1 else "CMYK"  # no channel of CMYK is treated as transparency
     return PillowImage.frombuffer(mode, pixels.shape[1::-1], pixels, "raw", mode, 0, 1)
 
 
 class _Side(NamedTuple):
-    """How height or width is resized.
+    """How the height or the width is resized.
 
     Attributes:
-        new_side: pixels of the result.
+        new_side: number of pixels of the result.
         start, length: the window, in pixels.
-        reach: the pixels that the window touches, and the pixels beside it that the filter reaches.
+        reach: the pixels that the window touches, and those next to it that the filter reaches.
         box: number of pixels that become one mean, before the filter.
     """
 
@@ -158,7 +159,7 @@ class _Side(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the window consists of the pixels of the result."""
+        """Whether the window consists of exactly the pixels of the result."""
         return self.length == self.new_side and self.start % 1 == 0
 
     @property
@@ -189,7 +190,7 @@ def _plan_side(new_side: int, window: Span, side: int) -> _Side:
 
 
 def _pack(window: Pixels, pixels: Pixels) -> Pixels:
-    """Copies a window of pixels without gaps, into their own memory if possible."""
+    """Copies a window of pixels to contiguous memory, if possible the pixels' own."""
     if window.flags.c_contiguous:
         return window
     packed = reuse_memory(window.shape, pixels)
@@ -288,7 +289,7 @@ class _Strip(NamedTuple):
 
 
 def _filtered_channels(pixels: Pixels) -> int:
-    """Returns the number of channels in which the resizer takes pixels."""
+    """Returns the number of channels in which the resizer needs pixels."""
     return 1 if pixels.shape[2] == 1 else 4
 
 
@@ -301,7 +302,7 @@ def _split_strips(span: slice, pixels: Pixels, line_pixels: int) -> list[slice]:
 
 
 def _copy_pixels(source: Pixels, target: Pixels) -> None:
-    """Copies pixels; adds or drops a fourth channel if the target has one or not."""
+    """Copies pixels; adds or drops a fourth channel to match the target."""
     if source.shape[2] == target.shape[2]:
         target[:] = source
     elif source.shape[2] == 3:
@@ -311,9 +312,9 @@ def _copy_pixels(source: Pixels, target: Pixels) -> None:
 
 
 def _means(pixels: Pixels, down: int, right: int) -> Pixels:
-    """Computes means of boxes of down x right pixels.
+    """Computes the means of boxes of down x right pixels.
 
-    The last boxes overlap others if a side is not a multiple of theirs.
+    The last boxes overlap others if a side is not a multiple of the box's side.
     """
     is_linear = max(down, right) == 2  # the same mean, in less time
     interpolation = cv2.INTER_LINEAR if is_linear else cv2.INTER_AREA
@@ -329,7 +330,7 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
 
 
 def _split_side(side: int, box: int) -> list[tuple[slice, slice]]:
-    """Lists slices of the pixels of a side, and of the boxes that they fill."""
+    """Lists slices of the pixels along a side, each with the slice of the means it becomes."""
     number = side // box
     parts = [(slice(0, number * box), slice(0, number))]
     if side % box:

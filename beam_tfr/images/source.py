@@ -1,4 +1,4 @@
-"""Defines the values that pass between the steps for one image, and the errors of decoders."""
+"""Defines the values that the conversion of an image passes on, and the errors of decoders."""
 
 import contextlib
 import dataclasses
@@ -12,20 +12,20 @@ from beam_tfr.schema.errors import RejectError
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height and width
-SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size: reads all bytes in half the time
-LEAST_USED = 64  # of 255: the most that 14 bits stored in 16 use; 12 bits use less
+SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size, which reads all bytes in half the time
+LEAST_USED = 64  # of 255: the highest level of 14 bits stored in 16; 12 bits reach less
 _NO_PIXELS = np.empty((0, 0, 1), np.uint8)
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Decoded:
-    """The pixels of a source as stored: not rotated, in their own colors.
+    """The pixels of a source as stored: not rotated, and in the file's own colors.
 
     Attributes:
         pixels: uint8 [h, w, channels], 1 (gray), 3 (RGB) or 4 (CMYK, 255 is full ink), without
             transparency.
-        alpha: uint8 [h, w], 0 is transparent; None where everything is opaque.
+        alpha: uint8 [h, w], 0 is transparent; None if everything is opaque.
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8),
             and w likewise.
         profile: embedded ICC profile; empty if there is none.
@@ -41,7 +41,7 @@ class Decoded:
     adjusted: tuple[str, ...] = ()
 
     def take_pixels(self) -> tuple[Pixels, Pixels | None]:
-        """Hands over the pixels and the alpha: only the caller may then overwrite and free them."""
+        """Hands over the pixels and the alpha: only the caller may then overwrite or free them."""
         taken = (self.pixels, self.alpha)
         self.pixels = _NO_PIXELS
         self.alpha = None
@@ -50,7 +50,7 @@ class Decoded:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Source:
-    """An opened file, whose header was read.
+    """An opened file whose header has been read.
 
     Attributes:
         format: a key of `formats.FORMATS`.
@@ -59,8 +59,8 @@ class Source:
         frames: number of pictures, counted only up to 2.
         scans: number of scans of a progressive JPEG, also inside a TIFF; 1 for everything else.
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width)
-            that it may scale down to; None for no scaling. Raises RejectError `damaged-image`.
-        memory: bytes that `decode` takes at most for the same argument, until the pixels are
+            to which it may scale down; None for no scaling. Raises RejectError `damaged-image`.
+        memory: the most bytes that `decode` uses for the same argument, until the pixels are
             resized.
     """
 

@@ -13,10 +13,10 @@ class Chunk(NamedTuple):
     """One chunk.
 
     Attributes:
-        kind: four characters; in a PNG, the first is lower case where decoders may ignore the
+        kind: four characters; in a PNG, the first is lowercase if decoders may ignore the
             chunk.
         whole: all bytes of the chunk: length, kind, content, and checksum or padding.
-        content: the content alone.
+        content: only the content.
     """
 
     kind: bytes

@@ -1,4 +1,4 @@
-"""Reads TIFF directories, which EXIF blocks consist of too (TIFF 6.0, section 2, and BigTIFF)."""
+"""Reads TIFF directories, which EXIF blocks contain too (TIFF 6.0, section 2, and BigTIFF)."""
 
 import struct
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 from beam_tfr.schema.errors import RejectError
 
 MAX_DIRECTORIES = 10_000
-MAX_ENTRIES = 1 << 16  # of a directory
-MAX_VALUES = 1 << 17  # of an entry
+MAX_ENTRIES = 1 << 16  # in a directory
+MAX_VALUES = 1 << 17  # in an entry
 
 
 class _Layout(NamedTuple):
@@ -67,8 +67,8 @@ class TiffEntry(NamedTuple):
         tag: number that defines what the entry means.
         kind: type of its values.
         values: number of its values.
-        start: where in the file the values begin.
-        size: size of all values in bytes; the file may end before them.
+        start: where the values begin in the file.
+        size: total size of the values in bytes; the file may end before them.
     """
 
     tag: int
@@ -131,7 +131,7 @@ class Directory:
         try:
             return struct.unpack_from(self._layout.order + types, self._data, start)
         except (struct.error, OverflowError):
-            raise RejectError("damaged-image", "TIFF: a directory is missing, or cut off") from None
+            raise RejectError("damaged-image", "TIFF: a directory is missing or cut off") from None
 
 
 def directories(data: bytes) -> Iterator[Directory]:
@@ -140,8 +140,8 @@ def directories(data: bytes) -> Iterator[Directory]:
     Yields at most `MAX_DIRECTORIES`.
 
     Raises:
-        RejectError: `damaged-image`: there is no TIFF header or no directory, or directories
-            point in a circle.
+        RejectError: `damaged-image`: there is no TIFF header or no directory, or the directories
+            form a loop.
     """
     layout = _SIGNATURES.get(data[:4])
     if layout is None:
@@ -153,7 +153,7 @@ def directories(data: bytes) -> Iterator[Directory]:
     while directory.following and len(seen) < MAX_DIRECTORIES:
         start = directory.following
         if start in seen:
-            raise RejectError("damaged-image", "TIFF: its directories point in a circle")
+            raise RejectError("damaged-image", "TIFF: its directories form a loop")
         try:
             directory = Directory(data, layout, start)
         except RejectError:

@@ -15,12 +15,12 @@ class ImageFormat(NamedTuple):
     """An image format.
 
     Attributes:
-        matches: whether bytes begin like a file of this format.
+        matches: whether bytes begin like a file in this format.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
-        lossless: whether it stores pixels exactly; with --encoding keep, images of such formats
-            that must be encoded again become PNGs.
+        lossless: whether the format stores pixels exactly; with --encoding keep, images in such
+            formats that must be encoded again become PNGs.
         needs_guard: whether a file's header does not bound the memory and time that its decoder
-            takes, or the decoder prints errors that it should report. Such files are decoded in a
+            uses, or the decoder prints errors that it should report. Such files are decoded in a
             guarded process.
     """
 
@@ -36,7 +36,7 @@ def _signature(pattern: bytes) -> Callable[[bytes], object]:
 
 
 def _brand(*brands: bytes) -> Callable[[bytes], object]:
-    """Makes a function that matches files of the ISO base media format with one of these brands."""
+    """Makes a function that matches files in the ISO base media format with one of these brands."""
 
     def matches(data: bytes) -> bool:
         return not _read_brands(data).isdisjoint(brands)
@@ -55,7 +55,7 @@ def _read_brands(data: bytes) -> set[bytes]:
 
 
 def _refuse(name: str) -> Callable[[bytes], Source]:
-    """Makes the opening function of a format that has a name but is not supported."""
+    """Makes the opening function of a format that is recognized but not supported."""
 
     def open_none(_: bytes) -> Source:
         raise RejectError(
@@ -90,7 +90,7 @@ FORMATS = {
 }
 
 
-# Other files that are common in folders of images.
+# Other files that are common in image folders.
 _OTHER_FILES = {
     rb"\Z": "an empty file",
     rb"PK\x03\x04": "a ZIP archive",
@@ -115,6 +115,6 @@ def identify(data: bytes) -> str:
 
 
 def has_wrong_extension(name: str, format_name: str) -> bool:
-    """Whether a file name has the extension of another format; unknown ones are never wrong."""
+    """Whether a file name has another format's extension; unknown extensions are never wrong."""
     extension = posixpath.splitext(name)[1][1:].lower()
     return FORMAT_OF.get(extension, format_name) != format_name

@@ -1,4 +1,4 @@
-"""Opens AVIF, as far as the installed Pillow reads it."""
+"""Opens AVIF, if the installed Pillow can read it."""
 
 import re
 
@@ -8,8 +8,8 @@ from beam_tfr.images.formats import by_pillow
 from beam_tfr.images.source import Source
 from beam_tfr.schema.errors import RejectError
 
-_DECODER_BYTES = 8  # per pixel, besides the image
-_CONFIGURATION = re.compile(rb"av1C..(.)", re.DOTALL)  # of the AV1 codec, and its flags
+_DECODER_BYTES = 8  # per pixel, in addition to the image
+_CONFIGURATION = re.compile(rb"av1C..(.)", re.DOTALL)  # configuration of the AV1 codec; its flags
 _HIGH_BITDEPTH = 0x40
 _TWELVE_BIT = 0x20
 
@@ -22,7 +22,7 @@ def open_avif(data: bytes) -> Source:
             read AVIF.
     """
     if not features.check("avif"):
-        raise RejectError("unsupported-image", "AVIF: this build of Pillow does not read it")
+        raise RejectError("unsupported-image", "AVIF: this build of Pillow cannot read it")
     image = by_pillow.open_image(data, "AVIF")
     return by_pillow.to_source(
         image,

@@ -1,6 +1,6 @@
-"""Opens BMP: Pillow decodes it, or OpenCV if it is run-length coded.
+"""Opens BMP: Pillow decodes it, or OpenCV if it is run-length encoded.
 
-Pillow unpacks run-length codes without a bound.
+Pillow unpacks run-length codes without a limit.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Decodes pixels with OpenCV: PNG, PNM, WebP, run-length BMP, and TIFF of more than 8 bits."""
+"""Decodes pixels with OpenCV: PNG, PNM, WebP, run-length BMP, and TIFF with more than 8 bits."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def decode_samples(
     if max(height, width) > MAX_SIDE:
         raise RejectError(
             "unsupported-image",
-            f"{format_name} of {width} x {height} pixels; at most {MAX_SIDE} per side are read",
+            f"{format_name} of {width} x {height} pixels; at most {MAX_SIDE} per side are allowed",
         )
     is_large = height * width > _LARGE
     try:

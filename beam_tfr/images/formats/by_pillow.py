@@ -1,4 +1,4 @@
-"""Decodes with Pillow: AVIF, BMP, GIF, TIFF of up to 8 bits, and animated WebP."""
+"""Decodes with Pillow: AVIF, BMP, GIF, TIFF with up to 8 bits, and animated WebP."""
 
 import io
 import logging
@@ -23,15 +23,14 @@ from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Pixels, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
-# Mode, and whether it has transparency -> bytes per pixel of images that are decoded in memory of
-# NumPy.
+# Mode, and whether it has transparency -> bytes per pixel, for images decoded in NumPy memory.
 _IN_PLACE = {("L", False): 1, ("RGB", False): 4, ("RGBA", True): 4, ("CMYK", False): 4}
 _CONVERTED_BYTES = 8  # per pixel, for all other images
 # Mode -> 8-bit mode that it becomes; all other modes become RGB or RGBA.
 _CONVERTED = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "CMYK": "CMYK"}
 
-# Imported here, since Pillow would import them with their first image: under the limits of a
-# guarded process, where it mistakes a plugin that got no memory for one that is not installed.
+# Imported here, since Pillow would import each plugin with its first image, under the limits of a
+# guarded process: there it mistakes a plugin that got no memory for one that is not installed.
 _PLUGINS = (AvifImagePlugin, BmpImagePlugin, GifImagePlugin, TiffImagePlugin, WebPImagePlugin)
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels is checked before decoding, and causes a reject
@@ -66,8 +65,9 @@ def to_source(
     Args:
         image: the opened file.
         frames, bits: as in `Source` and `Decoded`.
-        profile: ICC profile that Pillow does not find.
-        decoder_bytes: memory that the decoder takes per pixel, besides the image that it makes.
+        profile: ICC profile, if Pillow does not find one.
+        decoder_bytes: memory that the decoder uses per pixel, in addition to the image that it
+            makes.
     """
     needed = loading_bytes(image) + decoder_bytes * image.height * image.width
     return Source(
@@ -127,7 +127,7 @@ def convert_samples(image: PillowImage.Image, mode: str) -> Pixels:
 
 
 def _load_in_place(image: ImageFile.ImageFile) -> Pixels:
-    """Loads an image into memory of NumPy: [h, w, 1 or 4]."""
+    """Loads an image into NumPy memory: [h, w, 1 or 4]."""
     mode = image.mode
     channels = _IN_PLACE[mode, image.has_transparency_data]
     samples = np.empty((image.height, image.width, channels), np.uint8)

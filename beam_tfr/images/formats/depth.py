@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from beam_tfr.images.blocks import reuse_memory, row_blocks
 from beam_tfr.images.source import Pixels
 
-# byte that a pixel takes for its transparency; colors are laid over the background in their own
-# memory
+# Bytes per pixel for transparency; colors are blended with the background in their own memory.
 ALPHA_BYTES = 1
 
 
@@ -35,7 +34,7 @@ def to_8_bit(samples: NDArray[Any], white: float) -> Pixels:
 def find_white(samples: NDArray[Any]) -> float:
     """Finds the value of white.
 
-    For integers, that is the largest value of their type; for floats, the smallest of 1, 255 and
+    For integers, this is the largest value of their type; for floats, the smallest of 1, 255 and
     65535 that no finite sample exceeds.
     """
     if samples.dtype.kind != "f":
@@ -60,7 +59,7 @@ def split_samples(
         white: the value of white; None for the result of `find_white`.
 
     Returns:
-        Colors uint8 [h, w, 1 or 3]; alpha uint8 [h, w], None where everything is opaque.
+        Colors uint8 [h, w, 1 or 3]; alpha uint8 [h, w], or None if everything is opaque.
     """
     samples = samples.reshape(*samples.shape[:2], -1)
     height, width, count = samples.shape

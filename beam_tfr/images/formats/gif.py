@@ -17,7 +17,7 @@ from beam_tfr.images.formats.depth import is_opaque
 from beam_tfr.images.source import Decoded, Size, Source, reject_damage
 from beam_tfr.schema.errors import RejectError
 
-_PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
+_PROFILE = b"\x0bICCRGBG1012"  # begins an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)
 _PIXEL_BYTES = 8  # indices (twice if the end is uncertain), colors, transparency
 _HAS_CLEAR = 1  # flag of a control extension
@@ -51,13 +51,13 @@ class _Frame(NamedTuple):
     profile: bytes
 
     def box_in(self, height: int, width: int) -> _Box:
-        """Returns the part that the frame fills of a canvas of this size."""
+        """Returns the part of a canvas of this size that the frame fills."""
         left, top, columns, rows = struct.unpack_from("<4H", self.picture, 1)
         return _Box(left, top, min(left + columns, width), min(top + rows, height))
 
     @property
     def clear_index(self) -> int:
-        """The color of transparent pixels; `_NO_COLOR` if there are none."""
+        """The index of the transparent color; `_NO_COLOR` if there is none."""
         if len(self.control) > 3 and self.control[0] & _HAS_CLEAR:
             return self.control[3]
         return _NO_COLOR
@@ -85,7 +85,7 @@ def open_gif(data: bytes) -> Source:
             loaded = _load_whole(file, box)
             mode = "L" if loaded.mode == "L" else "RGB"
             pixels = by_pillow.convert_samples(loaded, mode)
-        alpha = np.zeros((height, width), np.uint8)  # parts outside of the frame are transparent
+        alpha = np.zeros((height, width), np.uint8)  # parts outside the frame are transparent
         inside = box.rows_and_columns
         indices = np.asarray(loaded)[inside]
         np.not_equal(indices, frame.clear_index, out=alpha[inside].view(bool))
@@ -122,7 +122,7 @@ def _read_frame(blocks: Iterator[gif.Block]) -> _Frame:
 
 
 def _has_picture(blocks: Iterator[gif.Block]) -> bool:
-    """Whether blocks contain a picture; the file may be cut after the first one."""
+    """Whether blocks contain a picture; the file may be truncated after the first one."""
     with contextlib.suppress(RejectError):
         return any(block.kind == gif.IMAGE for block in blocks)
     return False
@@ -132,7 +132,7 @@ def _load_whole(data: bytes, box: _Box) -> Any:
     """Loads an image and checks that all pixels of a box are in the file.
 
     Pillow does not report missing pixels, so the memory is filled beforehand. If a last pixel still
-    has the value of the filling, another filling shows whether it was written.
+    has the fill value, another fill value shows whether the pixel was written.
 
     Args:
         data: a whole file.

@@ -14,14 +14,14 @@ from beam_tfr.schema.errors import RejectError
 
 # Bytes per pixel.
 _DECODER_BYTES = 8
-_DEEP_DECODER_BYTES = 16  # of more than 8 bits a sample
+_DEEP_DECODER_BYTES = 16  # if samples have more than 8 bits
 
 
 def open_heic(data: bytes) -> Source:
     """Opens a HEIC.
 
-    The decoder applies the boxes that turn the picture (irot, imir). EXIF only repeats them, so its
-    orientation is ignored.
+    The decoder applies the boxes that rotate the picture (irot, imir). EXIF only repeats them, so
+    its orientation is ignored.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image`: the extra is not installed.

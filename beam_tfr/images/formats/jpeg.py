@@ -1,6 +1,6 @@
-"""Opens JPEG: simplejpeg (libjpeg-turbo) decodes it; a warning about damage is a reject.
+"""Opens JPEG: simplejpeg (libjpeg-turbo) decodes it; a warning about damage becomes a reject.
 
-libjpeg decodes damaged images with a warning, but it also warns of harmless oddities (jerror.h).
+libjpeg decodes damaged images with a warning, but it also warns about harmless oddities (jerror.h).
 simplejpeg reports only the last warning, which may hide others. Harmless oddities are therefore
 fixed in a copy of the bytes, which must then decode without any warning.
 """
@@ -18,18 +18,18 @@ from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Pixels, Size, Source, describe_error
 from beam_tfr.schema.errors import RejectError
 
-# JPEGs that shrink by more are decoded without interpolating chroma. That saves a tenth of the
-# decoder's time. Compared with LANCZOS of the full decoded image, 379 photos of 400x533 have 53.6
+# JPEGs that shrink by more are decoded without interpolating chroma, which saves a tenth of the
+# decoder's time. Compared with LANCZOS on the fully decoded image, 379 photos of 400x533 have 53.6
 # instead of 56.3 dB at 224x224, and 42.5 at worst.
 COARSE = 1.5
 # Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), and more
 # than cameras pad with.
 MAX_STRAY = 15
-DAMAGED_SHARE = 0.95  # share of the rows that a JPEG that ends early needs to be kept
+DAMAGED_SHARE = 0.95  # fraction of its rows that a JPEG that ends early needs to be kept
 KEPT_DAMAGED = "damage-kept"  # in `Decoded.adjusted`
-# The weakest scaling of the decoder, in eighths: larger factors are slower than no scaling.
+# The decoder's largest useful scaling factor, in eighths: larger ones are slower than no scaling.
 _MOST_EIGHTHS = 4
-# Per sample of a progressive JPEG; all coefficients are kept until the last scan.
+# Bytes per sample of a progressive JPEG; all coefficients are kept until the last scan.
 _COEFFICIENT_BYTES = 2
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 _BEFORE_EOI = re.compile(r"(?<!\d)(\d+) extraneous bytes before marker 0xd9")
@@ -93,7 +93,7 @@ def open_damaged_jpeg(data: bytes) -> Source:
 
 
 def explain_damage(data: bytes, error: RejectError) -> RejectError:
-    """Makes the reject of a damaged JPEG; it says if other bytes stand where the end should be."""
+    """Makes the reject of a damaged JPEG, which reports other bytes where the end should be."""
     try:
         others = jpeg_damage.count_other_bytes(data, _read_header(data))
     except RejectError:  # there is no scan
@@ -179,7 +179,7 @@ def _decode(data: bytes, header: Header, min_size: Size | None) -> tuple[Pixels,
 
 
 def _to_reject(message: str, header: Header) -> RejectError:
-    """Makes the reject for a message of the decoder."""
+    """Makes the reject for a message from the decoder."""
     if _UNKNOWN_SAMPLING in message:
         factors = ", ".join(f"{across}x{down}" for across, down in header.sampling)
         return RejectError(
@@ -219,8 +219,8 @@ def _decode_cut(
 
 
 def _check_rows(rows: int, header: Header, other_bytes: int) -> None:
-    """Checks that a JPEG without an end has enough rows."""
-    share = f"it has {rows} of {header.height} rows"
+    """Checks that a JPEG without an end marker has enough rows."""
+    share = f"has {rows} of {header.height} rows"
     if rows < DAMAGED_SHARE * header.height:
         raise RejectError("damaged-image", f"JPEG: {share}, fewer than {DAMAGED_SHARE:.0%}")
     if rows < header.height and other_bytes:
@@ -247,7 +247,7 @@ def _try_decoder(
 
 
 def _can_scale(header: Header) -> bool:
-    """Whether the decoder can scale down to a size from which the factor can be told.
+    """Whether the decoder can scale down to a size that shows the scaling factor.
 
     Below 8 pixels, several factors give the same size.
     """

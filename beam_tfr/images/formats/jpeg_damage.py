@@ -18,13 +18,13 @@ from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import Pixels, describe_error
 from beam_tfr.schema.errors import RejectError
 
-_LEAST_ZEROS = 16  # this many at the end of a scan are not its data
+_LEAST_ZEROS = 16  # this many zeros at the end of a scan are not its data
 _TEXT = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
 _LEAST_TEXT = 64  # this many bytes of text at the end of a scan are not its data
-_TEXT_VALUES = 6  # different bytes in it, at least: the codes of a flat area repeat fewer
+_TEXT_VALUES = 6  # least number of different bytes in text: codes of a flat area repeat fewer
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _MARKER_OR_RESTART = re.compile(rb"\xff([^\0\xff])")
-_STUFFED = b"\xff\0"  # a byte 0xFF in data of scans; rare in other bytes before a marker
+_STUFFED = b"\xff\0"  # a byte 0xFF in scan data; rare in other bytes before a marker
 # Markers allowed between two scans: tables, restart intervals, comments, metadata.
 _BETWEEN_SCANS = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE))
 _FOLLOWING = (jpeg.EOI, jpeg.SOS)  # markers after the last scan that do not begin other bytes
@@ -32,17 +32,17 @@ _EOI = b"\xff\xd9"
 _FILLER = bytes(range(1, 128))  # further data of a scan, without a marker
 # Its first bit differs, and so does the first code that needs it.
 _INVERTED_FILLER = bytes(255 - byte for byte in _FILLER)
-_COEFFICIENTS = 64  # of a block
+_COEFFICIENTS = 64  # per block
 _Coefficient = tuple[int, int]  # component, number
 _RESTART_INTERVAL = 0xDD  # marker
 _LEAST_SCAN_BYTES = 6  # in the header of a scan
 _LAST_CODES = 4  # bytes after the last pixel, with codes that change no pixel
 _SKIPPED = re.compile(r"(?<!\d)(\d+) extraneous bytes before marker 0xd9")
 _NEAR = 32  # bytes around the end of the picture that the decoder states
-_UNTOLD = 16  # bytes after a picture: too few to tell what they are
-_COMPARED = 256  # bytes compared before the end of a picture,
-_COMPARED_BEHIND = 1 << 12  # and after it
-_ALIKE_SHARE = 0.5  # share of the pairs of bytes before it that also occur after it
+_UNTOLD = 16  # bytes after a picture: fewer do not show what they are
+_COMPARED = 256  # bytes before the end of a picture to compare
+_COMPARED_BEHIND = 1 << 12  # bytes after the end of a picture to compare
+_ALIKE_SHARE = 0.5  # fraction of the pairs of bytes before the end that also occur after it
 
 
 class CompleteFile(NamedTuple):
@@ -50,9 +50,9 @@ class CompleteFile(NamedTuple):
 
     Attributes:
         data: the file.
-        padding: how many bytes before the marker are zeros or text, as broken downloads and some
-            trailers leave; a few of them may be data of the scan.
-        other_bytes: how many bytes followed the data, from another marker on.
+        padding: number of bytes before the marker that are zeros or text, left by broken downloads
+            and some trailers; a few of them may be data of the scan.
+        other_bytes: number of bytes that followed the data, from another marker on.
     """
 
     data: bytes
@@ -61,13 +61,15 @@ class CompleteFile(NamedTuple):
 
 
 def remove_padding(data: bytes, padding: int) -> bytes:
-    """Removes this many bytes before the EOI marker at the end of a JPEG."""
+    """Removes a number of bytes before the EOI marker at the end of a JPEG."""
     end = len(data) - len(_EOI) - padding
     return data[:end].rstrip(b"\xff") + _EOI
 
 
 def complete_file(data: bytes, header: Header) -> CompleteFile | None:
-    """Puts an EOI marker after the data of the last scan; None if EOI or a further scan follows it.
+    """Puts an EOI marker after the data of the last scan.
+
+    Returns None if EOI or another scan follows the data.
 
     Args:
         data: the file.
@@ -102,7 +104,7 @@ class _LastScan(NamedTuple):
 
     Attributes:
         start: where its data begins.
-        marker: finds the marker that ends it.
+        marker: pattern of the marker that ends the data.
     """
 
     start: int
@@ -112,7 +114,7 @@ class _LastScan(NamedTuple):
 def _find_last_scan(data: bytes, header: Header) -> _LastScan:
     """Finds the scan that completes a picture, or the last scan in the file.
 
-    Ignores everything after a marker that cannot stand between scans: that belongs to another
+    Ignores everything after a marker that cannot occur between scans: it belongs to another
     picture, or to none.
     """
     start = header.first_scan
@@ -128,7 +130,7 @@ def _find_last_scan(data: bytes, header: Header) -> _LastScan:
                 break
             if not missing:
                 break
-    except RejectError:  # a segment is not whole
+    except RejectError:  # a segment is incomplete
         pass
     return _LastScan(start, jpeg.MARKER if restarts else _MARKER_OR_RESTART)
 
@@ -152,7 +154,7 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
 
     Args:
         data: from `complete_file`, with an EOI marker at its end.
-        header: its header.
+        header: the header of the file.
         colorspace: color space to decode to.
 
     Raises:
@@ -184,15 +186,15 @@ def cut_behind_picture(
 
     Args:
         data: a file that seems to have all rows, with an EOI marker at its end.
-        header: its header.
+        header: the header of the file.
         colorspace: color space to decode to.
-        padding: how many bytes before the marker are zeros or text.
+        padding: number of bytes before the marker that are zeros or text.
 
     Returns:
         The file; None if zeros or text were decoded as pixels.
 
     Raises:
-        RejectError: `damaged-image`: the removed bytes are like those before them, so the end of
+        RejectError: `damaged-image`: the removed bytes resemble those before them, so the end of
             the picture seems to consist of other data.
     """
     start = _find_scans(data, header)[-1].end
@@ -203,7 +205,7 @@ def cut_behind_picture(
     if _goes_on(data[start:picture_end], data[picture_end:end]):
         raise RejectError(
             "damaged-image",
-            f"JPEG: {end - picture_end} bytes after its last row are like those before, so fewer "
+            f"JPEG: {end - picture_end} bytes after its last row resemble those before, so fewer "
             "than 95% of its rows may be its own",
         )
     for place in range(picture_end, min(picture_end + _LAST_CODES, end) + 1):
@@ -214,7 +216,7 @@ def cut_behind_picture(
 
 
 def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
-    """Finds where, in a file whose last scan begins at `start`, the bytes of the last pixel end.
+    """Finds where the bytes of the last pixel end, in a file whose last scan begins at `start`.
 
     Removes bytes from the end until the picture changes; the last codes may change no pixel. The
     decoder tells roughly where the end is, as it skips the bytes after it.
@@ -243,7 +245,7 @@ def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
 
 
 def _goes_on(scan: bytes, others: bytes) -> bool:
-    """Whether the bytes after the data of a picture seem to be more of the same."""
+    """Whether the bytes after the data of a picture seem to be more of the same data."""
     if len(others) < _UNTOLD:
         return False
     if _STUFFED in others:
@@ -264,7 +266,7 @@ def _decode(data: bytes, colorspace: str) -> Pixels:
 
 
 def _find_damage(data: bytes, colorspace: str) -> str:
-    """Finds the last warning about a file; empty if there is none."""
+    """Returns the last warning about a file; empty if there is none."""
     try:
         simplejpeg.decode_jpeg(data, colorspace)
     except ValueError as error:
@@ -277,13 +279,13 @@ def _sum_rows(pixels: Pixels) -> list[int]:
 
 
 def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
-    """Finds the segments that begin scans, except those that lack a component or a parameter."""
+    """Finds the segments that begin scans, except segments that lack a component or a parameter."""
     segments = jpeg.scan_headers(data, header.first_scan)
     return [segment for segment in segments if segment.end - segment.start >= _LEAST_SCAN_BYTES]
 
 
 def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None:
-    """Checks that the scans hold every coefficient of every component to its last bit."""
+    """Checks that the scans contain every coefficient of every component to its last bit."""
     missing = _all_coefficients(header)
     for scan in scans:
         missing.difference_update(_find_covered(data, scan, header))
@@ -292,7 +294,7 @@ def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None
 
 
 def _check_earlier_scans(data: bytes, scans: list[jpeg.Segment], colorspace: str) -> None:
-    """Checks that the scans of a progressive JPEG before the last one are whole.
+    """Checks that the scans of a progressive JPEG before the last one are complete.
 
     Each scan refines all rows, so damage in one cannot be seen anywhere else.
     """
@@ -308,7 +310,7 @@ def _all_coefficients(header: Header) -> set[_Coefficient]:
 
 
 def _find_covered(data: bytes, scan: jpeg.Segment, header: Header) -> Iterator[_Coefficient]:
-    """Finds the coefficients that are complete to their last bit after a scan."""
+    """Finds the coefficients that a scan completes to their last bit."""
     if scan.end - scan.start < _LEAST_SCAN_BYTES:
         return iter(())
     *selectors, first, last, approximation = data[scan.start + 1 : scan.end]

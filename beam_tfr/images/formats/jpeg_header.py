@@ -18,7 +18,7 @@ _ICC = b"ICC_PROFILE\0"
 _SOI = b"\xff\xd8"
 _JFIF = b"\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0"
 _ADOBE = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0%c"  # with its color transform
-# Color transforms of the Adobe marker, besides 0 for none.
+# Color transforms of the Adobe marker; 0 means none.
 _YCC = 1
 _YCCK = 2
 
@@ -28,11 +28,11 @@ class Header:
     """Everything before the data of the first scan.
 
     Attributes:
-        process: number of its SOF marker, 0xC0 to 0xCF.
+        process: number of the SOF marker, 0xC0 to 0xCF.
         precision: bits per sample.
         height, width: in pixels.
         components: ids of the components.
-        sampling: factors of each component, across and down.
+        sampling: sampling factors of each component, across and down.
         exif: the first EXIF block, from its TIFF header on; empty if there is none.
         xmp: the first XMP packet; empty if there is none.
         profile_parts: segments of the ICC profile without their name: number, count, data.
@@ -68,7 +68,7 @@ class Header:
 
     @property
     def samples(self) -> int:
-        """Number of samples of all components, as stored."""
+        """The number of samples in all components, as stored."""
         blocks = [across * down for across, down in self.sampling]
         largest = max([1, *blocks])
         return sum(self.height * self.width * block // largest for block in blocks)
@@ -81,7 +81,7 @@ def read_header(data: bytes) -> Header:
         data: a file that begins with an SOI marker.
 
     Raises:
-        RejectError: `damaged-image`: the file ends before a scan, or is not made of segments;
+        RejectError: `damaged-image`: the file ends before a scan, or does not consist of segments;
             `unsupported-image`: a kind of JPEG that no decoder here reads.
     """
     header = Header()
@@ -159,7 +159,7 @@ def count_scans(data: bytes, header: Header) -> int:
 
 
 def join_profile(parts: list[bytes]) -> bytes | None:
-    """Joins the ICC profile of APP2 segments in the order of their numbers.
+    """Joins the parts of the ICC profile in APP2 segments, in the order of their numbers.
 
     See ICC.1, annex B.4.
 
@@ -176,10 +176,10 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 
 
 def without_oddities(data: bytes, header: Header) -> bytes:
-    """Copies the parts that decoding an image needs, in a form that libjpeg does not warn about.
+    """Copies the parts that decoding an image needs, in a form about which libjpeg does not warn.
 
-    Leaves out metadata and stray bytes. Replaces an unknown color transform by the one that libjpeg
-    assumes, and meaningless parameters of a sequential scan by those of the standard.
+    Leaves out metadata and stray bytes. Replaces an unknown color transform with the one that
+    libjpeg assumes, and meaningless parameters of a sequential scan with those of the standard.
     """
     parts = [_SOI]
     if header.jfif:
@@ -199,8 +199,8 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 def without_padding(data: bytes, stray: int) -> bytes | None:
     """Copies an image without `stray` bytes before its EOI marker; None if they are not padding.
 
-    Cameras pad with 0x00 or 0xFF. Any other bytes are just as likely the end of image data that
-    damage made shorter.
+    Cameras pad with 0x00 or 0xFF. Any other bytes are just as likely to be the end of image data
+    that damage made shorter.
     """
     *_, last = jpeg.segments(data, read_header(data).first_scan)
     end = last.begin  # of EOI

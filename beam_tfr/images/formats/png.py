@@ -1,4 +1,4 @@
-"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; all else is read from the chunks."""
+"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; everything else is read from the chunks."""
 
 import contextlib
 import dataclasses
@@ -25,17 +25,17 @@ _READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT", _XCODE)
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT = b"Raw profile type exif"
 _XMP_TEXT = b"XML:com.adobe.xmp"
-_MAX_PROFILE_CHUNK = MAX_PROFILE_BYTES + (1 << 16)  # bytes of a profile that is not even compressed
-_MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
+_MAX_PROFILE_CHUNK = MAX_PROFILE_BYTES + (1 << 16)  # enough bytes even without compression
+_MAX_TEXT_BYTES = 1 << 20  # decompressed bytes of EXIF or XMP
 _HEADER = struct.Struct(">IIBB3x")
 _FREE_STREAM_BYTES = 8 << 20  # 8 MiB of compressed pixels inflate in at most 8 s
-_INFLATED_BYTES = 1 << 20  # 1 MiB at a time
-_FREE_BYTES_BEHIND = 64 << 20  # 64 MiB, inflated, after the pixels
-_MOST_BYTES_BESIDE = 16  # per row, for its filters
+_INFLATED_BYTES = 1 << 20  # inflates 1 MiB per call
+_FREE_BYTES_BEHIND = 64 << 20  # inflated bytes allowed after the pixels: 64 MiB
+_MOST_BYTES_BESIDE = 16  # additional bytes per row, for its filters
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # color type -> samples of a pixel
 _GRAY = 0
 _GRAY_AND_ALPHA = 4  # color types
-# Used instead of ALPHA_BYTES: gray may become colors, and is copied out of four channels.
+# Replaces ALPHA_BYTES: gray may become colors, and is copied from four channels.
 _GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
 
 
@@ -50,7 +50,7 @@ class _PngHeader(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Chunks:
-    """The chunks that are read: the first one of each kind and keyword.
+    """The chunks that are read: the first of each kind and keyword.
 
     Attributes:
         needed: whole chunks that decoding needs, in order.
@@ -63,7 +63,7 @@ class _Chunks:
     texts: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
 
     def read_profile(self) -> bytes:
-        """Reads the ICC profile; cuts one that is too large to a size that is ignored too."""
+        """Reads the ICC profile; truncates it if it is so large that it will be ignored anyway."""
         content = bytes(self.contents.get(b"iCCP", b"")[:_MAX_PROFILE_CHUNK])
         _, _, packed = content.partition(b"\0")  # after its name
         return _inflate(packed[1:], MAX_PROFILE_BYTES + 1)  # after the method
@@ -71,7 +71,7 @@ class _Chunks:
     def read_exif(self) -> bytes:
         """Reads the EXIF block, from its chunk or from ImageMagick's text.
 
-        That text is a line break, a name, a length and hexadecimal digits, one line each.
+        This text is a line break, a name, a length and hexadecimal digits, one line each.
         """
         exif = self.contents.get(b"eXIf")
         if exif:
@@ -160,7 +160,7 @@ def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
     file.
 
     Raises:
-        RejectError: `damaged-image`: the file has more.
+        RejectError: `damaged-image`: the file has more pixels.
     """
     stored = [chunk[8:-4] for chunk in chunks.needed if bytes(chunk[4:8]) == b"IDAT"]
     if sum(map(len, stored)) <= _FREE_STREAM_BYTES:
@@ -177,7 +177,7 @@ def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
                 room -= len(inflater.decompress(waiting, _INFLATED_BYTES))
                 if room < 0:
                     raise RejectError(
-                        "damaged-image", "PNG: it has more pixels than its header states"
+                        "damaged-image", "PNG: has more pixels than its header states"
                     )
                 waiting = inflater.unconsumed_tail
 
@@ -193,12 +193,12 @@ def _name_xcode(chunks: _Chunks) -> Iterator[None]:
         raise RejectError(
             "unsupported-image",
             "PNG that Xcode changed for iPhones (CgBI): "
-            "`pngcrush -revert-iphone-optimizations` makes it an ordinary PNG",
+            "`pngcrush -revert-iphone-optimizations` turns it into an ordinary PNG",
         ) from error
 
 
 def _clear_gray(samples: NDArray[Any], clear: memoryview, bits: int) -> Pixels | None:
-    """Finds the transparency of gray pixels, which OpenCV ignores; None where everything is opaque.
+    """Finds the transparency of gray pixels, which OpenCV ignores; None if everything is opaque.
 
     Args:
         samples: [h, w, 1], scaled to 8 bits if they have fewer.

@@ -1,4 +1,4 @@
-"""Opens PBM, PGM and PPM, plain and binary, of 1 to 16 bits; OpenCV decodes the pixels.
+"""Opens PBM, PGM and PPM, plain and binary, with 1 to 16 bits; OpenCV decodes the pixels.
 
 See netpbm.sourceforge.net/doc/ppm.html.
 """
@@ -39,7 +39,7 @@ class _PnmHeader(NamedTuple):
         return 1 if self.white <= 255 else 2
 
     def for_opencv(self) -> bytes:
-        """Returns the header with the largest value of the samples' type.
+        """Returns a header that states the largest value of the samples' type.
 
         With this header, OpenCV neither scales nor clips the samples.
         """

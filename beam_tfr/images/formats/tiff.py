@@ -1,9 +1,9 @@
-"""Opens TIFF 6.0 and BigTIFF: OpenCV decodes samples of more than 8 bits, Pillow all others.
+"""Opens TIFF 6.0 and BigTIFF: OpenCV decodes samples with more than 8 bits, Pillow all others.
 
 Whatever neither of them decodes exactly is `unsupported-image`: half floats, signed 8-bit samples,
-YCbCr without compression, RGB with several further bands and, of more than 8 bits, separate planes,
-palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow cannot
-open.
+YCbCr without compression, RGB with several further bands, and with more than 8 bits also separate
+planes, palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow
+cannot open.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ _UNASSOCIATED = 2
 _UNCOMPRESSED = 1
 _JPEG = (6, 7)
 _FAX = (2, 3, 4, 32771)
-_NOT_UNPACKED = (34712, 34887, 50001, 50002)  # by Pillow: JPEG 2000, LERC, WebP, JPEG XL
+_NOT_UNPACKED = (34712, 34887, 50001, 50002)  # Pillow lacks: JPEG 2000, LERC, WebP, JPEG XL
 # Planar configurations.
 _ONE_PLANE = 1
 _SEPARATE_PLANES = 2
@@ -66,7 +66,7 @@ _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
 # By sample format: unsigned, signed, float.
 _DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
-_SMALL_PART = 4 << 20  # bytes of a strip or tile that are not counted
+_SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
 _MAX_SAMPLES = 1024
 _LEFT_OUT = ("band-left-out",)  # in `Decoded.adjusted`
 _NEARLY_WHITE = ("nearly-white",)  # likewise
@@ -104,7 +104,7 @@ class _Page:
 
     @property
     def samples(self) -> int:
-        """Number of samples per pixel."""
+        """The number of samples per pixel."""
         return self.get(_SAMPLES)
 
     @property
@@ -113,12 +113,12 @@ class _Page:
 
     @property
     def photometric(self) -> int:
-        """The meaning of the samples, as a number of TIFF."""
+        """The meaning of the samples, as a number that TIFF defines."""
         return self.get(_PHOTOMETRIC)
 
     @property
     def bits(self) -> int:
-        """Bits of the deepest sample."""
+        """The number of bits in the deepest sample."""
         return max(self.tags.get(_BITS, (1,)))
 
     @property
@@ -134,12 +134,12 @@ class _Page:
 
     @property
     def is_deep(self) -> bool:
-        """Whether Pillow has no mode for the samples: they have more than 8 bits, or are signed."""
+        """Whether the samples have more than 8 bits or are signed, so that Pillow has no mode."""
         return self.bits > 8 or self.get(_FORMAT) != _UNSIGNED
 
     @property
     def has_unknown_band(self) -> bool:
-        """Whether no tag says what the fourth sample of RGB is."""
+        """Whether no tag says what the fourth sample of RGB means."""
         return self.photometric == _RGB and self.samples == 4 and _EXTRA not in self.tags
 
     @property
@@ -182,12 +182,12 @@ class _Page:
 
     @property
     def sample_bytes(self) -> int:
-        """Size of all samples in memory."""
+        """The size of all samples in memory."""
         return int(self.height * self.width * self._pixel_bytes)
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of the largest strip or tile above `_SMALL_PART`; a decoder unpacks it whole."""
+        """The bytes of the largest strip or tile, which is unpacked whole, above `_SMALL_PART`."""
         if _TILES in self.tags:
             pixels = self.get(_TILE_HEIGHT) * self.get(_TILE_WIDTH)
         else:
@@ -256,7 +256,7 @@ def _read_page(data: bytes, directory: tiff.Directory) -> _Page:
 
 
 def _check_page(page: _Page) -> None:
-    """Rejects a page that is not a picture, or that no decoder supports."""
+    """Rejects a page that is not a picture, or that no decoder here supports."""
     if page.is_raw_photo:
         raise RejectError("not-an-image", "a camera raw file (DNG, NEF or the like)")
     if not 1 <= page.bits <= 64 or not 1 <= page.samples <= _MAX_SAMPLES:
@@ -281,7 +281,7 @@ def _is_thumbnail(directory: tiff.Directory) -> bool:
 
 
 def _count_scans(data: bytes, page: _Page) -> int:
-    """Counts the scans of JPEG data, averaged over its strips or tiles and rounded up.
+    """Counts the scans of JPEG data, averaged over the strips or tiles and rounded up.
 
     Pages without JPEG data have 1.
     """
@@ -291,7 +291,7 @@ def _count_scans(data: bytes, page: _Page) -> int:
 
 
 def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
-    """Returns the function that decodes a page, and the bytes that it takes."""
+    """Returns the function that decodes a page, and the number of bytes that it uses."""
     if page.is_deep:
         alpha_bytes = ALPHA_BYTES if page.samples == 4 else 0
         needed = page.sample_bytes + alpha_bytes * page.height * page.width + page.part_bytes
@@ -319,7 +319,7 @@ def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
 def _decode_fax(page: _Page) -> Decoded:
     """Decodes fax lines.
 
-    libtiff only warns of damage in them, and OpenCV can print its warnings. Where a line is
+    libtiff only warns about damage in them, and OpenCV can print its warnings. Where a line is
     damaged, libtiff continues with the next one, or leaves the rest of the memory as it was.
     """
     with by_opencv.print_warnings():

@@ -1,6 +1,6 @@
 """Opens WebP (RFC 9649): OpenCV decodes still images, Pillow animations.
 
-Everything else is read from the chunks. Pillow takes five times as much memory as OpenCV.
+Everything else is read from the chunks. Pillow uses five times as much memory as OpenCV.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class _WebpHeader:
     Attributes:
         width, height: in pixels.
         has_alpha: whether pixels may be transparent.
-        has_profile: whether its ICC profile counts.
+        has_profile: whether to use its ICC profile.
     """
 
     width: int
