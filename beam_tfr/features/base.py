@@ -1,9 +1,9 @@
 """Defines the base class of all kinds of features: what a kind knows, and its defaults.
 
-A feature is a column of a table, a label, or an image beside the images. Its kind is a class, which
-knows how such a feature is declared, how a cell becomes a value, which features of a record hold
-it, how it follows the pixels of its image, what is counted in it, how readers return it, and how it
-is checked and exported. No code outside of this package asks which kind a feature has.
+A feature is a column of a table, a label, or a companion image, such as a mask. Its kind is a class
+that knows how such a feature is declared, how a cell becomes a value, which features of a record
+hold it, how it follows the pixels of its image, what is counted in it, how readers return it, and
+how it is checked and exported. No code outside this package asks which kind a feature has.
 
 TensorFlow and PyArrow are imported by the methods that need them.
 """
@@ -26,8 +26,8 @@ from beam_tfr.features.shapes import Shape
 from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.plan import Counts
 
-Values = dict[str, tuple[str, Sequence[Any]]]  # of a record: feature -> (dtype, values)
-Stored = Mapping[str, Sequence[Any]]  # of a parsed record: feature -> values
+Values = dict[str, tuple[str, Sequence[Any]]]  # a record: feature -> (dtype, values)
+Stored = Mapping[str, Sequence[Any]]  # a parsed record: feature -> values
 Floats = NDArray[np.float64]
 
 # Keys of an exported record, and of its files. A column with such a name gets a _.
@@ -35,7 +35,7 @@ EXPORT_KEYS = ("key", "split", "class", "label", "boxes", "masks", "image", "mas
 
 
 # Ends details about boxes and masks that were drawn on pixels as stored. Images that are mirrored
-# or turned by half have the same size either way, so no reject reports them.
+# or rotated by 180 degrees have the same size either way, so no reject reports them.
 IGNORES_ORIENTATION = (
     "EXIF orientation, so those of images that are mirrored or turned by half are wrong too: "
     "remove it from all (exiftool -r -Orientation= -overwrite_original FOLDER)"
@@ -56,11 +56,11 @@ class PixelMap(Protocol):
 
     @property
     def stored_size(self) -> tuple[int, int]:
-        """The (width, height) of the source as stored, whatever its orientation."""
+        """The (width, height) of the source as stored, regardless of its orientation."""
 
     @property
     def shown_size(self) -> tuple[int, int]:
-        """The `source_size` or `stored_size`, depending on which pixels the record shows."""
+        """The `source_size` or the `stored_size`, depending on which pixels the record shows."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -74,13 +74,13 @@ class PixelMap(Protocol):
         """Maps [n, 2] points (x, y) of the source to pixels of the record."""
 
     def map_boxes(self, boxes: ArrayLike) -> tuple[Floats, Floats]:
-        """Maps and clips [n, 4] boxes of the source; also returns the visible share of each."""
+        """Maps and clips [n, 4] boxes of the source; also returns the visible fraction of each."""
 
     def turn_pixels(self, pixels: NDArray[Any]) -> NDArray[Any]:
-        """Turns pixels [h, w] of `source_size` to `shown_size`."""
+        """Rotates pixels [h, w] of `source_size` to `shown_size`."""
 
     def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
-        """Maps pixels [h, w] of `shown_size` to the record, whose pixels take the nearest.
+        """Maps pixels [h, w] of `shown_size` to the record, each of whose pixels takes the nearest.
 
         Args:
             pixels: uint8 or uint16.
@@ -88,7 +88,7 @@ class PixelMap(Protocol):
         """
 
     def map_part(self, part: PixelPart) -> PixelPart:
-        """Maps a part of `source_size` to the record, as `map_pixels` maps turned pixels."""
+        """Maps a part of `source_size` to the record, as `map_pixels` maps rotated pixels."""
 
     def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
         """Waits until this many bytes may be used for decoding, and reserves them."""
@@ -101,7 +101,7 @@ class TensorReading(Protocol):
 
     @property
     def views(self) -> Any:
-        """The part of each stored image that is returned, as shares: float32 [images, 4].
+        """The part of each stored image that is returned, as fractions: float32 [images, 4].
 
         The sides are left, top, right and bottom; if the part is mirrored, right is less than left.
         """
@@ -110,11 +110,11 @@ class TensorReading(Protocol):
     def units(self) -> Any:
         """The (width, height) of each image in the unit of its boxes: float32 [images, 2].
 
-        Both are 1 if boxes are shares of the image.
+        Both are 1 if boxes are given as fractions of the image.
         """
 
     def decode_pixels(self, pngs: Any) -> Any:
-        """Decodes the image beside each image to int32 [images, height, width]."""
+        """Decodes the companion of each image to int32 [images, height, width]."""
 
     def decode_box_pixels(self, pngs: Any) -> Any:
         """Decodes an image for each box to uint8 [images, boxes, height, width]."""
@@ -128,7 +128,7 @@ class FeatureKind(abc.ABC):
         name: name of its column, or another name by which it is known.
         follows_pixels: whether its values depend on where the pixels of the source are.
         marks_places: whether its values mark places in an image, which a crop cuts off.
-        is_counted: whether something is counted in its values.
+        is_counted: whether anything in its values is counted.
         export_order: the rank of its values in an exported record.
     """
 
@@ -141,7 +141,7 @@ class FeatureKind(abc.ABC):
     @property
     @abc.abstractmethod
     def specs(self) -> Mapping[str, FeatureSpec]:
-        """The features of a record that hold it."""
+        """The features of a record that hold this feature."""
 
     @property
     def per_box(self) -> bool:
@@ -155,7 +155,7 @@ class FeatureKind(abc.ABC):
 
     @property
     def taken_names(self) -> set[str]:
-        """The names of its features, and further names that readers and records use for it."""
+        """The names of its features, and other names that readers and records use for it."""
         return {*self.specs}
 
     @property
@@ -165,12 +165,12 @@ class FeatureKind(abc.ABC):
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The features that tell whether two records have the same values."""
+        """The features that show whether two records have the same values."""
         return (*self.specs,)
 
     @property
     def content_sizes(self) -> tuple[str, ...]:
-        """The features whose contents hold only the size, not the values."""
+        """The features for which the contents hold only the size, not the values."""
         return ()
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
@@ -182,7 +182,7 @@ class FeatureKind(abc.ABC):
             kept: the numbers of the boxes that stay.
 
         Raises:
-            RejectError: `bad-value`: the values do not fit the image.
+            RejectError: `bad-value`: the values do not match the image.
         """
         placed = {feature: values[feature] for feature in self.specs if feature in values}
         if not self.per_box:
@@ -193,7 +193,7 @@ class FeatureKind(abc.ABC):
         }
 
     def count(self, stored: Stored, source: Stored | None) -> Counts:
-        """Counts what there is to count in a record, if `is_counted`.
+        """Counts what is counted in a record, if `is_counted`.
 
         Args:
             stored: the record.
@@ -206,7 +206,7 @@ class FeatureKind(abc.ABC):
         return {}
 
     def is_decoded(self, request: Request) -> bool:
-        """Whether readers return something other than the values of its features."""
+        """Whether readers return something other than the stored values of its features."""
         return False
 
     @property
@@ -226,15 +226,15 @@ class FeatureKind(abc.ABC):
         Args:
             example: the record.
             size: (height, width) of its image.
-            request: what the reader asks for.
+            request: what the reader requests.
 
         Raises:
-            ValueError: the values do not fit the manifest, or each other.
+            ValueError: the values do not match the manifest or each other.
         """
         return {}
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
-        """Takes the tensors of this feature out of those of a batch: key in an element -> tensor.
+        """Removes this feature's tensors from a batch; returns them as key in an element -> tensor.
 
         Args:
             features: tensors of the batch, by feature; lists of any length are ragged. For a single
@@ -244,10 +244,10 @@ class FeatureKind(abc.ABC):
         return {name: features.pop(name) for name in names}
 
     def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
-        """Computes the tensors that readers return in place of those of `collect_tensors`, by key.
+        """Computes what readers return instead of the tensors of `collect_tensors`, by key.
 
         Args:
-            tensors: tensors of all features, without boxes that are not shown and their values.
+            tensors: tensors of all features, without boxes that are not visible and their values.
             reading: what is known about the batch.
         """
         return {}
@@ -275,10 +275,10 @@ class FeatureKind(abc.ABC):
 
     @classmethod
     def is_drawn(cls, stored: Stored) -> bool:
-        """Whether a picture of a record needs room for shapes of this kind.
+        """Whether a picture of a record needs space for shapes of this kind.
 
         Args:
-            stored: a record, written by any program.
+            stored: a record, which any program may have written.
         """
         return False
 
@@ -287,7 +287,7 @@ class FeatureKind(abc.ABC):
         """Yields the shapes that a picture of a record shows for this kind.
 
         Args:
-            stored: a record, written by any program.
+            stored: a record, which any program may have written.
 
         Raises:
             LookupError, TypeError, ValueError: another program wrote other values.
@@ -295,11 +295,11 @@ class FeatureKind(abc.ABC):
         yield from ()
 
     def export(self, stored: Stored) -> dict[str, Any]:
-        """Returns the fields of an exported record: key -> value, as for JSON."""
+        """Returns the fields of an exported record: key -> JSON value."""
         return {}
 
     def arrow_types(self) -> dict[str, Any]:
-        """Returns the types of `export` for PyArrow, by key."""
+        """Returns PyArrow's types for the fields of `export`, by key."""
         return {}
 
     def hub_types(self) -> dict[str, Any]:
@@ -312,13 +312,13 @@ class FeatureKind(abc.ABC):
         return ()
 
     def export_files(self, stored: Stored) -> dict[str, bytes]:
-        """Returns the images that an exported record has besides its own: key -> PNG."""
+        """Returns the images that an exported record has in addition to its own: key -> PNG."""
         return {}
 
     def annotations(
         self, stored: Stored, about: Mapping[str, Any], size: tuple[int, int]
     ) -> Sequence[dict[str, Any]]:
-        """Returns the fields of this feature in COCO's annotations of an image, for each box.
+        """Returns the fields for this feature in COCO's annotations of an image, one dict per box.
 
         Args:
             stored: the record.
@@ -330,16 +330,16 @@ class FeatureKind(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnKind(FeatureKind):
-    """A feature that a column of a table holds.
+    """A feature that a table column holds.
 
     Attributes:
         text: its declaration, as plans and manifests hold it.
-        declaration: matches the texts that declare this kind.
+        declaration: matches the strings that declare this kind.
         usage: how to declare it, for messages.
         noun: what a column of this kind holds, for messages.
-        needs_images: whether such columns exist only beside images.
+        needs_images: whether such columns exist only in datasets of images.
         is_unique: whether a dataset has at most one such column.
-        is_plain: whether it holds numbers or texts that may mean anything, including places in
+        is_plain: whether it holds numbers or strings that may mean anything, including places in
             images.
         may_be_bad: whether all of the first rows may have values that are dropped with their boxes.
         holds_files: whether its cells name files, which are read with the images.
@@ -357,10 +357,10 @@ class ColumnKind(FeatureKind):
 
     @classmethod
     def declare(cls, name: str, text: str) -> "ColumnKind | None":
-        """Returns the feature that a text declares; None if the text declares another kind.
+        """Returns the feature that a string declares; None if the string declares another kind.
 
         Raises:
-            ValueError: the text declares this kind, but incorrectly.
+            ValueError: the string declares this kind, but incorrectly.
         """
         match = cls.declaration.fullmatch(text)
         return cls.from_match(name, match) if match else None
@@ -368,7 +368,7 @@ class ColumnKind(FeatureKind):
     @classmethod
     @abc.abstractmethod
     def from_match(cls, name: str, match: re.Match[str]) -> "ColumnKind":
-        """Returns the feature that a text declares, given its match; raises as `declare` does."""
+        """Returns the feature that a string declares, given its match; raises like `declare`."""
 
     @property
     def reserved(self) -> set[str]:
@@ -380,7 +380,7 @@ class ColumnKind(FeatureKind):
         return False
 
     def beside_boxes(self, form: str) -> "ColumnKind":
-        """Returns the feature that it becomes beside boxes of this format in the same table."""
+        """Returns the feature that this one becomes if the table has boxes in this format."""
         return self
 
     @functools.cached_property
@@ -389,7 +389,7 @@ class ColumnKind(FeatureKind):
         return f"{self.name}_" if self.name in EXPORT_KEYS else self.name
 
     def split(self, cell: Any) -> Sequence[Any]:
-        """Splits a cell into its members, one for each box if there is a value for each.
+        """Splits a cell into its members; if each box has a value, into one member per box.
 
         Raises:
             ValueError: the cell is not a list.
@@ -401,7 +401,7 @@ class ColumnKind(FeatureKind):
         """Parses the values in a cell: one, or those of a list.
 
         Raises:
-            ValueError: the cell does not fit the declaration.
+            ValueError: the cell does not match the declaration.
         """
 
     @abc.abstractmethod
@@ -409,7 +409,7 @@ class ColumnKind(FeatureKind):
         """Returns the features of a reference that hold the values of a cell."""
 
     def as_column(self) -> "ColumnKind | None":
-        """Returns its column where a dataset is read as a table; None if there is none."""
+        """Returns the column for this feature when a dataset is read as a table, or None."""
         return self
 
     def to_cell(self, stored: Stored) -> Any:

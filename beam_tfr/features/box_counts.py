@@ -1,4 +1,4 @@
-"""Counts the boxes of records, by size and by how much of each is stored."""
+"""Counts the boxes of records, by size and by how much of each box is stored."""
 
 import collections
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from beam_tfr.features.base import Stored
 from beam_tfr.schema.feature_names import BOXES, HEIGHT, SIDES, VISIBLE, WIDTH
 from beam_tfr.schema.plan import Counts
 
-# COCO's: fewer pixels of the stored image than this; all others are `LARGE`.
+# COCO's sizes: boxes with fewer pixels of the stored image than this; all others are `LARGE`.
 _PIXELS_BELOW = {"small": 32**2, "medium": 96**2}
 LARGE = "large"
 SIZES = (*_PIXELS_BELOW, LARGE)
 CLIPPED = "clipped"
 DROPPED = "dropped"
-WHOLE = 1 - 1e-5  # visible share of a box that is not clipped, allowing for rounded texts
+WHOLE = 1 - 1e-5  # visible fraction of a box that is not clipped, allowing for rounded numbers
 
 
 def count_boxes(stored: Stored, source: Stored | None) -> Counts:
@@ -22,7 +22,7 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
 
     Args:
         stored: the record.
-        source: its reference, which also has the dropped boxes; None if the record has none.
+        source: its reference, which also has the dropped boxes; None if it has none.
     """
     pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
     sides = [stored.get(side, ()) for side in SIDES]  # a user's step may have removed them
@@ -39,8 +39,8 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
 
 
 def _size_of(area: float) -> str:
-    """Returns the size class of a box that covers this many pixels."""
-    pixels = round(area, 1)  # its sides are shares of 32 bits
+    """Returns the size class of a box that covers a number of pixels."""
+    pixels = round(area, 1)  # its sides are 32-bit fractions
     for size, below in _PIXELS_BELOW.items():
         if pixels < below:
             return size
@@ -65,7 +65,7 @@ def _number_stored(counts: Mapping[str, int]) -> int:
 
 
 def dropped_share(statistics: Mapping[str, Any]) -> float:
-    """Computes the share of dropped boxes from `box_statistics`."""
+    """Computes the fraction of boxes that were dropped, from `box_statistics`."""
     total = _number_stored(statistics) + statistics[DROPPED]
     return float(statistics[DROPPED] / max(total, 1))
 

@@ -1,7 +1,7 @@
-"""Converts formats of boxes, which are named as in Keras.
+"""Converts box formats, which are named as in Keras.
 
 Coordinates are continuous: x to the right and y down from the corner of the image, in pixels, or
-after `RELATIVE` in shares of the image's width and height.
+with the prefix `RELATIVE` in fractions of the image's width and height.
 """
 
 import math
@@ -17,7 +17,7 @@ Corners = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax
 
 
 def is_relative(form: str) -> bool:
-    """Whether places in a format are shares of the sides of the image."""
+    """Whether coordinates in a format are fractions of the sides of the image."""
     return form.startswith(RELATIVE)
 
 
@@ -25,7 +25,7 @@ def to_corners(box: Any, form: str) -> Corners:
     """Converts a box in one of `BOX_FORMATS` to its xmin, ymin, xmax and ymax.
 
     Args:
-        box: what should be a list of four numbers, or of their texts.
+        box: what should be a list of four numbers, possibly as strings.
         form: the format.
 
     Raises:
@@ -83,7 +83,7 @@ def from_corners(sides: Any, form: str) -> tuple[Any, Any, Any, Any]:
 
 
 def is_outside(corners: Sequence[float], size: Sequence[float]) -> bool:
-    """Whether a box lies entirely outside of an image of this width and height."""
+    """Whether a box is entirely outside an image of this width and height."""
     left, top, right, bottom = corners
     width, height = size
     is_before = min(right, bottom) <= 0

@@ -1,4 +1,4 @@
-"""Returns the masks of the boxes of an image, as readers do."""
+"""Returns the masks of the boxes of an image as readers do."""
 
 import operator
 from collections.abc import Iterator, Sequence
@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 
 from beam_tfr.features.gray_png import decode_mask
 
-MOST_WHOLE_PIXELS = 1 << 28  # 268 million, for all masks of an image that are held at once
+MOST_WHOLE_PIXELS = 1 << 28  # 268 million, for all masks of an image in memory together
 
 
 class BoxMasks:
-    """Masks that are decoded one by one, when they are asked for.
+    """Masks that are decoded one by one, when they are accessed.
 
-    Readers return them in place of an array if all masks of an image together have more than
+    Readers return them instead of an array if all masks of an image together have more than
     `MOST_WHOLE_PIXELS`. Like that array, they have a length and a `shape`, can be iterated over,
     and have a mask at each index; a slice holds several masks, which are again decoded one by one.
 
     Args:
-        pngs: the masks as they are stored.
-        size: (height, width) of each.
+        pngs: the masks as stored.
+        size: (height, width) of each mask.
     """
 
     def __init__(self, pngs: Sequence[bytes], size: tuple[int, int]) -> None:
@@ -29,7 +29,7 @@ class BoxMasks:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(masks, height, width)."""
+        """The shape as (masks, height, width)."""
         return len(self._pngs), *self._size
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class BoxMasks:
 
 
 def read_masks(pngs: Sequence[bytes], size: tuple[int, int]) -> NDArray[np.uint8] | BoxMasks:
-    """Reads the masks of an image, uint8 [masks, height, width]; one by one if they are too many.
+    """Reads the masks of an image, uint8 [masks, height, width]; `BoxMasks` if they are too large.
 
     Raises:
         ValueError: a mask does not decode.

@@ -1,4 +1,4 @@
-"""Defines boxes of objects, and the column that holds lists of them."""
+"""Defines boxes around objects, and the column that holds lists of boxes."""
 
 import dataclasses
 import itertools
@@ -51,12 +51,12 @@ _UNSTATED = ("int64", ())
 
 
 class BoxPolicy(NamedTuple):
-    """The treatment of bad boxes, hardly visible ones, and images without any.
+    """How to treat bad boxes, hardly visible boxes, and images without boxes.
 
     Attributes:
-        min_visible: share of its area that must stay visible for a box to be kept.
-        drop_bad: whether bad boxes are dropped; otherwise their images are rejects.
-        need_box: whether images without a box are rejects.
+        min_visible: fraction of its area that must stay visible for a box to be kept.
+        drop_bad: whether bad boxes are dropped; otherwise their images are rejected.
+        need_box: whether images without a box are rejected.
     """
 
     min_visible: float = 0.1
@@ -90,7 +90,7 @@ class AnnotatedBox(list[float]):
 
 
 class RowBox(AnnotatedBox):
-    """A box that is a row of a table, with the number of the row."""
+    """A box that is a table row, with the number of the row."""
 
     __slots__ = ()
     noun = "row"
@@ -104,14 +104,14 @@ class LineBox(RowBox):
 
 
 class ObjectBox(RowBox):
-    """A box of an object in a row of a table, with the number of the object, from 1."""
+    """A box of an object in a table row, with the number of the object, from 1."""
 
     __slots__ = ()
     noun = "object"
 
 
 def name_box(box: Any, number: int) -> str:
-    """Names a box of a row for messages, given its number from 1."""
+    """Names a box in a row for messages, given its number from 1."""
     if isinstance(box, AnnotatedBox):
         return f"{box.noun} {box.annotation!r:.60}"
     return f"box {number}"
@@ -121,8 +121,8 @@ def name_box(box: Any, number: int) -> str:
 class Boxes(ColumnKind):
     """Any number of boxes around the objects in an image: `bbox[xyxy]`.
 
-    A reference has the corners of all boxes of a row, in pixels or shares of the source. A record
-    has the corners of the kept boxes, as shares of the stored image, under the names of
+    A reference has the corners of all boxes in a row, in pixels or fractions of the source. A
+    record has the corners of the kept boxes, as fractions of the stored image, under the names of
     TensorFlow's object detection API.
 
     Attributes:
@@ -187,7 +187,7 @@ class Boxes(ColumnKind):
         problems = [box.problem for box in boxes if isinstance(box, BadCell)]
         if problems:
             raise ValueError(join_texts(problems))
-        if boxes and self._is_tiny(boxes[0]):  # then all boxes are
+        if boxes and self._is_tiny(boxes[0]):  # then all boxes are tiny
             raise ValueError(
                 "no box is larger than a pixel; if these are shares of the image, its format is "
                 f"rel_{self.form}"
@@ -195,7 +195,7 @@ class Boxes(ColumnKind):
         return boxes
 
     def examine(self, cell: Any) -> list[Corners | BadCell]:
-        """Returns xmin, ymin, xmax and ymax for each box of a cell, or what is wrong with it.
+        """Returns xmin, ymin, xmax and ymax for each box in a cell, or the problem with the box.
 
         Raises:
             ValueError: the cell is not a list of boxes.
@@ -212,7 +212,7 @@ class Boxes(ColumnKind):
         return boxes
 
     def find_bad(self, cell: Any) -> list[str]:
-        """Returns what is wrong with each box of a cell, or nothing; empty if no box is bad.
+        """Returns the problem with each box in a cell, or an empty string; no list if all are good.
 
         Raises:
             ValueError: the cell is not a list of boxes.
@@ -237,7 +237,7 @@ class Boxes(ColumnKind):
         return {BOXES: ("float", [side for corners in values for side in corners])}
 
     def name_outside(self, cell: Any, values: Values) -> list[str]:
-        """Names the boxes outside of the image, if the row states the size of the image.
+        """Names the boxes outside the image, if the row states the size of the image.
 
         Args:
             cell: the cell with the boxes.
@@ -264,16 +264,16 @@ class Boxes(ColumnKind):
     # Records
 
     def place_boxes(self, values: Values, pixels: PixelMap, policy: BoxPolicy) -> PlacedBoxes:
-        """Maps the boxes of a row to its record, and clips them.
+        """Maps the boxes in a row to its record, and clips them.
 
         Args:
             values: the features of the reference.
             pixels: where the pixels of the source are in the record.
-            policy: what becomes of bad boxes, and of images without any.
+            policy: what to do with bad boxes, and with images without boxes.
 
         Raises:
-            RejectError: a box is outside of the source, no box is left, or the row states another
-                size of the source.
+            RejectError: a box is outside the source, no box is left, or the row states another
+                size for the source.
         """
         _check_stated_size(values, pixels)
         boxes = np.array(values[BOXES][1], np.float64).reshape(-1, 4)
@@ -400,20 +400,20 @@ class Boxes(ColumnKind):
 
 
 def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:
-    """Returns the (width, height) of the image in the unit of the boxes asked for.
+    """Returns the (width, height) of the image in the unit of the requested boxes.
 
-    Both are 1 if boxes are shares of the image.
+    Both are 1 if boxes are given as fractions of the image.
     """
     return (1, 1) if is_relative(request.boxes or "") else example.size
 
 
 def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:
-    """Multiplies numbers by those of a cycle, such as the sides of an image."""
+    """Multiplies numbers by factors in a cycle, such as the sides of an image."""
     return [number * factor for number, factor in zip(numbers, itertools.cycle(by), strict=False)]
 
 
 def _stated_size(values: Values) -> tuple[int, int] | None:
-    """Returns the (width, height) of the source that a row states, if it does."""
+    """Returns the (width, height) that a row states for its source, if it does."""
     _, widths = values.get(SOURCE_WIDTH, _UNSTATED)
     _, heights = values.get(SOURCE_HEIGHT, _UNSTATED)
     size = sum(widths), sum(heights)
@@ -421,7 +421,7 @@ def _stated_size(values: Values) -> tuple[int, int] | None:
 
 
 def _check_stated_size(values: Values, pixels: PixelMap) -> None:
-    """Checks the size that a row states.
+    """Checks the size that a row states for its source.
 
     Raises:
         RejectError: the image has another size.
@@ -440,7 +440,7 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
 
 
 def _name_outside(boxes: Floats, size: tuple[int, int]) -> list[str]:
-    """Names the boxes [n, 4] that are entirely outside of an image of this size."""
+    """Names the boxes [n, 4] that are entirely outside an image of this size."""
     numbered = enumerate(boxes.tolist(), 1)
     return [f"box {number}" for number, corners in numbered if is_outside(corners, size)]
 
@@ -455,6 +455,6 @@ def _has_repeated(values: Values) -> bool:
 
 
 def _encode_sides(corners: Floats) -> Values:
-    """Returns the features of corners [n, 4], as shares of the stored image."""
+    """Returns the features that hold corners [n, 4], given as fractions of the stored image."""
     columns: list[list[float]] = corners.T.tolist()
     return {side: ("float", column) for side, column in zip(SIDES, columns, strict=True)}

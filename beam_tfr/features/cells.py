@@ -1,7 +1,7 @@
-"""Converts cells of tables to numbers, texts and lists.
+"""Converts cells of tables to numbers, strings and lists.
 
-A cell is what a reader of tables returns: text in CSV; text, numbers, lists and objects elsewhere;
-a file for images; `BadCell` if there is none.
+A cell is what a reader of tables returns: a string in CSV; strings, numbers, lists and objects in
+other formats; a file for images; `BadCell` if there is no usable value.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from typing import Any
 from beam_tfr.features.python_lists import parse_python_list
 from beam_tfr.schema.untrusted import parse_json
 
-MAX_VALUES = 2_000_000  # in a row or cell of text; one may take 80 bytes of memory
-_FEW_BYTES = 1 << 20  # 1 MiB: a shorter text holds too few values to count them
+MAX_VALUES = 2_000_000  # in a text row or cell; a value may take 80 bytes of memory
+_FEW_BYTES = 1 << 20  # 1 MiB: shorter strings hold too few values to count them
 SEPARATOR = "|"  # between the members of a list in a text cell, unless it has brackets
 _GAP = r"(?:\s*+,\s*+|\s++)"
 _NUMBER_OF_BOX = r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 _BOX = re.compile(rf"\(?\s*+(?:{_NUMBER_OF_BOX}{_GAP}){{3}}{_NUMBER_OF_BOX}\s*+\)?")
-# Objects as JSON or Python shows them, and Well-Known Text.
+# Objects in the notation of JSON or Python, and Well-Known Text.
 _OBJECTS = re.compile(r"\[?\s*+\{\s*+(?:\"[^\"]{0,60}\"|'[^']{0,60}')\s*+:")
 _GEOMETRY = re.compile(r"(?i)(?:multi)?(?:polygon|point|linestring|box|envelope)\s*+z?\s*+\(+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
@@ -31,22 +31,22 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 _MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
-# Texts that programs write for a missing value.
+# Words that programs write for a missing value.
 _MISSING_WORD = re.compile(r"n/?a|#n/a|null|nil|none|missing|unknown|[-?.]{1,3}", re.IGNORECASE)
 AS_TEXT = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
 
 class UntypedCellError(ValueError):
-    """A cell that no type of a column can read; the message says what to write instead."""
+    """A cell that no column type can read; the message says what to write instead."""
 
 
 def members_of(cell: Any) -> list[Any]:
-    """Returns the members of a list; any other cell is its only member."""
+    """Returns the members of a list; any other cell is returned as the only member."""
     return cell if isinstance(cell, list) else [cell]
 
 
 class FractionError(ValueError):
-    """A number with a fraction, in a column of whole numbers."""
+    """A number with a fraction, in a column of integers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,15 +67,15 @@ def check_cell(cell: Any) -> None:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell is empty: text without characters, or nothing."""
+    """Whether a cell is empty: an empty string, or no value."""
     return cell is None or cell == ""
 
 
 def check_json(text: str) -> None:
-    """Checks that a JSON text does not hold too many values.
+    """Checks that JSON does not hold too many values.
 
     Raises:
-        ValueError: the text holds too many.
+        ValueError: the JSON holds too many.
     """
     if len(text) > _FEW_BYTES:
         check_number(sum(map(text.count, "[{,:")))
@@ -92,7 +92,7 @@ def check_number(values: int) -> None:
 
 
 def parse_json_list(text: str) -> list[Any] | None:
-    """Parses the members of a JSON list; returns None for any other text.
+    """Parses the members of a JSON list; returns None for any other string.
 
     Raises:
         ValueError: the list has too many values.
@@ -107,7 +107,7 @@ def parse_json_list(text: str) -> list[Any] | None:
 
 
 def parse_list(text: str) -> list[Any] | None:
-    """Parses a list in the notation of JSON, Python or NumPy; returns None for any other text.
+    """Parses a list in the notation of JSON, Python or NumPy; returns None for any other string.
 
     Raises:
         ValueError: the list has too many values.
@@ -117,13 +117,13 @@ def parse_list(text: str) -> list[Any] | None:
 
 
 def split_text(text: str, separator: str) -> list[Any]:
-    """Splits a text cell into the members of its list.
+    """Splits a string cell into the members of its list.
 
-    These are the members that `parse_list` finds, or, in any other text, those between the
+    These are the members that `parse_list` finds, or in any other string, the parts between the
     separators, if any.
 
     Raises:
-        ValueError: there are too many.
+        ValueError: there are too many members.
     """
     members = parse_list(text)
     if members is not None:
@@ -160,10 +160,10 @@ def split_cell(cell: Any) -> list[Any]:
 
 
 def check_shapes(text: str) -> None:
-    """Checks that a text holds neither objects nor geographic shapes.
+    """Checks that a string holds neither objects nor geographic shapes.
 
     Raises:
-        UntypedCellError: the text holds some.
+        UntypedCellError: the string holds some.
     """
     if _OBJECTS.match(text):
         read = "json.loads" if _is_json(text) else "ast.literal_eval"
@@ -180,7 +180,7 @@ def check_shapes(text: str) -> None:
 
 
 def _is_json(text: str) -> bool:
-    """Whether a text is JSON."""
+    """Whether a string is JSON."""
     try:
         parse_json(text)
     except ValueError:
@@ -191,8 +191,8 @@ def _is_json(text: str) -> bool:
 def split_boxes(cell: Any) -> list[Any]:
     """Splits a cell into the numbers of its box, or into a list for each box if there are several.
 
-    Besides the lists of `split_cell`, a text may have four numbers, such as `5 6 20 15` or `(5, 6,
-    20, 15)`, and several such texts with semicolons between them.
+    In addition to the lists of `split_cell`, a string may hold four numbers, such as `5 6 20 15` or
+    `(5, 6, 20, 15)`, or several such boxes separated by semicolons.
 
     Raises:
         ValueError: as for `split_cell`.
@@ -211,10 +211,10 @@ def split_boxes(cell: Any) -> list[Any]:
 
 
 def as_list(part: Any) -> list[Any]:
-    """Returns the members of what should be a list in a cell; a single value is a list of one.
+    """Returns the members of part of a cell that should be a list; a value is a list of one.
 
     Raises:
-        ValueError: the cell is a `BadCell`.
+        ValueError: the part is a `BadCell`.
     """
     check_cell(part)
     if part is None:
@@ -235,7 +235,7 @@ def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
 
     Args:
         numbers: what should be a list.
-        size: how many numbers a point has.
+        size: the number of numbers per point.
 
     Raises:
         ValueError: `numbers` is not a list of such points.
@@ -246,10 +246,10 @@ def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
 
 
 def to_integer(cell: Any) -> int:
-    """Converts a cell to an integer of 64 bits.
+    """Converts a cell to a 64-bit integer.
 
     Raises:
-        ValueError: the cell holds none.
+        ValueError: the cell holds no such integer.
     """
     value = _integer_in(cell)
     if value is None:
@@ -268,7 +268,7 @@ def _is_number(cell: Any) -> bool:
 
 def _integer_in(cell: Any) -> int | None:
     if isinstance(cell, int):
-        return int(cell)  # also for a truth value
+        return int(cell)  # also for a boolean
     if isinstance(cell, float):
         return int(cell) if cell.is_integer() else None
     if not isinstance(cell, str):
@@ -280,10 +280,10 @@ def _integer_in(cell: Any) -> int | None:
 
 
 def to_float(cell: Any) -> float:
-    """Converts a cell to a float of 32 bits.
+    """Converts a cell to a 32-bit float.
 
     Raises:
-        ValueError: the cell holds none.
+        ValueError: the cell holds no such number.
     """
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
         raise ValueError(f"{cell!r:.60} is not a number")
@@ -303,7 +303,7 @@ def _means_infinity(cell: int | float | str, value: float) -> bool:
 
 
 def cure_missing(cell: Any) -> str:
-    """Says what to do about a cell that looks like a missing value; empty if it does not."""
+    """Suggests what to do about a cell that looks like a missing value; empty for other cells."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""
     return f"; `na_values={cell}` treats such cells as empty"
@@ -313,7 +313,7 @@ def to_finite(cell: Any) -> float:
     """Converts a cell to a coordinate, which is a finite number.
 
     Raises:
-        ValueError: the cell holds none.
+        ValueError: the cell holds no such number.
     """
     value = to_float(cell)
     if not math.isfinite(value):
@@ -322,10 +322,10 @@ def to_finite(cell: Any) -> float:
 
 
 def to_bytes(cell: Any) -> bytes:
-    """Converts a cell to text in UTF-8; objects and lists become JSON.
+    """Converts a cell to a string in UTF-8; objects and lists become JSON.
 
     Raises:
-        ValueError: the cell holds no text.
+        ValueError: the cell holds no string.
     """
     if isinstance(cell, bytes):
         return cell

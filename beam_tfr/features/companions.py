@@ -1,6 +1,6 @@
-"""Defines images beside each image, such as masks and depth.
+"""Defines companions: images that are stored with each image, such as masks and depth.
 
-Masks belong to the pixels of their image; other images form a pair with it.
+Masks belong to the pixels of their image; other companions form a pair with it.
 """
 
 import dataclasses
@@ -40,29 +40,30 @@ from beam_tfr.schema.plan import Counts
 MASK_KEY = "mask"  # in elements of readers, in exported records, and as NAME of --pair
 _HANDLING = rf"(?P<handling>{HANDLING})?"
 _PATTERN = re.compile(rf"(?P<key>\w+)=(?P<path>.*?){_HANDLING}", re.DOTALL)
-NOTHING = b""  # instead of a file that is missing and optional
+NOTHING = b""  # replaces an optional file that is missing
 # Members of `schema.dataset.ADJUSTMENTS`.
 _SCALED = "pair-scaled"
 _MISSING = "pair-missing"
 _MERGED = "pair-gray"
 _MARGINS_IN_MASK = "margins-in-mask"
-READER_KEYS = ("image", "weight")  # in elements of readers, besides features
-# Names that no image of a pair can have: parts of the names of other features of images.
+READER_KEYS = ("image", "weight")  # in elements of readers, in addition to features
+# Names that no image of a pair can have: parts of the names of other image features.
 PAIR_RESERVED = (
     *READER_KEYS,
     *sorted({name.split("/")[1] for name in (*FEATURES, RAW, LABEL, BOXES, MASK)}),
 )
-# Pillow's mode -> dtype.
+# Pillow mode -> dtype.
 _DTYPES: dict[str, Any] = {"1": np.uint8, "L": np.uint8, "I": np.uint16, "I;16": np.uint16}
 
 
 class PlacedCompanion(NamedTuple):
-    """An image beside an image, as its record has it.
+    """A companion as its record has it.
 
     Attributes:
         encoded: the PNG.
         adjusted: members of `schema.dataset.ADJUSTMENTS` that apply.
-        palette: the palette, without a name, whose indices the pixels are; None if there is none.
+        palette: the palette, without a name, that the pixels are indices into; None if there is
+            none.
     """
 
     encoded: bytes
@@ -72,17 +73,17 @@ class PlacedCompanion(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Companion(ColumnKind):
-    """An image that is stored beside each image, and follows its pixels.
+    """An image that is stored with each image, and follows its pixels.
 
-    A reference has its file, unless `path` names it. A record has a gray PNG of the size of the
-    stored image, with 16 bits if the source has as many, otherwise 8. Values stay as they are: each
-    pixel takes the value under its center.
+    A reference has its file, unless `path` names it. A record has a gray PNG with the size of the
+    stored image, with 16 bits if the source has as many, otherwise 8. Values are not interpolated:
+    each pixel takes the value under its center.
 
     Attributes:
         path: its path, as for `pair_paths`, from the folder that keys are relative to; empty if a
             table names it.
-        handling: what becomes of its values and its size, and of images without it.
-        dtypes: modes of Pillow that its file may have -> dtypes of the pixels.
+        handling: how to treat its values, its size, and images without it.
+        dtypes: Pillow modes that its file may have -> dtypes of the pixels.
     """
 
     path: str = ""
@@ -100,7 +101,7 @@ class Companion(ColumnKind):
 
     @classmethod
     def from_handling(cls, name: str, handling: Handling, path: str = "") -> Self:
-        """Makes a companion, given what becomes of its files."""
+        """Makes a companion, given how to treat its files."""
         return cls(name=name, text=f"{cls.word}[{handling}]", handling=handling, path=path)
 
     @property
@@ -110,7 +111,7 @@ class Companion(ColumnKind):
 
     @property
     def feature(self) -> str:
-        """The feature that holds it."""
+        """The feature that holds the companion."""
         return f"image/{self.key}/encoded"
 
     @property
@@ -119,17 +120,17 @@ class Companion(ColumnKind):
 
     @property
     def is_reserved(self) -> bool:
-        """Whether it has a reserved name."""
+        """Whether the companion has a reserved name."""
         return False
 
     @property
     def is_called_mask(self) -> bool:
-        """Whether it is not a mask, but has the name under which readers return masks."""
+        """Whether the companion is not a mask, but has the name that readers use for masks."""
         return False
 
     @property
     def glob(self) -> str:
-        """The pattern of its files."""
+        """The pattern that matches its files."""
         return to_glob(self.path)
 
     @property
@@ -160,15 +161,15 @@ class Companion(ColumnKind):
     # Records
 
     def place_image(self, data: bytes, pixels: PixelMap) -> PlacedCompanion:
-        """Places it as its image is placed in the record.
+        """Resizes and crops the companion as its image is in the record.
 
         Args:
-            data: a PNG of 1 to 16 bits of the size of the upright source; or of the source as
+            data: a PNG with 1 to 16 bits and the size of the upright source; or of the source as
                 stored, if its orientation is ignored. Or `NOTHING`.
             pixels: where the pixels of the source are in the record.
 
         Raises:
-            RejectError: `bad-value`: the data are not such a PNG, or it has another size.
+            RejectError: `bad-value`: the data are not such a PNG, or the PNG has another size.
         """
         outside = self.handling.outside
         width, height = pixels.size
@@ -177,7 +178,7 @@ class Companion(ColumnKind):
             return PlacedCompanion(encode_gray(empty), (_MISSING,))
         try:
             file = self.handling.read_pixels(data, pixels, self.dtypes)
-        except Exception as error:  # Pillow raises many
+        except Exception as error:  # Pillow raises many kinds of errors
             problem = str(error).partition(" <")[0]
             raise RejectError("bad-value", f"its {self.key} {problem}") from error
         values = file.values
@@ -192,7 +193,7 @@ class Companion(ColumnKind):
         return PlacedCompanion(encode_gray(placed), tuple(notes), file.palette)
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """Lists the members of `schema.dataset.ADJUSTMENTS` that its values call for."""
+        """Lists the members of `schema.dataset.ADJUSTMENTS` that its values require."""
         return ()
 
     def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
@@ -223,9 +224,9 @@ class Companion(ColumnKind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SegmentationMask(Companion):
-    """The class of each pixel, or the indices of a palette: `mask[255]`.
+    """The class of each pixel, or the indices into a palette: `mask[255]`.
 
-    It has the name that TensorFlow's DeepLab gives it.
+    The feature has the name that TensorFlow's DeepLab uses.
     """
 
     declaration = re.compile(rf"mask{_HANDLING}")
@@ -246,7 +247,7 @@ class SegmentationMask(Companion):
         return MASK
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """Notes margins whose value the mask itself has too, except 0: most masks' background."""
+        """Notes margins whose value the mask itself also has, except 0: most masks' background."""
         left, top, right, bottom = pixels.content
         outside = self.handling.outside
         if not outside or (right - left, bottom - top) == pixels.size:
@@ -297,7 +298,7 @@ class PairedImage(Companion):
 
 
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
-    """Says why images cannot have all of these images beside them; empty if they can."""
+    """Explains why images cannot have all of these companions; empty if they can."""
     if any(companion.is_called_mask for companion in companions):
         return f"must not name a pair {MASK_KEY}; declare a mask with {MASK_KEY}:mask"
     keys = [companion.key for companion in companions]
@@ -308,10 +309,10 @@ def find_pair_conflict(companions: Sequence[Companion]) -> str:
 
 
 def parse_pair(text: str) -> Companion:
-    """Parses the companion of `--pair NAME=PATH[255,scale,9=1]`.
+    """Parses the companion that `--pair NAME=PATH[255,scale,9=1]` declares.
 
     Raises:
-        ValueError: the text declares none.
+        ValueError: the string declares none.
     """
     match = _PATTERN.fullmatch(text)
     if match is None:

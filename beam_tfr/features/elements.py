@@ -1,4 +1,4 @@
-"""Defines what readers without TensorFlow return, and the parsed record that they make it from."""
+"""Defines what readers without TensorFlow return, and the parsed record they make it from."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ NUMPY_TYPES: dict[str, Any] = {"int64": np.int64, "float": np.float32, "bytes": 
 
 
 class Request(NamedTuple):
-    """The request to a reader.
+    """A request to a reader.
 
     Attributes:
         output: "pair", "dict", "image" or "encoded".
@@ -43,13 +43,13 @@ class ElementSpec(NamedTuple):
 
     @classmethod
     def of_feature(cls, spec: FeatureSpec) -> "ElementSpec":
-        """Returns the value that a feature has as it is stored."""
+        """Returns the value that a feature has as stored."""
         return cls(NUMPY_TYPES[spec.dtype], spec.shape)
 
     def value(self, values: Sequence[Any]) -> Any:
-        """Returns the value of one example.
+        """Returns the value for one example.
 
-        A scalar is an int, a float or bytes; numbers are an array, several bytes a list.
+        A scalar is an int, a float or bytes; several numbers are an array, several bytes a list.
         """
         if not self.shape:
             return values[0]
@@ -57,7 +57,7 @@ class ElementSpec(NamedTuple):
         return array.tolist() if self.dtype is object else array
 
     def filler(self) -> Any:
-        """Returns the value of a missing example: 0 or empty; images of any size have one pixel."""
+        """Returns the value for a missing example: 0 or empty; one pixel for images of any size."""
         if not self.shape:
             return b"" if self.dtype is object else self.dtype(0).item()
         if self.dtype is object:
@@ -66,9 +66,9 @@ class ElementSpec(NamedTuple):
         return np.zeros(sides, self.dtype)
 
     def stack(self, values: list[Any]) -> Any:
-        """Stacks the values of a batch to an array.
+        """Stacks the values of a batch into an array.
 
-        Returns a list if they hold bytes or lists of any length.
+        Returns a list if the values are bytes or lists of any length.
         """
         if self.dtype is object or -1 in self.shape:
             return values
@@ -76,10 +76,10 @@ class ElementSpec(NamedTuple):
 
 
 class StoredExample:
-    """A parsed record, whose features are checked as they are read.
+    """A parsed record whose features are checked as they are read.
 
     Args:
-        features: those of a `tf.train.Example` message, by name.
+        features: the features of a `tf.train.Example` message, by name.
     """
 
     def __init__(self, features: Any) -> None:
@@ -91,10 +91,10 @@ class StoredExample:
         Args:
             name: the feature.
             dtype: "bytes", "int64" or "float".
-            number: how many it must have; any number if negative.
+            number: how many values it must have; any number if negative.
 
         Raises:
-            ValueError: the feature has fewer or more.
+            ValueError: the feature has fewer or more values.
         """
         values: Sequence[Any] = ()
         if name in self._features:
@@ -104,12 +104,12 @@ class StoredExample:
         return values
 
     def value(self, name: str, dtype: str) -> Any:
-        """Returns the one value of a feature; raises as `values` does."""
+        """Returns the single value of a feature; raises like `values`."""
         return self.values(name, dtype, 1)[0]
 
     @property
     def size(self) -> tuple[int, int]:
-        """The (width, height) of the image, as the record says."""
+        """The (width, height) of the image, as stated in the record."""
         return self.value(WIDTH, "int64"), self.value(HEIGHT, "int64")
 
 

@@ -1,4 +1,4 @@
-"""Collects all features of the records of a dataset, which follow from its options."""
+"""Collects all features of a dataset's records, which follow from its options."""
 
 import dataclasses
 import functools
@@ -25,14 +25,14 @@ from beam_tfr.schema.plan import Counts
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeaturesDict:
-    """The features of the records of a dataset.
+    """The features of a dataset's records.
 
     Attributes:
         encoding: option of `ConvertOptions`.
-        fixed: the features that every record of the encoding has.
+        fixed: the features that every record with this encoding has.
         label: the class of an image; None without labels.
         columns: the columns of a table.
-        pairs: the images beside an image that are found by their paths.
+        pairs: the companions of an image that are found by their paths.
     """
 
     encoding: str
@@ -91,17 +91,17 @@ class FeaturesDict:
 
     @property
     def keypoints(self) -> Keypoints | None:
-        """The first keypoints of each box; None if there are none."""
+        """The first keypoints of the boxes; None if there are none."""
         return next((kind for kind in self.columns if isinstance(kind, Keypoints)), None)
 
     @property
     def polygons(self) -> Polygons | None:
-        """The first polygons of each box; None if there are none."""
+        """The first polygons of the boxes; None if there are none."""
         return next((kind for kind in self.columns if isinstance(kind, Polygons)), None)
 
     @functools.cached_property
     def companions(self) -> tuple[Companion, ...]:
-        """The images beside an image."""
+        """The companions of an image."""
         files = [column for column in self.columns if isinstance(column, Companion)]
         return (*files, *self.pairs)
 
@@ -110,7 +110,7 @@ class FeaturesDict:
         """The type and shape of each feature of the records.
 
         Raises:
-            ValueError: a column has the name of another feature.
+            ValueError: a column has the same name as another feature.
         """
         specs = dict(self.fixed)
         for kind in self.kinds:
@@ -140,23 +140,23 @@ class FeaturesDict:
 
     @property
     def marks_places(self) -> bool:
-        """Whether values mark places in the images, such as boxes and masks do."""
+        """Whether values mark places in the images, as boxes and masks do."""
         return any(kind.marks_places for kind in self.kinds)
 
     @property
     def columns_follow_pixels(self) -> bool:
-        """Whether values of a table depend on where the pixels of its images are."""
+        """Whether values in a table depend on where the pixels of its images are."""
         return any(kind.follows_pixels and kind not in self.companions for kind in self.kinds)
 
     def as_columns(self) -> dict[str, ColumnKind]:
-        """Returns the columns of a table that is the dataset itself, by name."""
+        """Returns the columns of the dataset when it is read as a table, by name."""
         values = [column for column in self.columns if not column.holds_files]
         columns = [kind.as_column() for kind in (*values, *self.companions)]
         return {column.name: column for column in columns if column}
 
     @property
     def left_out(self) -> list[str]:
-        """The stored features that are not columns of a table that is the dataset itself."""
+        """The stored features that are not columns of the dataset when it is read as a table."""
         return [column.noun for column in self.columns if column.specs and not column.as_column()]
 
     def place(self, values: Values, pixels: PixelMap, policy: BoxPolicy) -> PlacedBoxes:
@@ -165,10 +165,10 @@ class FeaturesDict:
         Args:
             values: the features of the reference, with those of the labels of all boxes.
             pixels: where the pixels of the source are in the record.
-            policy: what becomes of bad boxes, and of images without any.
+            policy: what to do with bad boxes, and with images without boxes.
 
         Raises:
-            RejectError: the image has no boxes, or bad ones, or other values do not fit it.
+            RejectError: the image has no boxes or bad ones, or other values do not match it.
         """
         placed = PlacedBoxes({}, [], set())
         if self.boxes:
@@ -180,11 +180,11 @@ class FeaturesDict:
 
     @functools.cached_property
     def is_counted(self) -> bool:
-        """Whether anything is counted in the values."""
+        """Whether anything in the values is counted."""
         return any(kind.is_counted for kind in self.kinds)
 
     def count(self, total: Counts, stored: Stored, source: Stored | None) -> None:
-        """Counts what there is to count in the values of a record: see `FeatureKind.count`."""
+        """Counts what is counted in the values of a record: see `FeatureKind.count`."""
         for kind in self.kinds:
             if kind.is_counted:
                 total.add(kind.count(stored, source))
@@ -198,7 +198,7 @@ class FeaturesDict:
 
     @property
     def compared(self) -> list[str]:
-        """The features that tell whether two records have the same values of a table."""
+        """The features that show whether two records have the same values from a table."""
         return [*itertools.chain.from_iterable(kind.compared for kind in self.kinds)]
 
     @functools.cached_property
@@ -207,7 +207,7 @@ class FeaturesDict:
         return sorted(self.kinds, key=lambda kind: (kind.export_order, kind.name))
 
     def export(self, stored: Stored, left_out: Collection[str] = ()) -> dict[str, Any]:
-        """Returns the fields of an exported record with its values: see `FeatureKind.export`.
+        """Returns the fields of an exported record: see `FeatureKind.export`.
 
         Args:
             stored: the record.
@@ -220,7 +220,7 @@ class FeaturesDict:
         return exported
 
     def export_files(self, stored: Stored) -> dict[str, bytes]:
-        """Returns the images that an exported record has besides its own: key -> PNG."""
+        """Returns the images that an exported record has in addition to its own: key -> PNG."""
         files = dict[str, bytes]()
         for kind in self.kinds:
             files |= kind.export_files(stored)
@@ -233,5 +233,5 @@ class FeaturesDict:
         return sorted(first.values(), key=lambda kind: kind.export_order)
 
     def decoded(self, request: Request) -> list[FeatureKind]:
-        """Returns the features that readers do not return as they are stored."""
+        """Returns the features that readers do not return as stored."""
         return [kind for kind in self.kinds if kind.is_decoded(request)]

@@ -1,4 +1,4 @@
-"""Reads the file beside an image: replaces values, scales it, makes up for a missing one."""
+"""Reads the file of a companion: replaces values, scales it, or fills in for a missing file."""
 
 import collections
 import dataclasses
@@ -19,11 +19,11 @@ from beam_tfr.features.mask_colors import (
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
 from beam_tfr.schema.palettes import Palette
 
-_BYTES_A_PIXEL = 8  # at most, for decoding
+_BYTES_A_PIXEL = 8  # the most that decoding needs
 _MOST_SCALED = 1 << 25  # pixels of a file that is larger than its image
-_BLOCK_PIXELS = 1 << 18  # read at a time
-_MOST_COLORS = 1_000  # of a mask without noise
-_MOST_COUNTED = 1 << 16  # colors of a file that are told apart
+_BLOCK_PIXELS = 1 << 18  # pixels to read together
+_MOST_COLORS = 1_000  # in a mask without noise
+_MOST_COUNTED = 1 << 16  # colors of a file to tell apart
 _MUST = "it must be a PNG"
 # ImageMagick would number the values of a palette anew.
 _CURE = (
@@ -45,18 +45,19 @@ _OTHER_FORMATS = {
     rb"RIFF.{4}WEBP": f"a WebP; {_MUST}",
     rb"(?!\x89PNG)": f"not an image; {_MUST}",
 }
-_COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow's modes
+_COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow modes
 _BITS_AT = 24  # the bits of a sample, in the header of a PNG
 
 
 class FilePixels(NamedTuple):
-    """The pixels of a file beside an image.
+    """The pixels of a companion's file.
 
     Attributes:
         values: [h, w].
         needs_scaling: whether they have yet to be scaled to the size of the image.
         is_merged: whether they were merged from several equal channels.
-        palette: the palette whose indices they are; None if they are values or stand for colors.
+        palette: the palette that the values are indices into; None if they are not indices, or
+            represent colors.
     """
 
     values: NDArray[Any]
@@ -67,7 +68,7 @@ class FilePixels(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Handling:
-    """The treatment of the file beside an image.
+    """How to treat the file of a companion.
 
     Attributes:
         outside: the value where a padded image has no pixels, and for an image without a file.
@@ -85,10 +86,10 @@ class Handling:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parses the handling that a text in brackets, which matches `HANDLING`, declares.
+        """Parses the handling that a string in brackets, which matches `HANDLING`, declares.
 
         Raises:
-            ValueError: the text contradicts itself, or a value is too large.
+            ValueError: the string contradicts itself, or a value is too large.
         """
         outside = list[int]()
         values = dict[int, int]()
@@ -131,12 +132,12 @@ class Handling:
     def read_pixels(self, data: bytes, pixels: PixelMap, dtypes: Mapping[str, Any]) -> "FilePixels":
         """Reads the pixels of a file.
 
-        Several equal channels count as one, since programs write gray images in color too.
+        Several equal channels count as one, since some programs write gray images in color.
 
         Args:
-            data: the file, a PNG of 1 to 16 bits.
+            data: the file, a PNG with 1 to 16 bits.
             pixels: where the pixels of the image are in the record.
-            dtypes: modes of Pillow that it may have -> dtypes of the pixels.
+            dtypes: Pillow modes that the file may have -> dtypes of the pixels.
 
         Raises:
             ValueError: the file is not such a PNG, or has another size.
@@ -166,7 +167,7 @@ class Handling:
         if dtype is None:
             raise ValueError(f"has pixels of mode {image.mode}; {_ONE_CHANNEL}")
         values: NDArray[Any] = np.empty((image.height, image.width), dtype)
-        for top, block in _blocks(image):  # Pillow would make two copies of the whole
+        for top, block in _blocks(image):  # Pillow would copy the whole image twice
             values[top : top + block.height] = np.asarray(block)
         return _replace(values, self.values)
 
@@ -188,7 +189,7 @@ class Handling:
         """Checks the (width, height) of a file; returns whether it has to be scaled.
 
         Raises:
-            ValueError: the size does not fit that of the image.
+            ValueError: the size does not match that of the image.
         """
         if size == pixels.shown_size:
             return False
@@ -205,7 +206,7 @@ class Handling:
 
 
 def scale_nearest(values: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-    """Scales pixels [h, w] to a (width, height); each takes the pixel under its center."""
+    """Scales pixels [h, w] to a (width, height); each takes the value under its center."""
     width, height = size
     rows = (2 * np.arange(height) + 1) * values.shape[0] // (2 * height)
     columns = (2 * np.arange(width) + 1) * values.shape[1] // (2 * width)
@@ -245,14 +246,14 @@ def _has_equal_aspect(size: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _check_scalable(size: tuple[int, int], shown_size: tuple[int, int]) -> None:
-    """Checks that scaling a file does not take far more memory than its image does."""
+    """Checks that scaling a file does not need far more memory than its image does."""
     pixels = size[0] * size[1]
     if pixels > max(_MOST_SCALED, shown_size[0] * shown_size[1]):
         raise ValueError(f"has {size} pixels, too many to be scaled to {shown_size}")
 
 
 def _replace(values: NDArray[Any], replaced: Mapping[int, int]) -> NDArray[Any]:
-    """Replaces values by others, which may need more bits."""
+    """Replaces values with others, which may need more bits."""
     if not replaced:
         return values
     highest = int(np.iinfo(values.dtype).max)
@@ -267,7 +268,7 @@ def _replace(values: NDArray[Any], replaced: Mapping[int, int]) -> NDArray[Any]:
 
 
 def _color_blocks(image: Any) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-    """Yields the colors of a file, 0xRRGGBB each, and the row where each block begins."""
+    """Yields the row where each block of a file begins, and the block's colors, 0xRRGGBB each."""
     for top, block in _blocks(image):
         samples = np.asarray(block.convert("RGB")).astype(np.uint32)
         colors: NDArray[np.uint32] = samples @ np.array([1 << 16, 1 << 8, 1], np.uint32)
@@ -275,7 +276,7 @@ def _color_blocks(image: Any) -> Iterator[tuple[int, NDArray[np.uint32]]]:
 
 
 def _blocks(image: Any) -> Iterator[tuple[int, Any]]:
-    """Yields blocks of rows of a file, and the row where each begins."""
+    """Yields the row where each block of rows in a file begins, and the block."""
     rows = max(1, _BLOCK_PIXELS // image.width)
     for top in range(0, image.height, rows):
         bottom = min(top + rows, image.height)
@@ -283,7 +284,7 @@ def _blocks(image: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _check_opaque(image: Any) -> None:
-    """Checks that all pixels of a file show their color.
+    """Checks that no pixel of a file is transparent.
 
     Raises:
         ValueError: some pixels are transparent.
@@ -315,7 +316,7 @@ def _read_gray(image: Any) -> NDArray[np.uint8]:
 
 
 def _describe_colors(image: Any) -> str:
-    """Says that a file has several channels, names its colors, and says how to give them values."""
+    """Explains that a file has several channels; names its colors and how to give them values."""
     counts = _count_colors(image)
     if len(select_main_colors(counts)) > _MOST_COLORS:
         return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"
@@ -323,7 +324,7 @@ def _describe_colors(image: Any) -> str:
 
 
 def _count_colors(image: Any) -> dict[int, int]:
-    """Counts the pixels of each color, 0xRRGGBB, of a file; stops after too many colors."""
+    """Counts the pixels of each color, 0xRRGGBB, in a file; stops after too many colors."""
     counts = collections.Counter[int]()
     for _, block in _color_blocks(image):
         colors, numbers = np.unique(block, return_counts=True)

@@ -1,4 +1,4 @@
-"""Infers how a column of a table would be declared, from its cells."""
+"""Infers how a table column would be declared, from its cells."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.features.cells import NUMBER, BadCell, is_missing, parse_list
 
-# Others, such as 00501, are names: a number would lose the zeros.
+# Other digits, such as 00501, are names: numbers would lose the zeros.
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _SIGNED_DIGITS = re.compile(r"[+-]?[0-9]+")
 _NOUNS: dict[type, str] = {
@@ -20,7 +20,7 @@ _NOUNS: dict[type, str] = {
     type(None): "lists with holes",
 }
 _IN_LISTS = {"texts", "booleans", "integers", "numbers"}  # kinds that members of a list may have
-# The narrowest first: a declaration, and the kinds of values that its column may have.
+# Declarations, the narrowest first, each with the kinds of values that its column may have.
 _DECLARATIONS = (
     ("bytes", {"texts"}),
     ("int64", {"booleans"}),
@@ -30,17 +30,18 @@ _DECLARATIONS = (
 
 
 def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
-    """Returns the narrowest declaration that all cells of a column fit, such as `int64[]`.
+    """Returns the narrowest declaration that matches all cells of a column, such as `int64[]`.
 
     Ignores cells without a value. In CSV, a list in the notation of JSON, Python or NumPy is a
-    list, unless other cells of the column are text.
+    list, unless other cells of the column are strings.
 
     Args:
         cells: cells of one column.
-        typed: whether text is always text (JSON, Parquet) or may be a number or a list (CSV).
+        typed: whether a string is always a string (JSON, Parquet) or may be a number or a list
+            (CSV).
 
     Raises:
-        ValueError: no declaration fits, as for numbers mixed with text, or objects.
+        ValueError: no declaration matches, as for numbers mixed with strings, or objects.
     """
     nouns = _collect_nouns(cells if typed else map(_read_text, cells))
     if not typed and "texts" in nouns.values:
@@ -87,7 +88,7 @@ def _noun_of(value: Any) -> str:
 
 
 def _read_text(cell: Any) -> Any:
-    """Returns the list or number that a cell's text stands for; otherwise the cell."""
+    """Returns the list or number that a string cell represents; otherwise the cell."""
     if not isinstance(cell, str):
         return cell
     try:
@@ -102,11 +103,11 @@ def _read_text(cell: Any) -> Any:
         return cell
     if not _SIGNED_DIGITS.fullmatch(cell):
         return float(cell)
-    return int(cell) if _is_integer(cell) else cell  # a number would change it
+    return int(cell) if _is_integer(cell) else cell  # as a number, the cell would change
 
 
 def _is_integer(text: str) -> bool:
-    """Whether a text is an integer of 64 bits, as Python writes it."""
+    """Whether a string is a 64-bit integer as Python writes it."""
     if not _PLAIN_INTEGER.fullmatch(text) or len(text) > 20:
         return False
     return -(1 << 63) <= int(text) < 1 << 63

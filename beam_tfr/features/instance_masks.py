@@ -21,7 +21,7 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import HEIGHT, OBJECT_MASK, WIDTH, FeatureSpec
 
 MAX_MASK_BYTES = 1 << 20  # 1 MiB for the mask of a box as JSON
-MOST_PIXELS = 1 << 33  # 8,590 million, for all masks of an image in its record, and to draw them
+MOST_PIXELS = 1 << 33  # 8,590 million: for all masks of an image in its record, and to draw them
 MOST_PNG_BYTES = 64 << 20  # 64 MiB for all masks of an image
 MASKS_KEY = "masks"  # in elements of readers, and in exported records
 _MOST_DRAWN = 1 << 30  # pixels of the masks in a picture
@@ -32,12 +32,13 @@ class InstanceMasks(ColumnKind):
     """A mask for each box: `mask[box]`.
 
     A reference has them as JSON: COCO's run lengths, or the points of polygons. A record has PNGs
-    of 0 and 1, of the size of the image, under the name that TensorFlow's object detection API
+    of 0 and 1 with the size of the image, under the name that TensorFlow's object detection API
     uses. A polygon covers the pixels of the record whose centers are in it; nothing is
     interpolated.
 
     Attributes:
-        is_relative: whether polygons are in shares of the sides of the image, as the boxes are.
+        is_relative: whether polygons are given in fractions of the sides of the image, like the
+            boxes.
     """
 
     is_relative: bool = False
@@ -88,11 +89,11 @@ class InstanceMasks(ColumnKind):
     # Records
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
-        """Places the masks of boxes as their image is placed in the record.
+        """Resizes and crops the masks of boxes as their image is in the record.
 
         Raises:
-            RejectError: `bad-value`: a mask is not one of this image. `masks-too-large`: together,
-                the masks take too many pixels or too many bytes.
+            RejectError: `bad-value`: a mask does not belong to this image. `masks-too-large`:
+                together, the masks need too many pixels or too many bytes.
         """
         if not kept:
             return {OBJECT_MASK: ("bytes", [])}
@@ -116,7 +117,7 @@ class InstanceMasks(ColumnKind):
         """Returns the part of a record that the mask of a box covers.
 
         Args:
-            data: JSON of the mask in the reference.
+            data: the mask as JSON, from the reference.
             number: number of the box, for messages.
             pixels: where the pixels of the source are in the record.
             budget: the pixels that may still be drawn.
@@ -206,7 +207,7 @@ class InstanceMasks(ColumnKind):
 
 
 def _parse_mask(part: Any, number: int) -> bytes:
-    """Parses the mask of a box to JSON: its run lengths, or the points of its polygons.
+    """Converts the mask of a box to JSON: its run lengths, or the points of its polygons.
 
     Raises:
         ValueError: the value is not a mask, or is too large.
@@ -230,7 +231,7 @@ def _place_runs(
     """Returns the part of a record that a mask covers, given its run lengths.
 
     Raises:
-        RejectError: `bad-value`: they are not run lengths of this image; `masks-too-large`.
+        RejectError: `bad-value`: they are not run lengths for this image; `masks-too-large`.
     """
     width, height = pixels.source_size
     try:
@@ -241,7 +242,7 @@ def _place_runs(
 
 
 class _Canvas:
-    """Encodes the masks of an image, one after the other.
+    """Encodes the masks of an image, one after another.
 
     Args:
         size: (width, height) of the record.
@@ -253,10 +254,10 @@ class _Canvas:
         self._num_bytes = 0
 
     def encode(self, part: PixelPart) -> bytes:
-        """Encodes a mask as a PNG of the size of the record.
+        """Encodes a mask as a PNG with the size of the record.
 
         Raises:
-            RejectError: `masks-too-large`: together, the masks take too many bytes.
+            RejectError: `masks-too-large`: together, the masks need too many bytes.
         """
         place = part.place_on(self._pixels)
         place[:] = part.pixels

@@ -22,9 +22,9 @@ class ClassLabel(FeatureKind):
 
     Attributes:
         text_name: the feature that holds the names of the classes.
-        is_list: whether there is any number of classes.
+        is_list: whether there may be any number of classes.
         of_boxes: whether these are the classes of the boxes, one for each.
-        may_lack: whether a class may be missing, and then has the id -1 and no name.
+        may_lack: whether a class may be missing; it then has the id -1 and no name.
         class_names: the names of the dataset's classes, in the order of their ids; empty while they
             are not known.
     """
@@ -68,7 +68,7 @@ class ClassLabel(FeatureKind):
 
     @functools.cached_property
     def _ids(self) -> Mapping[bytes, int]:
-        """The id of each class, by its name as records have it."""
+        """The id of each class, by its name as stored in records."""
         ids = {b"": -1} if self.may_lack and not self.is_list else {}
         for label, name in enumerate(self.class_names):
             ids[name.encode("utf-8", "surrogatepass")] = label
@@ -111,7 +111,7 @@ class ClassLabel(FeatureKind):
                 raise ValueError(f"{feature} is {label}, but there are {number} classes")
 
     def check_tensor(self, labels: Any) -> Any:
-        """Returns labels that fail if one of them is not the id of a class."""
+        """Returns the labels as a tensor that fails if one of them is not the id of a class."""
         import tensorflow as tf
 
         flat = getattr(labels, "flat_values", labels)
@@ -162,7 +162,7 @@ class ClassLabel(FeatureKind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxLabels(FeatureKind):
-    """The class of each box, as TensorFlow's object detection API names it.
+    """The class of each box, with the names of TensorFlow's object detection API.
 
     Attributes:
         label: the classes.

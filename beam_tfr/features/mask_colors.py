@@ -1,24 +1,24 @@
-"""Describes colored masks in messages, and the brackets that give their colors values."""
+"""Describes colored masks in messages, and the brackets that map their colors to values."""
 
 import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-_NAMED_COLORS = 8  # listed in messages beside their number
-_MOST_VALUES = 64  # colors that are listed with values; more are hardly classes
-_NOISE_SHARE = 0.001  # share of a mask's pixels that a color of its noise has at most
-_MAIN_SHARE = 0.99  # share of a mask's pixels that its other colors have at least
+_NAMED_COLORS = 8  # colors to list in messages, along with their number
+_MOST_VALUES = 64  # colors to list with values; more are hardly classes
+_NOISE_SHARE = 0.001  # largest fraction of a mask's pixels with one color of noise
+_MAIN_SHARE = 0.99  # smallest fraction of a mask's pixels with its other colors
 _MAY_BE_NOISE = "may be noise, for example along edges"
-# The part of a reject's detail with the brackets that give each color of its mask a value.
+# The part of a reject's detail that has the brackets with a value for each color of its mask.
 _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]]*)\]")
 
 
 def describe_colors(counts: Mapping[int, int], rule: str) -> str:
-    """Says that a file has several channels, names its colors, and says how to give them values.
+    """Explains that a file has several channels, which colors it has, and how to give them values.
 
     Args:
-        counts: color, 0xRRGGBB -> how many pixels have it.
+        counts: color, 0xRRGGBB -> number of pixels.
         rule: what the file must be.
     """
     main = select_main_colors(counts)
@@ -36,11 +36,11 @@ def describe_colors(counts: Mapping[int, int], rule: str) -> str:
 
 
 def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> str:
-    """Says that a file has colors without a value, and how to give all of them one.
+    """Explains that a file has colors without a value, and how to give a value to all of them.
 
     Args:
-        counts: color -> how many pixels have it.
-        values: color -> value, for those that have one.
+        counts: color -> number of pixels.
+        values: color -> value, for colors that have one.
     """
     unvalued = counts.keys() - values.keys()
     classes = unvalued.intersection(select_main_colors(counts))
@@ -66,12 +66,12 @@ def select_main_colors(counts: Mapping[int, int]) -> list[int]:
 
 
 def _floor_percent(share: float) -> str:
-    """Formats a share in percent, with two decimals; never rounds it up to 100."""
+    """Formats a fraction in percent, with two decimals; never rounds it up to 100."""
     return f"{math.floor(share * 10_000) / 100:g}"
 
 
 def _cure_noise(colors: Iterable[int]) -> str:
-    """Says how to replace the noise by some colors."""
+    """Explains how to replace noise with given colors."""
     pixels = " ".join(f"xc:#{color:06x}" for color in sorted(colors))
     return (
         f"with ImageMagick, `convert {pixels} +append colors.png` and `mogrify -path NEW +dither "
@@ -82,10 +82,10 @@ def _cure_noise(colors: Iterable[int]) -> str:
 def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
     """Yields the brackets that give values to all colors of rejected masks, if there are few.
 
-    The brackets of a single reject only have the colors of its own mask.
+    The brackets in the detail of a single reject have only the colors of its own mask.
 
     Args:
-        details: details of rejects, also of other kinds.
+        details: details of rejects for any reason.
     """
     texts_of = dict[str, dict[str, None]]()
     keys_with_noise = set[str]()
@@ -120,7 +120,7 @@ def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _number_colors(colors: Iterable[int], values: Mapping[int, int]) -> dict[int, int]:
-    """Numbers colors: those that have a value keep it, others get the next free one."""
+    """Numbers colors: colors that have a value keep it, others get the next free one."""
     numbered = dict(values)
     taken_values = {*values.values()}
     free_values = (value for value in itertools.count() if value not in taken_values)
@@ -135,7 +135,7 @@ def _parse_values(text: str) -> dict[int, int]:
 
 
 def _spell_cure(values: Mapping[int, int]) -> str:
-    """Spells what follows `give`: the brackets, or a few of their parts if there are many."""
+    """Returns what follows `give`: the brackets, or a few of their parts if there are many."""
     if len(values) <= _MOST_VALUES:
         return f", for this one: {_spell_values(values)}"
     example = dict(itertools.islice(values.items(), 3))

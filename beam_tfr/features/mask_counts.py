@@ -1,4 +1,4 @@
-"""Counts the values of the masks of records."""
+"""Counts the values in the masks of records."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from beam_tfr.features.gray_png import decode_stored
 from beam_tfr.schema.feature_names import FILENAME, HEIGHT, MASK, WIDTH
 from beam_tfr.schema.plan import Counts
 
-ABOVE = 256  # stands for all values from 256 on, which only masks of 16 bits have
+ABOVE = 256  # represents all values from 256 on, which only 16-bit masks have
 _BLOCK_PIXELS = 1 << 20
 _MORE = "more"  # name of `ABOVE` in the manifest
 _SHOWN_VALUES = 10
@@ -20,12 +20,12 @@ _SHOWN_VALUES = 10
 _ODD_NUMBER = 8
 _ODD_TIMES = 4
 _SMOOTH_NUMBER = 64  # all masks look smoothed if most have this many values
-_MAIN_SHARE = 0.95  # share of the pixels with the main values; smoothing makes values between them
+_MAIN_SHARE = 0.95  # fraction of pixels with the main values; smoothing makes values between them
 _IGNORE = 255  # the usual value for "ignore", whatever the numbers of classes are
 
 
 def count_masks(stored: Stored) -> Counts:
-    """Counts the values of the mask of a record.
+    """Counts the values in a record's mask.
 
     Raises:
         ValueError: the mask does not decode.
@@ -45,7 +45,7 @@ def count_masks(stored: Stored) -> Counts:
 def _count_values(values: NDArray[Any]) -> NDArray[np.int64]:
     """Counts how many pixels of a mask [height, width] have each value, up to `ABOVE`.
 
-    Counts in blocks, since NumPy takes eight bytes for each pixel.
+    Counts in blocks, since NumPy needs eight bytes for each pixel.
     """
     numbers = np.zeros(ABOVE + 1, np.int64)
     pixels = values.reshape(-1)
@@ -86,7 +86,7 @@ def _find_median(numbers: Mapping[int, int]) -> int:
 
 
 def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """Yields sentences about the statistics: the values that occur, and whether some seem odd."""
+    """Yields sentences about the statistics: which values occur, and whether some seem odd."""
     values = statistics["values"]
     total = max(sum(value["pixels"] for value in values.values()), 1)
     shown = sorted(values, key=lambda name: (-values[name]["pixels"], name))[:_SHOWN_VALUES]
@@ -105,7 +105,7 @@ def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
 def _count_main(values: Mapping[str, Any]) -> int:
     """Counts the main values of masks if the others may come from smoothing them; otherwise 0.
 
-    Such other values are many, scattered (unlike numbers of classes), and cover few pixels.
+    The other values are many, scattered (unlike numbers of classes), and cover few pixels.
     """
     numbers = {int(name) for name in values if name != _MORE}
     highest = max(numbers - {_IGNORE}, default=0)
@@ -121,7 +121,7 @@ def _describe_odd(per_image: Mapping[str, Any], main_values: int) -> Iterator[st
     """Yields a sentence about masks that look smoothed, if there are any.
 
     Args:
-        per_image: statistics of the number of values of each mask.
+        per_image: statistics of the number of values per mask.
         main_values: result of `_count_main`.
     """
     most = per_image["max"]

@@ -7,7 +7,7 @@ from beam_tfr.features.base import FeatureKind, Stored
 from beam_tfr.features.boxes import BOXES_KEY, CLASSES_KEY
 from beam_tfr.schema.feature_names import SIDES
 
-MIN_VISIBLE = 0.1  # share of its area that a box must keep in a crop, or it is dropped
+MIN_VISIBLE = 0.1  # fraction of its area that a box must keep in a crop, or it is dropped
 
 
 def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[str]:
@@ -27,7 +27,7 @@ def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[
 
 
 def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns tensors of objects that fail if those of an image have different lengths.
+    """Returns the tensors of objects, which fail if those of one image have different lengths.
 
     Args:
         objects: ragged [images, boxes, …], by key.
@@ -47,13 +47,13 @@ def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
-    """Returns the objects that crops of their images show.
+    """Returns the objects that are visible in crops of their images.
 
-    Their boxes are clipped, and are shares of the crop.
+    Their boxes are clipped, and given as fractions of the crop.
 
     Args:
-        objects: ragged [images, boxes, …], by key; boxes as shares of the stored image.
-        views: float32 [images, 4], the part of each image that is shown.
+        objects: ragged [images, boxes, …], by key; boxes as fractions of the stored image.
+        views: float32 [images, 4], the visible part of each image.
     """
     import tensorflow as tf
 
@@ -66,11 +66,11 @@ def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
 
 
 def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
-    """Clips boxes to crops of their images; also returns which keep enough of their area.
+    """Clips boxes to crops of their images; also returns which boxes keep enough of their area.
 
     Args:
-        boxes: float32 [n, 4], sides as shares of the stored image.
-        views: float32 [n, 4], the part of each box's image that is shown.
+        boxes: float32 [n, 4], sides as fractions of the stored image.
+        views: float32 [n, 4], the visible part of each box's image.
     """
     import tensorflow as tf
 

@@ -1,7 +1,7 @@
-"""Handles parts of a canvas of pixels, and limits how many pixels are worked on.
+"""Handles parts of a canvas of pixels, and limits how many pixels are processed.
 
-The mask of an object covers a small part of its image. Work on it takes the time and the memory of
-that part, not of the image.
+The mask of an object covers a small part of its image. Processing it takes the time and memory of
+that part, not of the whole image.
 
 OpenCV is imported when needed.
 """
@@ -15,10 +15,10 @@ from beam_tfr.schema.errors import RejectError
 
 
 class PixelPart(NamedTuple):
-    """A rectangle of a canvas, outside of which all pixels are 0.
+    """A rectangle of a canvas on which all other pixels are 0.
 
     Attributes:
-        left, top: where it begins.
+        left, top: where the rectangle begins.
         pixels: uint8 [height, width].
     """
 
@@ -28,7 +28,7 @@ class PixelPart(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Makes a part without pixels: all of the canvas is 0."""
+        """Makes a part without pixels: the whole canvas is 0."""
         return cls(0, 0, np.zeros((0, 0), np.uint8))
 
     @property
@@ -44,12 +44,12 @@ class PixelPart(NamedTuple):
         return self.top + int(height)
 
     def place_on(self, canvas: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Returns the pixels of a canvas [height, width] at the place of this part, as a view."""
+        """Returns the pixels of a canvas [height, width] under this part, as a view."""
         return canvas[self.top : self.bottom, self.left : self.right]
 
 
 def find_part(pixels: NDArray[np.uint8]) -> PixelPart:
-    """Finds the smallest part of a canvas [height, width] with all pixels that are not 0."""
+    """Finds the smallest part of a canvas [height, width] that has all pixels other than 0."""
     import cv2
 
     if not pixels.size:
@@ -69,7 +69,7 @@ def transpose(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 class PixelBudget:
-    """The number of pixels that may be worked on for the masks of an image.
+    """The number of pixels that may be processed for the masks of an image.
 
     Args:
         most: this number.
@@ -83,7 +83,7 @@ class PixelBudget:
         """Spends pixels of the budget.
 
         Raises:
-            RejectError: `masks-too-large`: fewer are left.
+            RejectError: `masks-too-large`: not enough pixels are left.
         """
         self._left -= pixels
         if self._left < 0:

@@ -1,4 +1,4 @@
-"""Defines points of each box: keypoints and polygons.
+"""Defines the points of each box: keypoints and polygons.
 
 Keypoints may be invisible; the points of polygons are their corners.
 """
@@ -30,12 +30,12 @@ _COLUMN_TYPES: dict[str, type] = {"float": np.float64, "int64": np.int64}
 class Points(ColumnKind):
     """Any number of points for each box.
 
-    A record has the coordinates of all points, one after the other, as shares of the stored image,
-    like keypoints in TensorFlow's object detection API; and the number of points of each box. In a
-    reference, coordinates are shares of the source.
+    A record has the coordinates of all points, one after another, as fractions of the stored image,
+    like keypoints in TensorFlow's object detection API, and the number of points of each box. In a
+    reference, coordinates are as in the cells.
 
     Attributes:
-        is_relative: whether coordinates in cells are shares of the sides of the image.
+        is_relative: whether coordinates in cells are fractions of the sides of the image.
         parts: name endings of the features with a value for each point -> their dtypes.
         letters: the letters that stand for a point's numbers in a declaration.
     """
@@ -84,10 +84,10 @@ class Points(ColumnKind):
 
     @abc.abstractmethod
     def parse_points(self, part: Any) -> list[tuple[float, ...]]:
-        """Parses the points of a box, given the member of a cell.
+        """Parses the points of a box, given a member of a cell.
 
         Raises:
-            ValueError: the member holds none.
+            ValueError: the member holds no points.
         """
 
     def encode(self, values: list[Any]) -> Values:
@@ -129,10 +129,10 @@ class Points(ColumnKind):
         return placed
 
     def clip(self, points: Floats) -> None:
-        """Changes points that the record does not show.
+        """Changes points that the record does not show, in place.
 
         Args:
-            points: [n, 2 or 3], as shares of the sides of the record, with any further number.
+            points: [n, 2 or 3], as fractions of the sides of the record, with any further number.
         """
 
     def fits_boxes(self, stored: Stored, number: int) -> bool:
@@ -191,7 +191,7 @@ class Points(ColumnKind):
         """Computes the points in crops of their images.
 
         Args:
-            points: float32 [n, 2 or 3], as shares of the crops, with any further number.
+            points: float32 [n, 2 or 3], as fractions of the crops, with any further number.
         """
         return points
 
@@ -199,7 +199,7 @@ class Points(ColumnKind):
 
     @classmethod
     def stored_points(cls, stored: Stored) -> Iterator[tuple[Floats, int]]:
-        """Yields the points of each box of a record, [n, 2], and its class."""
+        """Yields the points of each box of a record, [n, 2], and the box's class."""
         for name in cls._names_in(stored):
             points = np.column_stack([stored[f"{name}/x"], stored[f"{name}/y"]])
             numbers = stored[f"{name}/num"]
@@ -208,7 +208,7 @@ class Points(ColumnKind):
 
     @classmethod
     def _names_in(cls, stored: Stored) -> Iterator[str]:
-        """Yields the name prefixes of such points' features in a record of any program."""
+        """Yields the name prefixes of such points' features in a record from any program."""
         for feature in stored:
             match = _NUMBER_FEATURE.fullmatch(feature)
             if match is None:
@@ -227,7 +227,7 @@ class Points(ColumnKind):
 class Keypoints(Points):
     """Keypoints, each with its visibility: `points[xyv]`.
 
-    The visibility is 0 outside of the image.
+    The visibility is 0 outside the image.
     """
 
     declaration = re.compile(r"points\[(?P<relative>rel_)?xyv\]")
@@ -319,6 +319,6 @@ def _annotate_polygons(
 
 
 def _split_points(points: NDArray[Any], numbers: Sequence[int]) -> list[NDArray[Any]]:
-    """Splits all points into those of each box, given how many each has."""
+    """Splits all points into the points of each box, given how many points each box has."""
     ends = np.cumsum(numbers, dtype=np.int64)
     return np.split(points, ends)[:-1]

@@ -17,8 +17,8 @@ from beam_tfr.features.cells import as_list, flatten_list, group_numbers, to_fin
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart
 
 Corner = tuple[float, float]
-_BLOCK_CROSSINGS = 1 << 17  # of edges and rows of pixels, computed at once
-_PIXELS_A_CROSSING = 16  # this many pixels take the time of one crossing
+_BLOCK_CROSSINGS = 1 << 17  # crossings of edges with rows of pixels to compute together
+_PIXELS_A_CROSSING = 16  # pixels that take as much time as one crossing
 
 
 def parse_polygons(part: Any) -> list[tuple[float, ...]]:
@@ -58,7 +58,7 @@ def enclose_polygons(part: Any) -> list[float]:
 
 
 def list_polygons(corners: Iterable[tuple[float, ...]]) -> list[list[float]]:
-    """Lists the numbers of each polygon, one after the other."""
+    """Lists the numbers of each polygon, corner by corner."""
     polygons = []
     for is_gap, group in itertools.groupby(corners, _is_gap):
         if not is_gap:
@@ -71,7 +71,7 @@ def _is_gap(corner: tuple[float, ...]) -> bool:
 
 
 def iter_polygons(corners: Floats) -> Iterator[Floats]:
-    """Yields the corners [n, 2] of each polygon, given the corners of all."""
+    """Yields the corners [n, 2] of each polygon, given the corners of all polygons."""
     is_gap = np.isnan(corners[:, 0])
     ends = np.flatnonzero(is_gap)
     for polygon in np.split(corners, ends):
@@ -81,12 +81,12 @@ def iter_polygons(corners: Floats) -> Iterator[Floats]:
 
 
 def clip_polygon(corners: Sequence[Corner]) -> list[Corner]:
-    """Returns the part of a polygon that its image shows; empty if there is none.
+    """Returns the part of a polygon that is inside its image; empty if there is none.
 
     The polygon is cut off at each side in turn (Sutherland and Hodgman, 1974).
 
     Args:
-        corners: x and y as shares of the image.
+        corners: x and y as fractions of the image.
     """
     clipped = list(corners)
     for axis in (0, 1):
@@ -102,8 +102,8 @@ def _cut_polygon(
 
     Args:
         corners: corners of the polygon.
-        axis: 0 if the line is at an x, 1 if at a y.
-        limit: that x or y.
+        axis: 0 for a vertical line, 1 for a horizontal line.
+        limit: the x or y of the line.
         direction: 1 to keep what is beyond the line, -1 to keep what is before it.
     """
     kept = list[Corner]()
@@ -125,7 +125,7 @@ def _cut_polygon(
 def join_polygons(polygons: Sequence[Sequence[Corner]]) -> list[Corner]:
     """Joins several polygons into one that covers the same pixels.
 
-    A line goes from the first corner of each polygon to that of the next, and back at the end, so
+    Lines connect the first corner of each polygon to that of the next, and lead back at the end, so
     these lines enclose nothing.
     """
     if len(polygons) == 1:
@@ -143,8 +143,8 @@ def draw_polygons(corners: Floats, size: tuple[int, int], budget: PixelBudget) -
 
     Args:
         corners: [n, 2], in pixels of the canvas.
-        size: its width and height.
-        budget: the pixels that may be worked on, around each polygon and along its edges.
+        size: width and height of the canvas.
+        budget: the pixels that may be processed, around each polygon and along its edges.
 
     Raises:
         RejectError: the budget is spent.
@@ -182,7 +182,7 @@ def _draw_polygon(
 ) -> None:
     """Sets the pixels of a part that a polygon covers to 1.
 
-    These are the pixels with an odd number of its edges to their left.
+    These are the pixels with an odd number of the polygon's edges to their left.
 
     Args:
         corners: [n, 2], in pixels of the canvas.
@@ -229,7 +229,7 @@ class _Edges:
         return int(self._numbers.sum())
 
     def cross_rows(self) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Yields the rows that edges cross, and where, for some edges at a time."""
+        """Yields the rows that edges cross, and where, in blocks of edges."""
         totals = np.cumsum(self._numbers)
         blocks = totals // _BLOCK_CROSSINGS
         cuts = np.flatnonzero(np.diff(blocks)) + 1

@@ -1,4 +1,4 @@
-"""Parses lists as Python, NumPy and PyTorch show them, which tables from pandas hold as text.
+"""Parses lists in the notation of Python, NumPy and PyTorch, which pandas writes into tables.
 
 ['cat', 'dog']    ('cat', 'dog')    ['cat' 'dog']    [np.str_('cat')]
 [(5, 6, 25, 21)]    [[ 5.  6. 25. 21.]]    [np.float64(5.0)]    tensor([[5., 6.]], device='cpu')
@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_MOST_DEPTH = 8  # of nested lists
+_MOST_DEPTH = 8  # levels of nested lists
 _ESCAPE = r"\\(?:[\\'\"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"
 _TEXT = rf"'(?:[^'\\\r\n]|{_ESCAPE})*+'" + "|" + rf'"(?:[^"\\\r\n]|{_ESCAPE})*+"'
 _NUMBER = r"[+-]?+(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+"
 _MEMBER = rf"{_TEXT}|{_NUMBER}|-?(?:nan|inf)|None|True|False|np\.True_|np\.False_"
-# Python shows `[np.float64(5.0)]`, and pandas writes what Python shows.
+# Python prints `[np.float64(5.0)]`, and pandas writes what Python prints.
 _SCALAR = r"(?:np|numpy)\.[a-z]++[0-9]*+_?+\("
 _ARRAY = r"(?:(?:np|numpy|torch)\.)?(?:array|tensor)\("
 _ARGUMENTS = r"(?:,\s*+(?:dtype|device|requires_grad|grad_fn)=[^,()\[\]]{1,40})*+"
@@ -28,14 +28,14 @@ _NAMED = {"None": None, "True": True, "False": False, "np.True_": True, "np.Fals
 
 
 class _NoListError(ValueError):
-    """A text that is not such a list."""
+    """A string that is not such a list."""
 
 
 def parse_python_list(text: str, most_values: int) -> list[Any] | None:
-    """Parses the members of a list, tuple, set or array; returns None for any other text.
+    """Parses the members of a list, tuple, set or array; returns None for any other string.
 
-    Numbers and texts in it become those of Python; a list in it stays one. A single value in
-    parentheses, such as `(5)`, is not a list.
+    Numbers and strings in the list become those of Python; nested lists stay lists. A single value
+    in parentheses, such as `(5)`, is not a list.
 
     Raises:
         ValueError: the list has too many values.
@@ -52,10 +52,10 @@ def parse_python_list(text: str, most_values: int) -> list[Any] | None:
 
 
 def _split_tokens(text: str) -> Iterator[re.Match[str]]:
-    """Yields the tokens of a text.
+    """Yields the tokens of a string.
 
     Raises:
-        _NoListError: the text has others.
+        _NoListError: the string has other tokens.
     """
     position = 0
     while position < len(text):
@@ -78,7 +78,7 @@ class _ListReader:
         self._is_plain = False  # whether the outermost list is one value in parentheses
 
     def add(self, token: re.Match[str]) -> None:
-        """Takes the next token.
+        """Adds the next token.
 
         Raises:
             _NoListError: the token is not allowed here.
@@ -161,8 +161,8 @@ def _parse_member(text: str) -> Any:
     """Parses the value of a member.
 
     Raises:
-        ValueError: the member is not a number of Python (such as 007), or has thousands of digits.
-        SyntaxError: an escape in a text does not stand for a character.
+        ValueError: the member is not a Python number (such as 007), or has thousands of digits.
+        SyntaxError: an escape in a string does not stand for a character.
     """
     if text[0] in "'\"":
         return ast.literal_eval(text)

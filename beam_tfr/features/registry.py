@@ -1,4 +1,4 @@
-"""Lists the kinds of columns, and parses the texts that declare columns."""
+"""Lists the kinds of columns, and parses the strings that declare columns."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ _UNDECLARED = "bytes"  # for a column whose type has yet to be inferred
 
 
 def is_declaration(text: str) -> bool:
-    """Whether a text has the form of a column's declaration."""
+    """Whether a string has the form of a column declaration."""
     return any(kind.declaration.fullmatch(text) for kind in KINDS)
 
 
 def parse_column(name: str, text: str) -> ColumnKind:
-    """Returns the feature of a column that a text declares.
+    """Returns the feature that a column's declaration describes.
 
-    For example `int64`, `bytes[]` or `bbox[xyxy]`.
+    Declarations are strings such as `int64`, `bytes[]` or `bbox[xyxy]`.
 
     Raises:
-        ValueError: there is no such kind, or something is wrong with its parameters.
+        ValueError: there is no such kind, or its parameters are wrong.
     """
     for kind in KINDS:
         column = kind.declare(name, text)
@@ -64,7 +64,7 @@ def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, .
 
 
 def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
-    """Finds the column of boxes; None if there is none."""
+    """Finds the column that holds boxes; None if there is none."""
     for column in columns:
         if isinstance(column, Boxes):
             return column
@@ -72,7 +72,7 @@ def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
 
 
 def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
-    """Says why a dataset cannot have all of these columns; empty if it can.
+    """Explains why a dataset cannot have all of these columns; empty if it can.
 
     Args:
         columns: the columns.

@@ -1,7 +1,7 @@
 """Reads and writes COCO's run lengths of a mask.
 
-They count pixels alternately outside and inside of the mask, down the columns. They are a list, or
-the text of common/maskApi.c in https://github.com/cocodataset/cocoapi.
+They count pixels alternately outside and inside the mask, down the columns. They are a list, or the
+string of common/maskApi.c in https://github.com/cocodataset/cocoapi.
 """
 
 from typing import Any
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from beam_tfr.features.base import IGNORES_ORIENTATION
 from beam_tfr.features.pixel_parts import PixelBudget, PixelPart, find_part, transpose
 
-_LONGEST_SHIFT = 55  # bits of a number in a text of run lengths
+_LONGEST_SHIFT = 55  # bits of a number in a string of run lengths
 MOST_RUNS = 1 << 22  # for all masks of an image, as lists
 
 
 class TooManyRunsError(ValueError):
-    """Masks with more run lengths than are listed."""
+    """Masks with too many run lengths to list."""
 
 
 def decode_run_lengths(
     counts: Any, size: Any, expected: tuple[int, int], budget: PixelBudget
 ) -> PixelPart:
-    """Decodes the mask of run lengths: the smallest part with all of its pixels, 0 and 1.
+    """Decodes run lengths to the smallest part of the mask with all of its pixels, 0 and 1.
 
     Args:
-        counts: a list of the run lengths, or their text.
+        counts: a list of the run lengths, or their string.
         size: height and width that the mask states.
         expected: height and width of the image.
         budget: the pixels that the part may have.
@@ -51,7 +51,7 @@ def decode_run_lengths(
 
 
 def _find_runs(counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Finds where the runs of pixels inside begin and end, down the columns, in order."""
+    """Finds where the runs of pixels inside the mask begin and end, down the columns, in order."""
     lengths = np.array(counts, np.int64)
     all_ends = np.cumsum(lengths)
     is_inside = np.arange(lengths.size) % 2 == 1
@@ -63,7 +63,7 @@ def _find_runs(counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 def _draw_runs(
     begins: NDArray[np.int64], ends: NDArray[np.int64], height: int, budget: PixelBudget
 ) -> PixelPart:
-    """Draws the smallest part with the pixels of runs.
+    """Draws the smallest part that contains the pixels of the runs.
 
     Args:
         begins, ends: result of `_find_runs`, with at least one run.
@@ -76,7 +76,7 @@ def _draw_runs(
     width = int(last_columns[-1]) + 1 - left
     top = 0
     part_height = height
-    if np.array_equal(first_columns, last_columns):  # otherwise a run goes on in the next column
+    if np.array_equal(first_columns, last_columns):  # otherwise a run continues in the next column
         top = int(first_rows.min())
         part_height = int(last_rows.max()) + 1 - top
     budget.spend(width * part_height)
@@ -140,12 +140,12 @@ def _is_length(count: Any) -> bool:
 
 
 def _parse_text(text: str) -> list[int]:
-    """Parses the numbers of COCO's text of run lengths.
+    """Parses the numbers in COCO's string of run lengths.
 
     Each letter has five bits; from the fourth on, a number is the difference from the last but one.
 
     Raises:
-        ValueError: the text is not one of run lengths.
+        ValueError: the string does not hold run lengths.
     """
     counts = list[int]()
     value = 0
@@ -174,7 +174,7 @@ def encode_run_lengths(mask: NDArray[np.uint8], most: int = MOST_RUNS) -> dict[s
     """Encodes a mask of 0 and 1, [height, width], as run lengths and its size.
 
     Raises:
-        TooManyRunsError: there are more than `most`.
+        TooManyRunsError: there are more than `most` run lengths.
     """
     height, width = mask.shape
     part = find_part(mask)
@@ -190,7 +190,7 @@ def _find_changes(part: PixelPart, height: int, most: int) -> NDArray[np.int64]:
     Raises the same errors as `encode_run_lengths`.
     """
     part_height, part_width = part.pixels.shape
-    # A row of 0 above ends the runs of the previous column; a last 0 ends those of the last one.
+    # A row of 0 above ends the runs of the previous column; a final 0 ends those of the last one.
     pixels = np.zeros(part_width * (part_height + 1) + 1, np.uint8)
     columns = pixels[:-1].reshape(part_width, part_height + 1)
     columns[:, 1:] = transpose(part.pixels)
@@ -202,7 +202,7 @@ def _find_changes(part: PixelPart, height: int, most: int) -> NDArray[np.int64]:
     column_numbers -= is_above
     row_numbers = np.where(is_above, part_height, row_numbers - 1)
     changes = (part.left + column_numbers) * height + part.top + row_numbers
-    # A run that goes on in the next column ends where another begins.
+    # A run that continues in the next column ends where another begins.
     places, times = np.unique(changes, return_counts=True)
     single: NDArray[np.int64] = places[times == 1]
     return single

@@ -1,4 +1,4 @@
-"""Defines numbers and texts: one, a list of any length, or one for each box."""
+"""Defines numbers and strings: one, a list of any length, or one for each box."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ _ARROW_TYPES = {"int64": "int64", "float": "float", "bytes": "string"}
 
 
 class Extent(StrEnum):
-    """The number of values that a cell holds, as a declaration says it."""
+    """The number of values that a cell holds, as written in a declaration."""
 
     ONE = ""
     LIST = "[]"
@@ -25,12 +25,12 @@ class Extent(StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scalar(ColumnKind):
-    """Numbers or texts: `int64`, `float=nan`, `bytes[]`, `int64[box]`.
+    """Numbers or strings: `int64`, `float=nan`, `bytes[]`, `int64[box]`.
 
     Attributes:
         dtype: "int64", "float" or "bytes".
         extent: how many values a cell holds.
-        default: text for cells without a value; None rejects their rows.
+        default: a string for cells without a value; None rejects their rows.
     """
 
     dtype: str
@@ -57,10 +57,10 @@ class Scalar(ColumnKind):
         return feature
 
     def check_default(self) -> None:
-        """Checks that there is only one value if there is a default, and that the default fits it.
+        """Checks that a default comes with a single value, and matches its type.
 
         Raises:
-            ValueError: the default does not fit, or the cell holds a list.
+            ValueError: the default does not match, or the cell holds a list.
         """
         if self.default is None:
             return
@@ -108,14 +108,14 @@ class Scalar(ColumnKind):
         )
 
     def is_empty(self, cell: Any) -> bool:
-        """Whether a cell has no value: text may be empty."""
+        """Whether a cell has no value; an empty string is a value for bytes."""
         return cell is None or (self.dtype != "bytes" and is_missing(cell))
 
     def convert(self, part: Any) -> int | float | bytes:
         """Converts a member of a cell to its value.
 
         Raises:
-            ValueError: the member does not fit the declaration.
+            ValueError: the member does not match the declaration.
         """
         return CONVERTERS[self.dtype](part)
 
@@ -139,7 +139,7 @@ class Scalar(ColumnKind):
         return values[0] if self.extent is Extent.ONE else values
 
     def as_part(self, value: Any) -> Any:
-        """Returns the member of a cell for a value."""
+        """Returns the member of a cell that represents a value."""
         return value
 
     def export(self, stored: Stored) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class Enum(Scalar):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceSide(Scalar):
-    """A side of the source that a table of boxes states.
+    """The height or width of the source that a table of boxes states.
 
     It is compared with the image, and never stored.
     """
@@ -223,7 +223,7 @@ class SourceSide(Scalar):
 
 
 def _as_json(value: Any) -> Any:
-    """Returns a value for JSON, which has no NaN and no bytes."""
+    """Converts a value for JSON, which has neither NaN nor bytes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return value if value == value else None

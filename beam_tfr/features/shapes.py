@@ -12,9 +12,9 @@ _MOST_SHOWN_PIXELS = 1 << 27  # 134 million per image
 
 
 class Rectangle(NamedTuple):
-    """A box, with its class and its name.
+    """A box, with its class and the name of the class.
 
-    Left, top, right and bottom are shares of the image.
+    Left, top, right and bottom are fractions of the image.
     """
 
     corners: tuple[float, float, float, float]
@@ -23,7 +23,7 @@ class Rectangle(NamedTuple):
 
 
 class Dots(NamedTuple):
-    """Points, [n, 2] as shares of the image, of an object of a class."""
+    """Points, [n, 2] as fractions of the image, of an object of a class."""
 
     points: NDArray[np.float64]
     label: int
@@ -32,7 +32,7 @@ class Dots(NamedTuple):
 class Outline(NamedTuple):
     """The corners of a polygon around an object of a class.
 
-    They are [n, 2], as shares of the image.
+    They are [n, 2], as fractions of the image.
     """
 
     corners: NDArray[np.float64]
@@ -43,7 +43,7 @@ class Tint(NamedTuple):
     """The covered pixels of an image: uint8 or uint16 [height, width].
 
     Without a label, each pixel has the number of its class, or 0 if nothing covers it. With a
-    label, pixels are 0 and 1, and all covered pixels are of this class.
+    label, pixels are 0 and 1, and all covered pixels are of that class.
     """
 
     pixels: NDArray[Any]
@@ -54,10 +54,10 @@ Shape = Rectangle | Dots | Outline | Tint
 
 
 def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
-    """Returns the (height, width) of the pixels that a record of any program has beside its image.
+    """Returns the (height, width) of the masks in a record, which any program may have written.
 
     Raises:
-        LookupError, TypeError: the record does not state it.
+        LookupError, TypeError: the record does not state the size.
         ValueError: there are too many pixels to decode for a picture.
     """
     height = stored[HEIGHT][0]
@@ -68,5 +68,5 @@ def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
 
 
 def box_classes(stored: Mapping[str, Sequence[Any]], number: int) -> Sequence[int]:
-    """Returns the class of each of a record's boxes; 0 for all of them without labels."""
+    """Returns the class of each of a record's boxes; without labels, 0 for all of them."""
     return stored.get(OBJECT_LABEL) or [0] * number
