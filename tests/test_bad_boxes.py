@@ -322,7 +322,7 @@ def test_cells_that_are_no_boxes_reject_their_row_in_any_case(tmp_path: Path) ->
         "['1', '2', '30'] is not a box of four numbers",
     ]
     problems += [
-        "no box is larger than a pixel; if these are shares of the image, its format is rel_xyxy"
+        "no box is larger than a pixel; if these are fractions of the image, the format is rel_xyxy"
     ]
     quoted = [cell.replace('"', '""') for cell in cells]
     (tmp_path / "t.csv").write_text(
@@ -351,7 +351,7 @@ def test_all_bad_boxes_of_an_image_are_named_unless_they_are_many(tmp_path: Path
         "few": "t.json, row 2: column 'box': annotation 7: [0.0, 0.0, 0.0, 9.0] is not a box with "
         "an area in the format "
         "xywh; annotation 21: [5.0, 5.0, 9.0] is not a box of four numbers",
-        "outside": "annotation 28; annotation 42: outside of the 91x61 pixels",
+        "outside": "annotation 28; annotation 42: outside the 91x61 pixels",
     }
 
 
@@ -499,7 +499,7 @@ def test_the_manifest_counts_boxes_by_size_and_image(
     values = {"small": 3, "medium": 2, "large": 2, "clipped": 2, "dropped": 2}
     assert done.manifest.statistics["boxes"] == values | {"per_image": {"mean": 2.3333, "max": 5}}
     told = (
-        "7 (3 small, 2 medium, 2 large), 2.3 an image, at most 5; 22.2% of all were "
+        "7 (3 small, 2 medium, 2 large), 2.3 per image, at most 5; 22.2% of all were "
         "dropped, 22.2% clipped"
     )
     assert f"boxes:   {told}" in str(done).splitlines()
@@ -563,7 +563,7 @@ def test_plan_advises_to_pad_if_crops_drop_many_boxes(tmp_path: Path) -> None:
         in plan.warnings
     )
     told = (
-        "18 (18 small, 0 medium, 0 large), 18.0 an image, at most 18; 10.0% of all were "
+        "18 (18 small, 0 medium, 0 large), 18.0 per image, at most 18; 10.0% of all were "
         "dropped, 0.0% clipped"
     )
     assert ("boxes", told) in [*plan.facts()]

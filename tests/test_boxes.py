@@ -332,7 +332,8 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"box": [[5, 5, 2, 9]]}, "is not a box with an area"),
     (
         {"box": [[0.1, 0, 0.9, 1]]},
-        "no box is larger than a pixel; if these are shares of the image, its format is rel_xyxy",
+        "no box is larger than a pixel; if these are fractions of the image, the format is "
+        "rel_xyxy",
     ),
     ({"box": [[float("nan"), 5, 7, 9]]}, "is not a box with an area"),
     ({"box": [[-float("inf"), 5, 7, 9]]}, "is not a box with an area"),
@@ -346,7 +347,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
         "[1, 2, 3] is not a box of four numbers",
     ),
     ({"box": [1, 2, 30, 40, 5]}, "[5] is not a box of four numbers"),
-    ({"box": [[500, 5, 510, 9]]}, "box 1: outside of the 91x61 pixels"),
+    ({"box": [[500, 5, 510, 9]]}, "box 1: outside the 91x61 pixels"),
     ({"name": ["red", "red"]}, "has 2 values for 1 box"),
     ({"depth": []}, "has 0 values for 1 box"),
     ({"tag": ["x", "y"]}, "column 'tag': has 2 values for 1 box"),

@@ -283,7 +283,7 @@ def test_a_damaged_mask_of_a_box_is_reported(tmp_path: Path) -> None:
     values = parse_example(Records(folder, split="train", output="raw_record")[0])
     whole = values[OBJECT_MASK][0]
     for mask in (b"", whole[:40], png(np.zeros((3, 3), np.uint8))):
-        with pytest.raises(ValueError, match="not a gray PNG of"):
+        with pytest.raises(ValueError, match="not a valid gray PNG"):
             sample_of(read_manifest(str(folder)), "train", values | {OBJECT_MASK: [mask]})
 
 

@@ -357,7 +357,7 @@ def test_pictures_decode_few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_headers_that_no_decoder_takes_are_refused(size: Any) -> None:
     png = encode_mask(np.zeros((1, 1), np.uint8))
     stated = b"".join(int(side).to_bytes(4, "big", signed=side < 0) for side in size[::-1])
-    with pytest.raises(ValueError, match="not a gray PNG"):
+    with pytest.raises(ValueError, match="not a valid gray PNG"):
         decode_stored(png[:16] + stated + png[24:], size)
 
 

@@ -220,11 +220,11 @@ def test_hostile_run_lengths_are_rejects(runs: dict[str, Any], detail: str) -> N
         ({"size": [4, 5], "counts": "0" * 100_000_000}, "the mask of box 2 takes more than 1 MiB"),
         ({"size": [4, 5], "counts": b"\xff"}, "the mask of box 2: 'utf-8' codec"),
         ({"size": [4, 5], "counts": {1}}, "the mask of box 2: "),
-        ([[1, 2, 3]], "not points of 2 numbers each"),
-        ([[1, 2, 3, 4, 5, float("nan")]], "not a place in an image"),
+        ([[1, 2, 3]], "is not a list of points with 2 numbers each"),
+        ([[1, 2, 3, 4, 5, float("nan")]], "is not a coordinate in an image"),
         ([[1, 2, 3, 4, 5, "x"]], "is not a number"),
-        ("masks/1.png", "not points"),
-        (5, "not points"),
+        ("masks/1.png", "is not a list of points"),
+        (5, "is not a list of points"),
     ],
 )
 def test_cells_that_are_no_masks(cell: Any, detail: str) -> None:

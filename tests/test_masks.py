@@ -177,7 +177,7 @@ def test_palettes_bits_and_values_stay() -> None:
         (png(COLORS[ids(30, 40) % 3]), r"has 3 colors .*, #ff0000\).*\[#000000=0,#00ff00=1"),
         (png(np.zeros((30, 40, 4), np.uint8)), "has transparent pixels"),
         (png(np.zeros((30, 40, 2), np.uint8)), "has transparent pixels"),
-        (deep_png(np.zeros((30, 40, 3), np.uint16)), "has several channels of 16 bits"),
+        (deep_png(np.zeros((30, 40, 3), np.uint16)), "has several channels with 16 bits"),
         (
             png(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)),
             "has more than 1,000 colors",
@@ -252,7 +252,9 @@ def test_colors_of_all_rejected_masks_get_values() -> None:
     assert text.endswith("[#000000=0,#0000ff=1,#00ff00=2,#ff0000=3]")
     given = "mask[#000000=0,#ff0000=1]"
     details = [refuse(given, 0, 1, 2), refuse(given, 0, 3)]
-    assert details[1].endswith("give all, for this one: [#000000=0,#ff0000=1,#0000ff=2]")
+    assert details[1].endswith(
+        "give all colors a value, for this one: [#000000=0,#ff0000=1,#0000ff=2]"
+    )
     (text,) = describe_all_colors(details)
     assert text.endswith("[#000000=0,#ff0000=1,#0000ff=2,#00ff00=3]")
     assert [*describe_all_colors(["is a GIF"])] == []
@@ -276,7 +278,7 @@ def test_noise_of_colors_is_no_class() -> None:
     few = refuse("mask", 0, 1, noise=1)
     assert "noise" not in few
     details = [refuse("mask", 0, 1, noise=7), refuse("mask", 0, 2, noise=8)]
-    assert "has 9 colors, of which 2 are 99.41 % of its pixels (#000000, #ff0000)" in details[0]
+    assert "has 9 colors, of which 2 cover 99.41 % of its pixels (#000000, #ff0000)" in details[0]
     assert details[0].endswith("for this one: [#000000=0,#ff0000=1]")
     (text,) = describe_all_colors(details)
     assert "[#000000=0,#00ff00=1,#ff0000=2]" in text

@@ -327,11 +327,11 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
         ({"pair": "a/b=depth/{stem}.png"}, "must be NAME=PATH"),
         (
             {"pair": ("a={stem}.png", "a={path}.png")},
-            "`pair=a={path}.png a={stem}.png`: must use each name of a pair once",
+            "`pair=a={path}.png a={stem}.png`: must use each pair name only once",
         ),
         (
             {"pair": "height={stem}.png"},
-            "`pair=height={stem}.png`: must use each name of a pair once, and none of: ",
+            "`pair=height={stem}.png`: must use each pair name only once, and none of: ",
         ),
         (
             {
@@ -340,10 +340,10 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
                 "uri_column": "path",
                 "feature_columns": "a:int64,height:pair",
             },
-            "`feature_columns=a:int64,height:pair`: must use each name of a pair once, and none "
+            "`feature_columns=a:int64,height:pair`: must use each pair name only once, and none "
             "of: ",
         ),
-        ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must use each name of a pair once"),
+        ({"pair": ["mask={stem}.png", "mask={path}.png"]}, "must use each pair name only once"),
         (
             {"input": (), "table": "t.csv", "uri_column": "path", "feature_columns": "mask:pair"},
             "`feature_columns=mask:pair`: must not name a pair mask; declare a mask with mask:mask",

@@ -468,7 +468,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
         "it must be one line of UTF-8 text, without control characters or spaces at either end, of "
         "at most 1,000 letters"
     )
-    missing = "has no value; give a default, such as int64=-1, or make it a list: int64[]"
+    missing = "has no value; declare a default, such as int64=-1, or a list: int64[]"
     for name in ("t.csv", "t.jsonl"):
         (photos / name).write_bytes(KINDS[name](rows))
         features = {"age": "int64", "score": "float", "marks": "float[]"}
@@ -560,7 +560,7 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
         (
             "int64",
             None,
-            "has no value; give a default, such as int64=-1, or make it a list: int64[]",
+            "has no value; declare a default, such as int64=-1, or a list: int64[]",
         ),
         ("int64", [1], "[1] is not a whole number"),
         ("float", "1e39", "'1e39' does not fit into 32 bits"),
@@ -570,11 +570,11 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
         (
             "float",
             "",
-            "has no value; give a default, such as float=nan, or make it a list: float[]",
+            "has no value; declare a default, such as float=nan, or a list: float[]",
         ),
         ("bytes", 5, "5 is not text"),
         ("bytes", None, "has no value"),
-        ("bytes", "\ud800", "is not text that UTF-8 can hold"),
+        ("bytes", "\ud800", "cannot be encoded in UTF-8"),
         ("bytes[]", [None], "None is not text"),
         ("int64[]", "[1, 2", "begins like a JSON list but is not one"),
         ("int64[]", "[[1]]", "[1] is not a whole number"),

@@ -37,8 +37,8 @@ EXPORT_KEYS = ("key", "split", "class", "label", "boxes", "masks", "image", "mas
 # Ends details about boxes and masks that were drawn on pixels as stored. Images that are mirrored
 # or rotated by 180 degrees have the same size either way, so no reject reports them.
 IGNORES_ORIENTATION = (
-    "EXIF orientation, so those of images that are mirrored or turned by half are wrong too: "
-    "remove it from all (exiftool -r -Orientation= -overwrite_original FOLDER)"
+    "EXIF orientation, so those for images mirrored or rotated by 180 degrees are wrong too: "
+    "remove it from all images (exiftool -r -Orientation= -overwrite_original FOLDER)"
 )
 
 

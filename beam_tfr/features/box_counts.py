@@ -79,6 +79,6 @@ def describe_boxes(statistics: Mapping[str, Any]) -> str:
     dropped = dropped_share(statistics)
     clipped = statistics[CLIPPED] / max(number + statistics[DROPPED], 1)
     return (
-        f"{number:,} ({sizes}), {mean:.1f} an image, at most {most:,}; "
+        f"{number:,} ({sizes}), {mean:.1f} per image, at most {most:,}; "
         f"{dropped:.1%} of all were dropped, {clipped:.1%} clipped"
     )

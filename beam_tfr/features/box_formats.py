@@ -41,7 +41,7 @@ def to_corners(box: Any, form: str) -> Corners:
     if not 0 < width < math.inf or not 0 < height < math.inf:
         raise ValueError(f"{numbers} is not a box with an area in the format {form}")
     if right <= 0 or bottom <= 0:
-        raise ValueError(f"{numbers} is outside of its image")
+        raise ValueError(f"{numbers} is outside its image")
     return left, top, right, bottom
 
 

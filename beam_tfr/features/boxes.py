@@ -178,7 +178,7 @@ class Boxes(ColumnKind):
             cure = ""
             if isinstance(cell, str) and not any(map(str.isdigit, cell)):
                 word = shlex.quote(cell)
-                cure = f"; if this means no boxes, give `na_values={word:.60}`"
+                cure = f"; if this means no boxes, use `na_values={word:.60}`"
             raise ValueError(f"{parts[-rest:]!r:.60} is not a box of four numbers{cure}")
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
 
@@ -189,7 +189,7 @@ class Boxes(ColumnKind):
             raise ValueError(join_texts(problems))
         if boxes and self._is_tiny(boxes[0]):  # then all boxes are tiny
             raise ValueError(
-                "no box is larger than a pixel; if these are shares of the image, its format is "
+                "no box is larger than a pixel; if these are fractions of the image, the format is "
                 f"rel_{self.form}"
             )
         return boxes
@@ -284,7 +284,7 @@ class Boxes(ColumnKind):
         if outside and not policy.drop_bad:
             width, height = pixels.source_size
             names = join_texts([name.decode() for name in bad_boxes] or outside)
-            raise RejectError("bad-value", f"{names}: outside of the {width}x{height} pixels")
+            raise RejectError("bad-value", f"{names}: outside the {width}x{height} pixels")
         mapped, visible = pixels.map_boxes(boxes)
         is_kept = (visible > 0) & (visible >= policy.min_visible * WHOLE)
         kept: list[int] = np.flatnonzero(is_kept).tolist()

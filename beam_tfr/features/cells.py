@@ -241,7 +241,7 @@ def group_numbers(numbers: Any, size: int) -> list[list[Any]]:
         ValueError: `numbers` is not a list of such points.
     """
     if not isinstance(numbers, list) or len(numbers) % size:
-        raise ValueError(f"{numbers!r:.60} are not points of {size} numbers each")
+        raise ValueError(f"{numbers!r:.60} is not a list of points with {size} numbers each")
     return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]
 
 
@@ -317,7 +317,7 @@ def to_finite(cell: Any) -> float:
     """
     value = to_float(cell)
     if not math.isfinite(value):
-        raise ValueError(f"{cell!r:.60} is not a place in an image")
+        raise ValueError(f"{cell!r:.60} is not a coordinate in an image")
     return value
 
 
@@ -338,7 +338,7 @@ def to_bytes(cell: Any) -> bytes:
     try:
         return cell.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{cell!r:.60} is not text that UTF-8 can hold") from None
+        raise ValueError(f"{cell!r:.60} cannot be encoded in UTF-8") from None
 
 
 CONVERTERS: dict[str, Callable[[Any], int | float | bytes]] = {

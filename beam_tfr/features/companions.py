@@ -304,7 +304,7 @@ def find_pair_conflict(companions: Sequence[Companion]) -> str:
     keys = [companion.key for companion in companions]
     reserved = [companion for companion in companions if companion.is_reserved]
     if reserved or len({*keys}) < len(keys):
-        return f"must use each name of a pair once, and none of: {', '.join(PAIR_RESERVED)}"
+        return f"must use each pair name only once, and none of: {', '.join(PAIR_RESERVED)}"
     return ""
 
 

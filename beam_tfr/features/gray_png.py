@@ -64,7 +64,7 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
         with contextlib.suppress(cv2.error):
             pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.shape != size:
-        raise ValueError(f"not a gray PNG of (height, width) {size} that decodes")
+        raise ValueError(f"not a valid gray PNG with (height, width) {size}")
     return pixels
 
 
@@ -84,7 +84,7 @@ def decode_mask(data: bytes, size: tuple[int, int]) -> NDArray[np.uint8]:
     """
     pixels = decode_stored(data, size)
     if pixels.dtype != np.uint8:
-        raise ValueError("a gray PNG of 16 bits")
+        raise ValueError("a gray PNG with 16 bits")
     return pixels
 
 

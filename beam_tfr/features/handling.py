@@ -33,7 +33,7 @@ _CURE = (
 )
 _ONE_CHANNEL = "it must have one gray channel"
 _DEEP_COLORS = (
-    f"has several channels of 16 bits; {_ONE_CHANNEL}, and if they are equal, "
+    f"has several channels with 16 bits; {_ONE_CHANNEL}; if all are equal, "
     "`mogrify -channel R -separate FILES` keeps one"
 )
 # How files other than PNGs begin, and what they are.
@@ -199,7 +199,7 @@ class Handling:
             return True
         cause = ""
         if is_alike:
-            cause = ", of the same aspect ratio; scale it with [scale]"
+            cause = ", with the same aspect ratio; scale it with [scale]"
         elif size == pixels.stored_size:
             cause = f": it ignores {IGNORES_ORIENTATION}"
         raise ValueError(f"has {size} pixels, but the image has {pixels.shown_size}{cause}")
@@ -293,7 +293,7 @@ def _check_opaque(image: Any) -> None:
         lowest, _ = image.convert("RGBA").getchannel("A").getextrema()
         if lowest < 0xFF:
             raise ValueError(
-                "has transparent pixels, whose color means nothing; if it does mean something, "
+                "has transparent pixels, whose colors are meaningless; if they do have a meaning, "
                 "`mogrify -alpha off FILES` makes them opaque"
             )
 

@@ -267,7 +267,7 @@ class _Canvas:
         if self._num_bytes > MOST_PNG_BYTES:
             raise RejectError(
                 "masks-too-large",
-                f"the masks of its boxes take more than {MOST_PNG_BYTES >> 20} MiB as PNGs; a "
-                "smaller `image_size=` takes fewer",
+                f"the masks of its boxes take more than {MOST_PNG_BYTES >> 20} MiB as PNGs; use a "
+                "smaller `image_size=`",
             )
         return png

@@ -62,8 +62,8 @@ class ClassLabel(FeatureKind):
         if ids != labels or (is_repeated and not self.of_boxes):
             names = [text.decode("utf-8", "replace") for text in texts]
             yield (
-                f"its labels are {quote(labels)}, {quote(names)}, which are not those "
-                "of the manifest, or occur twice"
+                f"its labels are {quote(labels)}, {quote(names)}, which do not match "
+                "the manifest, or are repeated"
             )
 
     @functools.cached_property

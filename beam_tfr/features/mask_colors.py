@@ -26,7 +26,7 @@ def describe_colors(counts: Mapping[int, int], rule: str) -> str:
     start = f"has {len(counts):,} {noun} ({_name_colors(main)})"
     if len(main) < len(counts):
         share = sum(counts[color] for color in main) / sum(counts.values())
-        verb = "is" if len(main) == 1 else "are"
+        verb = "covers" if len(main) == 1 else "cover"
         start = (
             f"has {len(counts):,} colors, of which {len(main)} {verb} {_floor_percent(share)} % of "
             f"its pixels ({_name_colors(main)}), and the others {_MAY_BE_NOISE}"
@@ -50,7 +50,7 @@ def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> s
     if len(classes) < len(unvalued):
         start = f"{start}, and {len(unvalued) - len(classes):,} others that {_MAY_BE_NOISE}"
     cure = _spell_cure(_number_colors(classes, values))
-    return f"{start}; give all{cure}"
+    return f"{start}; give all colors a value{cure}"
 
 
 def select_main_colors(counts: Mapping[int, int]) -> list[int]:
@@ -75,7 +75,7 @@ def _cure_noise(colors: Iterable[int]) -> str:
     pixels = " ".join(f"xc:#{color:06x}" for color in sorted(colors))
     return (
         f"with ImageMagick, `convert {pixels} +append colors.png` and `mogrify -path NEW +dither "
-        "-remap colors.png FILES` write masks with the nearest of these"
+        "-remap colors.png FILES` write masks that have only these colors"
     )
 
 
@@ -99,14 +99,14 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
         values = _merge_values([_parse_values(text) for text in texts])
         if len(values) > _MOST_VALUES:
             yield (
-                f"the masks of {key} have {len(values):,} different colors, which are hardly all "
+                f"the masks of {key} have {len(values):,} different colors, too many to be "
                 "classes: if their channels hold ids of classes and objects, as in ADE20K (red // "
                 "10 * 256 + green, and blue), write gray masks with only the ids of classes"
             )
             continue
         brackets = _spell_values(values)
         noise = f"; if others are noise: {_cure_noise(values)}" if key in keys_with_noise else ""
-        yield f"the brackets of {key} that give all of these colors a value: {brackets}{noise}"
+        yield f"the brackets for {key} that give all of these colors a value: {brackets}{noise}"
 
 
 def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:

@@ -21,7 +21,8 @@ def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[
     for kind in kinds:
         if not kind.fits_boxes(stored, number):
             yield (
-                "its boxes differ in number from labels, masks or points, or reach out of the image"
+                "its boxes differ in number from labels, masks or points, or extend beyond the "
+                "image"
             )
             return
 

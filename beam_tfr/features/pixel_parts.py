@@ -89,6 +89,6 @@ class PixelBudget:
         if self._left < 0:
             raise RejectError(
                 "masks-too-large",
-                f"drawing the masks of its boxes takes more than {self._most:,} pixels; a smaller "
-                "`image_size=` takes fewer",
+                f"drawing the masks of its boxes takes more than {self._most:,} pixels; use a "
+                "smaller `image_size=`",
             )

@@ -82,7 +82,7 @@ def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
     numbers = collections.Counter(map(type, columns))
     for column in columns:
         if column.needs_images and not are_images:
-            return f"{column.name} holds {column.noun}, which need images: give `uri_column=` too"
+            return f"{column.name} holds {column.noun}, which need images: add `uri_column=`"
         if column.per_box and boxes is None:
             return (
                 f"{column.name} has values for each box, but no column has boxes, "
@@ -90,5 +90,5 @@ def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
             )
         if column.is_unique and numbers[type(column)] > 1:
             names = [other.name for other in columns if type(other) is type(column)]
-            return f"{' and '.join(names)} hold {column.noun}: only one column can"
+            return f"{' and '.join(names)} hold {column.noun}, but only one column can"
     return ""

@@ -130,7 +130,7 @@ def _list_counts(counts: Any) -> list[int]:
         counts = _parse_text(counts)
     if not isinstance(counts, list) or not all(map(_is_length, counts)):
         raise ValueError(
-            "has `counts` that are not run lengths: whole numbers in a list, or COCO's text of them"
+            "has `counts` that are not run lengths: a list of whole numbers, or COCO's string"
         )
     return counts
 
@@ -154,7 +154,7 @@ def _parse_text(text: str) -> list[int]:
         bits = ord(letter) - ord("0")
         if not 0 <= bits < 64 or shift > _LONGEST_SHIFT:
             raise ValueError(
-                f"has a text of run lengths whose part {len(counts) + 1} is not a number: "
+                f"has a string of run lengths whose part {len(counts) + 1} is not a number: "
                 f"it has {letter!r}"
             )
         value |= (bits & 31) << shift
@@ -166,7 +166,7 @@ def _parse_text(text: str) -> list[int]:
         value = 0
         shift = 0
     if shift:
-        raise ValueError("has a text of run lengths that ends within a number")
+        raise ValueError("has a string of run lengths that ends within a number")
     return counts
 
 

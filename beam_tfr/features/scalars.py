@@ -103,9 +103,7 @@ class Scalar(ColumnKind):
             return [self.convert(self.default)]
         kind = self.text.partition("(")[0]
         example = f"{kind}={self.example_defaults[kind]}"
-        raise ValueError(
-            f"has no value; give a default, such as {example}, or make it a list: {kind}[]"
-        )
+        raise ValueError(f"has no value; declare a default, such as {example}, or a list: {kind}[]")
 
     def is_empty(self, cell: Any) -> bool:
         """Whether a cell has no value; an empty string is a value for bytes."""
