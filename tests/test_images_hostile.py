@@ -97,7 +97,7 @@ def test_a_png_that_goes_on_behind_its_pixels_is_not_inflated(
     monkeypatch.setattr(png, "_FREE_STREAM_BYTES", 1 << 16)
     data = hostile.png(8, 8, hostile.zeros(1 << 28))
     with pytest.raises(
-        RejectError, match="damaged-image: PNG: it has more pixels than its header states"
+        RejectError, match="damaged-image: PNG: has more pixels than its header states"
     ):
         convert_image(data)
 

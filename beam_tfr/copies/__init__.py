@@ -4,7 +4,7 @@
     print(copies)
     leaks = [cluster for cluster in copies.clusters() if cluster["across_splits"]]
 
-`images` reads the contents; nothing else of a dataset is read. `hashes` measures distances, `near`
+`images` reads the contents; nothing else in a dataset is read. `hashes` measures distances, `near`
 finds pairs without comparing all images, `components` joins pairs, `clusters` groups copies,
 `summary` describes them in a manifest, and `search` shows them.
 

@@ -11,16 +11,17 @@ from beam_tfr.copies.hashes import Hashes, Rows
 from beam_tfr.copies.images import NO_LABEL, ComparedImages, take_keys
 from beam_tfr.copies.near import Linked, link_near
 
-MOST_IN_CLUSTER = 100  # images; more that are only near copies are hardly copies
+MOST_IN_CLUSTER = 100  # images; larger clusters of near copies are hardly copies
 
 
 class Cluster(NamedTuple):
     """Images that are copies of each other.
 
     Attributes:
-        images: their rows; first the one to keep, which has the most pixels in its source.
-        crosses_splits: whether they are in several splits.
-        crosses_classes: whether they have different classes.
+        images: rows of the images, starting with the one to keep, which has the most pixels in its
+            source.
+        crosses_splits: whether the images are in several splits.
+        crosses_classes: whether the images have different classes.
     """
 
     images: Rows
@@ -36,8 +37,8 @@ class Clusters(NamedTuple):
             classes, larger ones first.
         too_large: the clusters of more than `MOST_IN_CLUSTER` images, in which only equal bytes are
             trusted.
-        crowded: images outside of these that may have more copies, because too many others look
-            like them.
+        crowded: images outside these clusters that may have more copies, because too many others
+            look like them.
     """
 
     trusted: list[Cluster]
@@ -46,12 +47,12 @@ class Clusters(NamedTuple):
 
 
 def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
-    """Finds the clusters of images.
+    """Finds the clusters among images.
 
     Args:
         images: the images of the dataset.
-        distance: number of bits by which the hashes of near copies may differ; None compares bytes
-            only.
+        distance: number of bits by which the hashes of near copies may differ; None compares
+            only bytes.
     """
     hashed = images.hashed
     equal = Components(images.number)
@@ -71,12 +72,12 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
 def cluster_pairs(
     images: ComparedImages, equal_pairs: Rows, near_pairs: Rows, crowded: Rows
 ) -> Clusters:
-    """Makes clusters of pairs: int64 [pairs, 2], rows of `images`.
+    """Makes clusters from pairs: int64 [pairs, 2], rows of `images`.
 
     Args:
-        images: the images of all pairs, in the order of their records.
-        equal_pairs: pairs of equal bytes.
-        near_pairs: pairs of similar hashes.
+        images: the images in all pairs, in the order of their records.
+        equal_pairs: pairs of images with equal bytes.
+        near_pairs: pairs of images with similar hashes.
         crowded: the rows of images that may have more copies.
     """
     equal = Components(images.number)
@@ -89,7 +90,7 @@ def cluster_pairs(
 def _cluster_linked(
     images: ComparedImages, equal: Components, near: Components, crowded: Rows
 ) -> Clusters:
-    """Makes clusters of linked images.
+    """Makes clusters from linked images.
 
     Args:
         images: the images of the dataset.
@@ -109,7 +110,7 @@ def _cluster_linked(
 
 
 def number_equal(hashes: "np.typing.NDArray[np.uint8]") -> Rows:
-    """Assigns equal numbers to equal hashes: int64 [rows], for uint8 [rows, 32]."""
+    """Numbers hashes, uint8 [rows, 32]; equal hashes get equal numbers: int64 [rows]."""
     words = np.ascontiguousarray(hashes).view(np.uint64)
     order = np.lexsort(words.T)
     ordered = words[order]
@@ -126,12 +127,12 @@ def link_different(
 
     Args:
         hashes: the hashes of the images: uint8 [images, 32].
-        link: links images of different hashes, like `link_near`.
+        link: links images with different hashes, like `link_near`.
     """
     numbers = number_equal(hashes)
     components = Components(len(hashes))
     components.link_equal(numbers, np.arange(len(hashes)))
-    # One image for each hash is enough from here on.
+    # From here on, one image for each hash is enough.
     different = np.zeros(numbers.max(initial=-1) + 1, np.int64)
     different[numbers[::-1]] = np.arange(len(numbers))[::-1]
     linked = link(Hashes.from_bytes(hashes[different]))
@@ -152,7 +153,7 @@ def _make_clusters(images: ComparedImages, first: Rows) -> list[Cluster]:
     clusters = list[tuple[tuple[bool, bool, int, str], Cluster]]()
     begin = 0
     for end in [*ends.tolist(), len(ordered)]:
-        if begin == end:  # there are none
+        if begin == end:  # there are no clusters
             break
         cluster = _make_cluster(images, ordered[begin:end])
         key = in_order[begin][2]

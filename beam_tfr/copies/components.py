@@ -11,13 +11,13 @@ from beam_tfr.copies.hashes import Rows
 class Components:
     """The connected components of images, whose pairs are linked one after another.
 
-    Several threads may use it. The result does not depend on the order of the pairs.
+    Several threads may use this object. The result does not depend on the order of the pairs.
 
     Args:
         number: number of images; none are linked at first.
 
     Attributes:
-        first: the smallest image of the component of each image: int64 [images].
+        first: for each image, the smallest image in its component: int64 [images].
     """
 
     def __init__(self, number: int) -> None:
@@ -53,6 +53,7 @@ class Components:
 
         Args:
             values: the value of each image.
+            images: the images.
         """
         order = np.argsort(values, kind="stable")
         ordered = values[order]
@@ -61,7 +62,7 @@ class Components:
 
 
 def _follow(first: Rows) -> Rows:
-    """Follows links until each image knows the smallest image of its component."""
+    """Follows links until each image points to the smallest image in its component."""
     while True:
         following = first[first]
         if np.array_equal(following, first):

@@ -1,7 +1,7 @@
 """Measures distances between perceptual hashes, which `images.appearance` computes.
 
-Mirroring an image inverts every second bit of its hash. So a hash is kept in two halves: bits that
-stay, and bits that turn. Both halves also give the distance to the mirrored image.
+Mirroring an image inverts every second bit of its hash. A hash is therefore stored in two halves:
+bits that stay, and bits that turn. The halves also give the distance to the mirrored image.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 HASH_BYTES = 32
 HALF_BITS = 128
-_STAYING = np.uint16(0x5555)  # of the 16 bits of a row, the even frequencies
+_STAYING = np.uint16(0x5555)  # the even frequencies among the 16 bits of a row
 _TURNING = np.uint16(0xAAAA)
 
 UInt64 = npt.NDArray[np.uint64]
@@ -23,7 +23,7 @@ class Hashes(NamedTuple):
     """Perceptual hashes of some images.
 
     Attributes:
-        staying: the bits that mirroring leaves alone: uint64 [images, 2].
+        staying: the bits that mirroring does not change: uint64 [images, 2].
         turning: the bits that mirroring inverts: uint64 [images, 2].
     """
 
@@ -40,7 +40,7 @@ class Hashes(NamedTuple):
         turning = ((even & _TURNING) >> 1) | (odd & _TURNING)
         return cls(staying.view(np.uint64), turning.view(np.uint64))
 
-    def __len__(self) -> int:  # of images; a tuple would count its fields
+    def __len__(self) -> int:  # the number of images; a tuple would count its fields
         return len(self.staying)
 
     def select(self, images: Rows) -> "Hashes":
@@ -48,7 +48,7 @@ class Hashes(NamedTuple):
         return Hashes(self.staying[images], self.turning[images])
 
     def are_near(self, left: Rows, right: Rows, distance: int) -> npt.NDArray[np.bool_]:
-        """Whether each pair of images, perhaps mirrored, is at most `distance` bits apart."""
+        """Whether each pair of images, possibly mirrored, is at most `distance` bits apart."""
         near = _count_differences(self.staying, left, right) <= distance
         candidates = np.flatnonzero(near)
         apart = self.distances(left[candidates], right[candidates])
@@ -56,7 +56,7 @@ class Hashes(NamedTuple):
         return near
 
     def distances(self, left: Rows, right: Rows) -> Rows:
-        """Counts the bits in which the images of each pair differ, mirrored if that is fewer."""
+        """Counts the bits in which the images of each pair differ, mirrored if that gives fewer."""
         staying = _count_differences(self.staying, left, right)
         turning = _count_differences(self.turning, left, right)
         return (staying + np.minimum(turning, HALF_BITS - turning)).astype(np.int64)
@@ -64,7 +64,7 @@ class Hashes(NamedTuple):
 
 def _count_differences(half: UInt64, left: Rows, right: Rows) -> npt.NDArray[np.uint8]:
     """Counts the bits in which halves of hashes differ: uint8 [pairs]."""
-    bits = np.take(half, left, axis=0)  # both words of an image at once: they are neighbors
+    bits = np.take(half, left, axis=0)  # both words of an image together, since they are adjacent
     bits ^= np.take(half, right, axis=0)
     counts = np.bitwise_count(bits)
     differences: npt.NDArray[np.uint8] = counts[:, 0] + counts[:, 1]

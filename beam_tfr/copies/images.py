@@ -1,4 +1,4 @@
-"""Reads the columns of the contents by which images are compared."""
+"""Reads the columns of the contents that are used to compare images."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
@@ -16,11 +16,11 @@ from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.schema.feature_names import HEIGHT, SOURCE_HEIGHT, SOURCE_WIDTH, WIDTH
 from beam_tfr.schema.items import Appearance
 
-# The hash of an image says little if it has less contrast, in values from 0 to 255, or if nearly
-# all bits are equal: those of photos have 90 to 170 of 256, and tiny images none.
+# An image's hash says little if the image has less contrast than this (in values from 0 to 255), or
+# if nearly all bits are equal: hashes of photos have 90 to 170 of 256 bits set, tiny images none.
 _LEAST_CONTRAST = 4.0
 _FEWEST_BITS = 64
-NO_LABEL = -1  # of an image without a class
+NO_LABEL = -1  # for an image without a class
 _KEY = "key"
 _SPLIT = "split"
 _LABEL = "label"
@@ -30,7 +30,7 @@ _CONTRAST = "std"
 
 
 class HashedImages(NamedTuple):
-    """The hashes by which images are compared.
+    """The hashes that are used to compare images.
 
     Attributes:
         sources: SHA-256 of the sources: uint8 [images, 32].
@@ -64,14 +64,15 @@ class HashedImages(NamedTuple):
 
 
 class ComparedImages(NamedTuple):
-    """The images of a dataset that are compared, in the order of its records.
+    """The images of a dataset to compare, in the order of its records.
 
     Attributes:
         keys: `pyarrow.ChunkedArray` of their keys; null if a key is too long for contents.
         split_names: names of the splits.
         splits: number of the split of each image: int64 [images].
-        label_names: the class, or classes, that each number stands for.
-        labels: number of the class, or classes, of each image; `NO_LABEL` without: int64 [images].
+        label_names: the class, or classes, that each number represents.
+        labels: number of the class, or classes, of each image: int64 [images]; `NO_LABEL` without
+            one.
         pixels: number of pixels of the sources: int64 [images].
         hashed: the hashes of the images.
     """
@@ -95,7 +96,7 @@ def read_images(
     """Reads the images of a dataset from its contents.
 
     Args:
-        dataset: its manifest.
+        dataset: manifest of the dataset.
         progress: called for each shard.
 
     Raises:
@@ -116,11 +117,11 @@ def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
     """Reads some images of a dataset from its contents.
 
     Args:
-        dataset: its manifest.
-        rows: numbers of their records, sorted.
+        dataset: manifest of the dataset.
+        rows: numbers of the images' records, sorted.
 
     Raises:
-        DataError: as `read_images`.
+        DataError: as for `read_images`.
     """
     parts = [*divide_rows(dataset, rows)]
     shards = [shard.entry for shard, _ in parts if shard.entry]
@@ -132,10 +133,10 @@ def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
 
 
 def divide_rows(dataset: Manifest, rows: Rows) -> Iterator[tuple[PlannedShard, Rows]]:
-    """Yields the shards that hold some records, each with the numbers of these records in it.
+    """Yields shards that hold some records, each with the records' numbers in the shard.
 
     Args:
-        dataset: its manifest.
+        dataset: manifest of the dataset.
         rows: numbers of the records, sorted.
     """
     for shard in planned_shards(dataset):
@@ -147,7 +148,7 @@ def divide_rows(dataset: Manifest, rows: Rows) -> Iterator[tuple[PlannedShard, R
 
 
 def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
-    """Reads the hashes of the images of a shard.
+    """Reads the hashes of the images in a shard.
 
     Raises:
         DataError: see `read_images`.
@@ -165,7 +166,7 @@ def choose_columns(dataset: Manifest) -> list[str]:
 
 
 def _side_columns(dataset: Manifest) -> list[str]:
-    """Returns the columns of height and width: of the sources, or else of the stored images."""
+    """Returns the columns of height and width: of the sources, otherwise of the stored images."""
     columns = dataset.contents_columns
     for sides in ((SOURCE_HEIGHT, SOURCE_WIDTH), (HEIGHT, WIDTH)):
         if columns.keys() >= {*sides}:
@@ -174,7 +175,7 @@ def _side_columns(dataset: Manifest) -> list[str]:
 
 
 def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
-    """Makes the images from the contents of all shards.
+    """Joins images from the contents of all shards.
 
     Args:
         dataset: the dataset.
@@ -211,7 +212,7 @@ def _read_hashes(table: Any, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDAr
 
 
 def _as_bytes(chunk: Any) -> npt.NDArray[np.uint8]:
-    """Returns the bytes of an Arrow array of 32 bytes each: uint8 [rows, 32]."""
+    """Returns the bytes of an Arrow array with 32 bytes per value: uint8 [rows, 32]."""
     _, data = chunk.buffers()
     rows = np.frombuffer(data, np.uint8).reshape(-1, HASH_BYTES)
     return rows[chunk.offset : chunk.offset + len(chunk)]
@@ -227,7 +228,7 @@ def _number_splits(table: Any, names: Sequence[str]) -> Rows:
 
 
 def _number_labels(table: Any, class_names: Sequence[str]) -> tuple[Rows, Sequence[str]]:
-    """Numbers the class, or classes, of each row; also returns what each number stands for."""
+    """Numbers the class, or classes, of each row; also returns what each number represents."""
     pa = need_pyarrow()
     if _LABEL not in table.column_names:
         return np.full(len(table), NO_LABEL), ()
@@ -262,7 +263,7 @@ def _find_flat(table: Any, hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool
 
 
 class SampledImage(NamedTuple):
-    """An image of a sample, which is not in a dataset yet.
+    """An image of a sample that is not in a dataset yet.
 
     Attributes:
         key, split, classes: those of its reference.
@@ -280,7 +281,7 @@ class SampledImage(NamedTuple):
 
 
 def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
-    """Makes the images from the images of a sample."""
+    """Joins images from the images of a sample."""
     pa = need_pyarrow()
     splits = sorted({image.split for image in sample})
     texts = [", ".join(sorted(set(image.classes))) for image in sample]

@@ -1,14 +1,15 @@
-"""Finds near copies: images whose hashes differ by at most some bits.
+"""Finds near copies: images whose hashes differ by at most a given number of bits.
 
-Comparing every image with every other would take too long. The bits of a hash are divided into
-bands, so many that two near hashes differ by at most two bits in one of the bands (see Qin et al.,
-"GPH: Similarity Search in Hamming Space", 2018). For each band, an image is put into the bucket of
-its bits, and into the buckets with one bit inverted. Two bands that differ by two bits then share a
-bucket, and only images that share a bucket are compared. So no pair is missed.
+Comparing every image with every other would take too long. The bits of a hash are therefore divided
+into so many bands that two near hashes differ by at most two bits in one of the bands (see Qin et
+al., "GPH: Similarity Search in Hamming Space", 2018). For each band, an image is put into the
+bucket of its bits, and into the buckets with one bit inverted. Two bands that differ by two bits
+then share a bucket, and only images that share a bucket are compared. So no pair is missed.
 
 If thousands of images share a bucket, comparing all pairs would take hours. Each image is then
-compared with some others there, and all of them again by other bands, which spread the bits
-differently. Pairs of images that are crowded in both may be missed; such images are reported.
+compared with some others there, and all of them are compared again with other bands, which divide
+the bits differently. Pairs of images that are crowded in both may be missed; such images are
+reported.
 """
 
 import concurrent.futures
@@ -24,11 +25,11 @@ from beam_tfr.copies.hashes import HALF_BITS, NO_ROWS, Hashes, Rows, UInt64
 
 MOST_DISTANCE = 48  # from 46 on, different photos are as near as copies
 _BAND_DIFFERENCES = 2  # bits in which bands of near hashes may differ
-_FEWEST_BANDS = 8  # so that a band has 32 bits at most
-_STEP = 37  # between bits of a band, whose neighbors are alike
-_TASK_KEYS = 1 << 23  # buckets that a thread sorts at once: 64 MiB
-_COMPARED_PAIRS = 1 << 18  # at once, so that they stay in the processor's cache
-# Images of a bucket, of which all pairs are compared; of 100 million random hashes, 600 share one.
+_FEWEST_BANDS = 8  # keeps bands to at most 32 bits
+_STEP = 37  # between the bits of a band, since neighboring bits are alike
+_TASK_KEYS = 1 << 23  # buckets that a thread sorts in one go: 64 MiB
+_COMPARED_PAIRS = 1 << 18  # pairs to compare in one go, which stay in the processor's cache
+# The most images in a bucket to compare all pairs; of 100 million random hashes, 600 share one.
 MOST_IN_BUCKET = 1024
 _THREADS = 2
 
@@ -45,7 +46,7 @@ class Linked(NamedTuple):
     """The images that are near copies, directly or through others.
 
     Attributes:
-        first: the smallest image of each image's component: int64 [images].
+        first: for each image, the smallest image in its component: int64 [images].
         is_crowded: whether an image may have more copies, because too many others look like it:
             bool [images].
     """
@@ -94,7 +95,7 @@ def link_near(hashes: Hashes, distance: int) -> Linked:
 
 
 def _link_by_bands(comparison: _Comparison, bands: Sequence[Sequence[_Bit]]) -> Rows:
-    """Links near images that share a bucket of a band; returns images in crowded buckets."""
+    """Links near images that share a bucket in a band; returns images in crowded buckets."""
     crowded = [NO_ROWS]
     number_of_parts = count_parts(len(comparison.hashes), comparison.distance)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
@@ -109,7 +110,7 @@ def _link_crowded(comparison: _Comparison, crowded: Rows) -> Linked:
     """Links images from crowded buckets by other bands.
 
     Args:
-        comparison: compares the images; those that share a bucket are already linked.
+        comparison: compares the images; near images that share a bucket are already linked.
         crowded: the images from crowded buckets.
     """
     components = comparison.components
@@ -147,7 +148,7 @@ def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -
     """Finds the parts of a band that hold the buckets of images, for `link_in_part`.
 
     Returns:
-        Images, and a part of each, without repeats: int64 [n].
+        Images, and a part for each, without repeats: int64 [n].
     """
     chosen = list[Rows]()
     images = np.arange(len(hashes))
@@ -178,7 +179,7 @@ def choose_bands(distance: int) -> list[Sequence[_Bit]]:
 
 
 def _choose_other_bands(distance: int) -> list[Sequence[_Bit]]:
-    """Divides the bits into other bands, each with some bits of all bands of `choose_bands`."""
+    """Divides the bits into other bands, each with some bits from all bands of `choose_bands`."""
     number = count_bands(distance)
     bits = _list_bits()
     return [bits[band::number] for band in range(number)]
@@ -212,7 +213,7 @@ class _Band:
         bits: the bits of the band.
 
     Attributes:
-        size: number of its bits.
+        size: number of bits in the band.
         own: the bucket of each image, which it shares with its mirror image: uint64 [images].
     """
 
@@ -259,7 +260,7 @@ def _link_part(comparison: _Comparison, band: _Band, number_of_parts: int, part:
 
 
 def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) -> UInt64:
-    """Returns the buckets of one part, each with an image in it, sorted: uint64 [n]."""
+    """Returns the buckets in one part, each with an image in it, sorted: uint64 [n]."""
     chosen = list[UInt64]()
     numbers: UInt64 | None = None
     for buckets in band.buckets():
@@ -275,7 +276,7 @@ def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) ->
 
 
 def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
-    """Returns the places at which a bucket continues, unless its images share another bucket.
+    """Returns the places at which a bucket continues, except where its images share another bucket.
 
     Images with equal bands share all of their buckets. They are compared only in their own.
 
@@ -297,7 +298,7 @@ def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
 
 
 def _find_crowded(keys: UInt64, places: Rows) -> Rows:
-    """Returns the places in buckets of more than `MOST_IN_BUCKET` images.
+    """Returns the places in buckets with more than `MOST_IN_BUCKET` images.
 
     Args:
         keys: the bucket at each place, sorted.
@@ -311,7 +312,7 @@ def _find_crowded(keys: UInt64, places: Rows) -> Rows:
 
 
 def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
-    """Returns where each bucket begins among some places, and how many of them it has."""
+    """Returns where each bucket begins among some places, and how many of the places it has."""
     begins = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
     begins = np.insert(begins, 0, 0)
     return begins, np.diff(begins, append=len(places))
@@ -342,7 +343,7 @@ def _sort_out_buckets(
 
 
 def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows) -> None:
-    """Compares each image of a bucket with all others but its neighbors, in several steps.
+    """Compares each image in a bucket with all others but its neighbors, in several steps.
 
     Args:
         comparison: compares the images.
@@ -359,10 +360,10 @@ def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows
 
 
 def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
-    """Compares each image of a bucket with images that are not linked to it yet, in several steps.
+    """Compares each image in a bucket with images that are not linked to it yet, in several steps.
 
-    Linked images are put beside each other, so that hundreds of copies in a bucket are not compared
-    among themselves.
+    Linked images are placed next to each other, so that hundreds of copies in a bucket are not
+    compared with each other.
 
     Args:
         comparison: compares the images.
@@ -392,7 +393,7 @@ def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
 
 
 def _find_ends(changes: npt.NDArray[np.bool_]) -> Rows:
-    """Returns where each place's stretch ends, given whether the next place starts another."""
+    """Returns where each place's run ends, given whether the next place starts another run."""
     ends = np.concatenate([np.flatnonzero(changes) + 1, [len(changes) + 1]])
     lengths = np.diff(np.concatenate([[0], ends]))
     repeated: Rows = np.repeat(ends, lengths)

@@ -1,8 +1,8 @@
 """Finds copies part by part, so that no machine needs all images of a dataset.
 
-For each band of its hash, an image is put into the parts that hold its buckets, see `near`, and
+For each band of its hash, an image is put into the parts that hold its buckets (see `near`), and
 into one part by the checksum of its source. Copies share one of these parts. A part yields pairs of
-images, by the numbers of their records. `clusters` makes clusters of the pairs of all parts, for
+images, by the numbers of their records. `clusters` makes clusters from the pairs of all parts, for
 which only images that have copies are needed.
 """
 
@@ -23,12 +23,12 @@ _ROW_BYTES = 8
 
 
 class Parts(NamedTuple):
-    """The division of the images of a dataset into parts.
+    """The division of a dataset's images into parts.
 
     Attributes:
-        distance: number of bits by which the hashes of near copies may differ; None compares bytes
-            only.
-        in_band: number of parts of each band, and of all checksums: a power of two.
+        distance: number of bits by which the hashes of near copies may differ; None compares
+            only bytes.
+        in_band: number of parts in each band, and for all checksums: a power of two.
     """
 
     distance: int | None
@@ -36,7 +36,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def choose(cls, images: int, distance: int | None) -> Self:
-        """Chooses parts small enough for a worker; `images` is the number of all images."""
+        """Chooses parts small enough for a worker, given the total number of images."""
         most_bits = near.MOST_DISTANCE if distance is None else distance
         return cls(distance, near.count_parts(images, most_bits))
 
@@ -95,8 +95,8 @@ class Pairs(NamedTuple):
     """Images that are copies of each other: int64 [pairs, 2], the numbers of their records.
 
     Attributes:
-        equal: pairs of equal bytes.
-        near: pairs of similar hashes, or linked by such pairs.
+        equal: pairs of images with equal bytes.
+        near: pairs of images with similar hashes, or linked by such pairs.
         crowded: images that may have more copies, because too many others look like them: int64
             [n].
     """
@@ -125,7 +125,7 @@ _NO_PAIRS: Rows = np.zeros((0, 2), np.int64)
 
 
 def _group(values: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yields each value, and its places."""
+    """Yields each value and the places where it occurs."""
     order = np.argsort(values, kind="stable")
     changes = np.flatnonzero(np.diff(values[order])) + 1
     for places in np.split(order, changes):
@@ -134,13 +134,13 @@ def _group(values: Rows) -> Iterator[tuple[int, Rows]]:
 
 
 def _list_pairs(rows: Rows, first: Rows) -> Rows:
-    """Returns the pairs of images and the first of the images that they are linked to."""
+    """Pairs each image with the first of the images to which it is linked."""
     linked = np.flatnonzero(first != np.arange(len(first)))
     return np.stack([rows[linked], rows[first[linked]]], axis=1)
 
 
 def _pack(rows: Rows, hashes: npt.NDArray[np.uint8]) -> bytes:
-    """Packs numbers of records, and a hash of each."""
+    """Packs numbers of records, and a hash for each."""
     return rows.astype("<i8").tobytes() + hashes.tobytes()
 
 

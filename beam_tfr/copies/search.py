@@ -21,21 +21,21 @@ from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.untrusted import quote
 
-DISTANCE = 31  # by default
-_SHOWN_CLUSTERS = 10  # as text
-_SHOWN_IMAGES = 8  # of a cluster, as text
+DISTANCE = 31  # the default
+_SHOWN_CLUSTERS = 10  # in the text
+_SHOWN_IMAGES = 8  # per cluster, in the text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Duplicates(Printable):
     """The copies in a dataset.
 
-    `str()` makes the text that `beam-tfr duplicates` prints.
+    `str()` returns the text that `beam-tfr duplicates` prints.
 
     Attributes:
         manifest: manifest of the dataset.
-        distance: bits of 256 by which the hashes of near copies may differ; None if only
-            bytes were compared, as for arrays.
+        distance: number of bits, of 256, by which the hashes of near copies may differ; None if
+            only bytes were compared, as for arrays.
     """
 
     manifest: Manifest
@@ -50,7 +50,7 @@ class Duplicates(Printable):
         "images" counts all images; "copies", images in clusters; "clusters", all clusters;
         "across_splits" and "across_classes", clusters that cross splits or classes; "too_large",
         clusters that are not trusted; "crowded", images that look like thousands of others, so some
-        of their copies may be missed; "flat", nearly flat or tiny images, of which only bytes were
+        of their copies may be missed; "flat", nearly flat or tiny images, for which only bytes were
         compared; "unhashed", images without a hash in the contents.
         """
         trusted = self._clusters.trusted
@@ -81,7 +81,7 @@ class Duplicates(Printable):
         yield from map(self._show, self._clusters.trusted)
 
     def too_large(self) -> Iterator[dict[str, Any]]:
-        """Yields clusters that are too large to be trusted, as `clusters` does."""
+        """Yields the clusters that are too large to be trusted, like `clusters`."""
         yield from map(self._show, self._clusters.too_large)
 
     def _show(self, cluster: Cluster) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class Duplicates(Printable):
 
 
 def describe_crowded(number: int, noun: str) -> Iterator[str]:
-    """Yields a sentence about crowded images; `noun` names a record."""
+    """Yields a sentence about crowded images; `noun` is the noun for a record."""
     if number:
         yield (
             f"{counted(number, noun)} {'looks' if number == 1 else 'look'} like thousands of "
@@ -195,10 +195,10 @@ def duplicates(
     distance: int | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Duplicates:
-    """Finds the copies in a dataset by its contents; reads no shard.
+    """Finds the copies in a dataset from its contents; reads no shard.
 
-    Copies have sources of equal bytes, or perceptual hashes that differ by at most `distance` of
-    256 bits, also if one image is mirrored.
+    Copies have sources with equal bytes, or perceptual hashes that differ by at most `distance` of
+    256 bits, even if one image is mirrored.
 
     Args:
         path: folder of the dataset, local or gs://.
@@ -218,7 +218,7 @@ def duplicates(
 
 
 def check_distance(dataset: Manifest, distance: int | None) -> int | None:
-    """Checks the distance for the images of a dataset; returns None to compare bytes only.
+    """Checks the distance for the images of a dataset; returns None to compare only bytes.
 
     Raises:
         UsageError: the distance is not a number of bits, or does not apply to the dataset.
@@ -250,6 +250,6 @@ def check_distance(dataset: Manifest, distance: int | None) -> int | None:
 
 
 def find_duplicates(dataset: Manifest, images: ComparedImages, distance: int | None) -> Duplicates:
-    """Finds the copies among images of a dataset; `check_distance` returns `distance`."""
+    """Finds the copies among the images of a dataset; `check_distance` returns `distance`."""
     clusters = find_clusters(images, distance)
     return Duplicates(manifest=dataset, distance=distance, _images=images, _clusters=clusters)

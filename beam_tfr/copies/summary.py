@@ -12,15 +12,15 @@ from beam_tfr.copies.search import DISTANCE, check_distance, describe_crowded
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.encodings import noun_of
 
-# More are not compared while a dataset is made or verified: it would take seconds, and each of them
-# more time than with fewer.
+# More images are not compared while a dataset is made or verified: that would take seconds, and
+# more time per image than with fewer.
 MOST_IMAGES = 200_000
 _EXAMPLES = 3
 _HINT = ": see `beam-tfr duplicates`"
 
 
 def is_summarized(dataset: Manifest) -> bool:
-    """Whether copies are looked for while a dataset is made or verified."""
+    """Whether copies are searched for while a dataset is made or verified."""
     return bool(dataset.names.sha256) and dataset.counts["written"] <= MOST_IMAGES
 
 
@@ -48,7 +48,7 @@ def summarize_clusters(images: ComparedImages, clusters: Clusters) -> dict[str, 
 
 
 def _choose_pair(images: ComparedImages, cluster: Cluster) -> list[str]:
-    """Returns the keys of two images of a cluster, from different splits or classes if possible."""
+    """Returns the keys of two images in a cluster, from different splits or classes if possible."""
     rows = cluster.images
     differs = np.zeros(len(rows), bool)
     if cluster.crosses_splits:
@@ -91,7 +91,7 @@ def _describe_limit(dataset: Manifest) -> Iterator[str]:
 
 
 def describe_sample(sample: Sequence[SampledImage], noun: str) -> Iterator[str]:
-    """Yields sentences about the copies in a sample; `noun` names a record."""
+    """Yields sentences about the copies in a sample; `noun` is the noun for a record."""
     images = join_sample(sample)
     summary = summarize_clusters(images, find_clusters(images, DISTANCE))
     yield from _describe_summary(summary, noun)
@@ -102,7 +102,7 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
 
     Args:
         summary: result of `summarize_clusters`.
-        noun: what a record is made of, such as "image".
+        noun: what a record is made from, such as "image".
         hint: the end of the first sentence.
     """
     if not summary:

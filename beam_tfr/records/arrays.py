@@ -1,7 +1,7 @@
 """Parses .npy files, without unpickling.
 
-The header is checked against the size of the file before anything is allocated, so one that claims
-an exabyte costs nothing.
+The header is checked against the size of the file before anything is allocated, so a header that
+claims an exabyte costs nothing.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from beam_tfr.records.tensors import DTYPES, STRING, serialize_tensor
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.items import Array
 
-MAX_TEXTS = 1 << 20  # each text becomes an object, however short
+MAX_TEXTS = 1 << 20  # each string becomes an object, however short
 MAX_RANK = 32  # every version of NumPy supports it
 MAX_ELEMENTS = 1 << 62  # product of all sides other than 0; TensorFlow counts in int64
 _READERS = {
@@ -45,7 +45,7 @@ class _NpyHeader(NamedTuple):
         shape: shape of the array.
         order: "C", or "F" if the first index varies fastest.
         dtype: type of the elements.
-        num_bytes: size of the header, which comes before the elements.
+        num_bytes: size of the header, which precedes the elements.
     """
 
     shape: tuple[int, ...]
@@ -58,7 +58,7 @@ def parse_array(data: bytes) -> Array:
     """Parses a .npy file.
 
     Args:
-        data: a whole file, of format 1.0 or 2.0.
+        data: a whole file, in format 1.0 or 2.0.
 
     Returns:
         The array as a TensorProto, in C order; bytes (`S`) and text (`U`, as UTF-8) become strings.
@@ -71,7 +71,7 @@ def parse_array(data: bytes) -> Array:
     dtype = header.dtype
     name = _name_type(dtype)
     if name not in DTYPES:
-        raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
+        raise RejectError("not-an-array", f"tensors cannot have the type {str(dtype)[:100]}")
     if not _is_possible(shape):
         raise RejectError(
             "damaged-array", f"its header states the impossible shape {str(shape)[:100]}"
@@ -81,12 +81,12 @@ def parse_array(data: bytes) -> Array:
     promised = num_elements * dtype.itemsize
     if len(elements) != promised:
         raise RejectError(
-            "damaged-array", f"its header promises {promised} bytes, but it has {len(elements)}"
+            "damaged-array", f"its header states {promised} bytes, but it has {len(elements)}"
         )
     if name == STRING and (num_elements > MAX_TEXTS or not dtype.itemsize):
         raise RejectError(
             "not-an-array",
-            f"{num_elements} texts of {dtype.itemsize} bytes, more than allowed",
+            f"{num_elements} strings of {dtype.itemsize} bytes, more than allowed",
         )
     array = np.frombuffer(elements, dtype).reshape(shape, order=header.order)
     return Array(
@@ -100,16 +100,16 @@ def parse_array(data: bytes) -> Array:
 
 
 def _name_type(dtype: np.dtype[Any]) -> str:
-    """Returns the name of a type; some names are keys of `DTYPES`."""
+    """Returns the name of a type, which is a key of `DTYPES` if tensors support it."""
     if dtype.kind in "SU":
         return STRING
-    if dtype.kind == "T":  # NumPy 2's texts, which no file can hold
+    if dtype.kind == "T":  # NumPy 2's strings, which no file can hold
         return str(dtype)
     return dtype.newbyteorder("=").name
 
 
 def _read_header(data: bytes) -> _NpyHeader:
-    """Reads the header of a file, which may say anything.
+    """Reads the header of a file, which may contain anything.
 
     Raises:
         RejectError: `not-an-array`: the file has no known version; `damaged-array`.
@@ -120,7 +120,7 @@ def _read_header(data: bytes) -> _NpyHeader:
         if version not in _READERS:
             raise RejectError(
                 "not-an-array",
-                f"a .npy file of version {version}: structured arrays are not supported",
+                f"a .npy file with version {version}: structured arrays are not supported",
             )
         shape, is_fortran, dtype = _READERS[version](file)
     except _HEADER_ERRORS as error:
@@ -134,7 +134,7 @@ def _read_header(data: bytes) -> _NpyHeader:
 
 
 def _is_possible(shape: Sequence[Any]) -> bool:
-    """Whether a tensor may have a shape, which is anything that NumPy accepts as one."""
+    """Whether a tensor can have a shape, which is anything that NumPy accepts as one."""
     if len(shape) > MAX_RANK or {*map(type, shape)} - {int}:
         return False
     if min(shape, default=0) < 0:
@@ -144,11 +144,10 @@ def _is_possible(shape: Sequence[Any]) -> bool:
 
 
 def _tensor_content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
-    """Returns the values of an array, as `serialize_tensor` takes them.
+    """Returns the values of an array as `serialize_tensor` expects them.
 
     Raises:
-        RejectError: `damaged-array`: a boolean that is neither 0 nor 1, or text that is not valid
-            Unicode.
+        RejectError: `damaged-array`: a boolean is neither 0 nor 1, or text is not valid Unicode.
     """
     kind = array.dtype.kind
     if kind == "S":
@@ -165,8 +164,8 @@ def _tensor_content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
 
 
 def _encode_text(characters: bytes) -> bytes:
-    """Encodes a text of an array in UTF-8.
+    """Encodes a string in an array as UTF-8.
 
-    On an invalid character, NumPy's own conversion ends in an internal error of the interpreter.
+    For an invalid character, NumPy's own conversion ends in an internal error of the interpreter.
     """
     return characters.decode("utf-32-le").rstrip("\0").encode()

@@ -1,4 +1,4 @@
-"""Defines the table of contents of a shard: a row for each record, in the order of the records.
+"""Defines the contents of a shard: a table with a row for each record, in the order of the records.
 
 A row holds the place of its record, all its values except the payload, and values that are known
 only while the record is made. The columns follow from the features of the dataset
@@ -26,11 +26,11 @@ from beam_tfr.schema.errors import NotInstalledError
 from beam_tfr.schema.feature_names import FeatureSpec
 from beam_tfr.schema.items import Array, Image
 
-# Most characters and values of a cell; larger cells are null.
+# The most characters and values in a cell; larger cells are null.
 MAX_TEXT = 1000
 MAX_LIST = 100
-_MOST_UNDERSCORES = 8  # after the name of a column; then come numbers
-# Features whose size in bytes is in the contents -> names of these columns.
+_MOST_UNDERSCORES = 8  # after the name of a column; beyond that, a number is added
+# Features for which the contents hold the size in bytes -> names of these columns.
 _PAYLOADS = {
     feature_names.ENCODED: "bytes",
     feature_names.RAW: "bytes",
@@ -43,7 +43,7 @@ _KINDS = {"bytes": "string", "int64": "int64", "float": "float"}
 
 
 class RecordPlaces(NamedTuple):
-    """Where records lie in their file: see `records.shard_file`."""
+    """Where records are in their file: see `records.shard_file`."""
 
     offset: Sequence[int]
     length: Sequence[int]
@@ -65,7 +65,7 @@ class ContentsColumn:
     several: ClassVar[bool] = False
 
     def arrow_type(self) -> Any:
-        """Returns its type in a `pyarrow.Schema`."""
+        """Returns the type of the column in a `pyarrow.Schema`."""
         pa = need_pyarrow()
         types = {
             "string": pa.string(),
@@ -76,7 +76,7 @@ class ContentsColumn:
         return types[self.kind]
 
     def cell(self, values: Sequence[Any] | None) -> Any:
-        """Returns the cell of a record, given the values of a feature; None if there are none."""
+        """Returns the cell for a record, given the values of a feature; None if there are none."""
         return _shorten(values[0]) if values else None
 
 
@@ -96,14 +96,14 @@ class ListColumn(ContentsColumn):
 
 
 class SizeColumn(ContentsColumn):
-    """A column of sizes in bytes, each of all values of a feature."""
+    """A column of sizes in bytes, each the total of all values of a feature."""
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         return None if values is None else sum(map(len, values))
 
 
 class DigestColumn(ContentsColumn):
-    """A column of SHA-256 digests, which a feature has in hex."""
+    """A column of SHA-256 digests, which the feature holds in hex."""
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         if not values or len(values[0]) != 64:
@@ -115,7 +115,7 @@ class DigestColumn(ContentsColumn):
 
 
 def _shorten(value: Any) -> Any:
-    """Returns a value as cells hold it: texts are decoded, and null if they are long."""
+    """Returns a value as stored in a cell: bytes are decoded, and long strings become null."""
     if not isinstance(value, bytes):
         return value
     text = value.decode("utf-8", "backslashreplace")
@@ -126,13 +126,13 @@ def _columns(**kinds: str) -> dict[str, ContentsColumn]:
     return {name: ContentsColumn(name, kind) for name, kind in kinds.items()}
 
 
-# The columns that do not follow from a feature (except the key): name -> column.
+# Columns that do not come from a feature (except the key): name -> column.
 PLACE = _columns(
     split="string", shard="int64", key="string", offset="int64", length="int64", restart="int64"
 )
 SOURCE = _columns(source_bytes="int64", source_crc32c="int64")
 LOOKS = _columns(adjusted="string", mean="float", std="float", phash="hash")
-MADE = (*SOURCE, *LOOKS)  # not held by records: null where contents were made later
+MADE = (*SOURCE, *LOOKS)  # not in records, so null in contents that were made later
 
 
 def contents_columns(
@@ -153,7 +153,7 @@ def contents_columns(
     }
     payloads = {*_PAYLOADS, *names.sizes}
     taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
-    tries = collections.Counter[str]()  # of names that are taken
+    tries = collections.Counter[str]()  # by name, for names that are taken
     columns: dict[str, ContentsColumn] = {}
     for feature, (dtype, shape) in sorted(present.items()):
         is_payload = feature in payloads
@@ -177,7 +177,7 @@ def _free_name(
 ) -> str:
     """Finds a free name for the column of a feature.
 
-    While another column has the name, it gets one more `_`, and after eight of these a number.
+    While another column has the name, one more `_` is added, and after eight of these a number.
     """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
@@ -192,7 +192,7 @@ def _ending(tries: int) -> str:
 
 
 def contents_schema(present: Mapping[str, FeatureSpec], names: RecordNames) -> Any:
-    """Returns the `pyarrow.Schema` of the contents of a dataset.
+    """Returns the `pyarrow.Schema` for the contents of a dataset.
 
     Raises:
         NotInstalledError: pyarrow is missing.
@@ -222,7 +222,7 @@ def contents_row(
 
 
 def made_cells(value: Image | Array) -> dict[str, Any]:
-    """Returns the cells of an image or array just made that its record does not hold."""
+    """Returns the cells of a newly made image or array that its record does not hold."""
     cells: dict[str, Any] = {
         "source_bytes": value.source_bytes,
         "source_crc32c": value.source_crc32c,
@@ -235,7 +235,7 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
 
 
 def with_places(rows: Any, places: RecordPlaces) -> Any:
-    """Returns a `pyarrow.Table` of contents with the columns that say where its records lie."""
+    """Returns contents, a `pyarrow.Table`, with the columns that state where the records are."""
     pa = need_pyarrow()
     for name, values in places._asdict().items():
         column = pa.array(values, pa.int64())
@@ -244,10 +244,10 @@ def with_places(rows: Any, places: RecordPlaces) -> Any:
 
 
 def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> Any:
-    """Joins the contents of a shard to a `pyarrow.Table`.
+    """Joins the contents of a shard into a `pyarrow.Table`.
 
     Args:
-        rows: column -> value, null if it is missing; or tables of several rows.
+        rows: column -> value, null if the value is missing; or tables of several rows.
         schema: schema of the dataset's contents.
         split, shard: split and number of the shard.
     """
@@ -265,7 +265,7 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
 
 
 def _tables_of(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
-    """Yields tables of these columns, one for each stretch of consecutive rows."""
+    """Yields tables with these columns, one for each run of consecutive rows."""
     pa = need_pyarrow()
     for are_rows, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
         if are_rows:

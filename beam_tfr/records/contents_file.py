@@ -1,6 +1,6 @@
-"""Writes and reads the file of the contents of a shard: a small Parquet file.
+"""Writes and reads the file with the contents of a shard: a small Parquet file.
 
-It is not compressed, so that reading it takes no more memory than the file has bytes, whoever wrote
+It is not compressed, so that reading it needs no more memory than the file has bytes, whoever wrote
 it.
 """
 
@@ -13,7 +13,7 @@ from beam_tfr.records.parquet_layout import check_metadata_bytes, count_values
 from beam_tfr.schema.errors import DataError
 
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
-_WRITER = "parquet-cpp-arrow"  # as pyarrow calls itself
+_WRITER = "parquet-cpp-arrow"  # what pyarrow calls itself
 _REPAIR = "`beam-tfr repair` rebuilds it"
 
 
@@ -48,7 +48,7 @@ def parse_contents(
         data: the bytes of the file.
         schema: schema of the dataset's contents.
         path: path of the file, for messages.
-        num_rows: number of records of the shard.
+        num_rows: number of records in the shard.
         columns: columns to read; None for all.
 
     Raises:
@@ -64,9 +64,9 @@ def parse_contents(
             _check_texts(column)
         fields = [schema.field(name) for name in table.column_names]
         parsed = table.cast(pa.schema(fields))
-        parsed.validate(full=True)  # texts are UTF-8
+        parsed.validate(full=True)  # checks that strings are UTF-8
         return parsed
-    except KeyError as error:  # a column of texts
+    except KeyError as error:  # a column of strings
         raise damaged_contents(path, f"it has no column {error.args[0]!r}") from None
     except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
         message = str(error).partition("\n")[0][:300].rstrip(".")
@@ -74,14 +74,14 @@ def parse_contents(
 
 
 def damaged_contents(path: str, problem: str) -> DataError:
-    """Makes the error for contents that have a problem."""
+    """Makes the error for contents with a problem."""
     return DataError(f"{path} is damaged: {problem}. {_REPAIR}")
 
 
 def _open_file(data: bytes, schema: Any) -> Any:
     """Opens a file as a `pyarrow.parquet.ParquetFile`, and checks its schema.
 
-    Texts are read as dictionaries, which can be checked before they are repeated in every row.
+    Strings are read as dictionaries, which can be checked before they are repeated in every row.
 
     Raises:
         ValueError: the file has another schema.
@@ -103,15 +103,15 @@ def _open_file(data: bytes, schema: Any) -> Any:
 
 
 def _names_of(schema: Any, kind: Any) -> set[str]:
-    """Returns the names of the columns of a type."""
+    """Returns the names of the columns with a type."""
     return {field.name for field in schema if field.type == kind}
 
 
 def _check_metadata(metadata: Any, num_rows: int) -> None:
-    """Checks that pyarrow wrote a file, and that it has a row for each record.
+    """Checks that pyarrow wrote a file, and that the file has a row for each record.
 
     Raises:
-        ValueError: another program wrote it, or its number of rows differs.
+        ValueError: another program wrote the file, or its number of rows differs.
     """
     if metadata.num_rows != num_rows:
         raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
@@ -133,18 +133,18 @@ def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
 
 
 def _check_texts(column: Any) -> None:
-    """Checks that no text of a column is longer than convert writes.
+    """Checks that no string in a column is longer than those that convert writes.
 
     Raises:
-        ValueError: a text is longer.
+        ValueError: a string is longer.
     """
     from pyarrow import compute
 
     for chunk in column.chunks:
-        values = getattr(chunk, "values", chunk)  # of lists
+        values = getattr(chunk, "values", chunk)  # the members, for lists
         texts = getattr(values, "dictionary", None)
         if texts is None:
             continue
         too_long = compute.greater(compute.binary_length(texts), _MAX_TEXT_BYTES)
         if compute.any(too_long).as_py():
-            raise ValueError(f"a text has more than {MAX_TEXT} characters")
+            raise ValueError(f"a string has more than {MAX_TEXT} characters")

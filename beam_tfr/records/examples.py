@@ -18,23 +18,23 @@ from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.items import Array, Image, ImageRef, MadeValues, Record
 
 MAX_FEATURES = 100_000
-MAX_VALUES = 10_000_000  # of a record; parsing takes up to 80 MB and 500 MB
+MAX_VALUES = 10_000_000  # in a record; parsing takes up to 80 MB for features, 500 MB for values
 _MAX_OTHERS = 1_000_000  # fields without a value; each feature has four, and reading one takes 2 µs
-_FEW_BYTES = 1 << 20  # a shorter record has no room for many
+_FEW_BYTES = 1 << 20  # shorter records cannot hold too many
 _VARINT = 0
 _DELIMITED = 2  # wire types of protobuf
-_SIZES = {1: 8, 5: 4}  # bytes of the other types
+_SIZES = {1: 8, 5: 4}  # sizes in bytes of the other types
 _CONTINUED = bytes(range(128, 256))  # all bytes of a varint except the last
-# The fields that count in an Example, its Features, an entry of their map, its Feature, and its
-# list of values.
+# The fields that count in an Example, in its Features, in an entry of their map, in its Feature,
+# and in its list of values.
 _PATH = ((1,), (1,), (2,), (1, 2, 3), (1,))
 _FEATURE_DEPTH = 1
 _VALUE_DEPTH = 4
 _BYTES_LIST = 1
 _FLOAT_LIST = 2
 
-# A SequenceExample has its features in field 1, and lists of them in field 2; in a message with a
-# number in field 1, such as a tensor, field 2 is something else.
+# A SequenceExample has its features in field 1, and lists of features in field 2; in a message with
+# a number in field 1, such as a tensor, field 2 is something else.
 _FEATURE_LISTS = 2
 _BEGINS_OF_SEQUENCES = (b"\x0a", b"\x12")
 
@@ -48,16 +48,16 @@ def build_record(
 
     Args:
         encoding: option of `ConvertOptions`.
-        value: what earlier steps made of the source: an `Image`, an `Array`, bytes, or nothing.
+        value: what earlier steps made from the source: an `Image`, an `Array`, bytes, or nothing.
         ref: its reference, with the features that a table gives the record.
-        columns: these features, if the record has others than the reference.
+        columns: these features, if the record's features differ from those of the reference.
     """
     image = None
     made = dict[str, Any]()  # cells of the contents
     values: Values = {}
     sha256 = ""
     if encoding == "row":
-        pass  # all of its columns are in the reference
+        pass  # the reference has all of its columns
     elif encoding == "bytes":
         values = {feature_names.FILE_BYTES: ("bytes", [value])}
         sha256 = sha256_hex(value)
@@ -133,7 +133,7 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
 def with_names(
     serialized: bytes, ref: ImageRef, names: RecordNames, features: Container[str]
 ) -> bytes:
-    """Returns a record with the labels and columns of a reference; all else stays.
+    """Returns a record with the labels and columns of a reference; everything else stays.
 
     Args:
         serialized: the record.
@@ -156,7 +156,7 @@ def with_names(
 def with_renamed_classes(
     serialized: bytes, names: RecordNames, renames: Mapping[str, str]
 ) -> bytes:
-    """Returns a record with other names of classes, and the same ids.
+    """Returns a record with renamed classes, and the same ids.
 
     Args:
         serialized: the record.
@@ -176,7 +176,7 @@ def with_renamed_classes(
 def with_label_ids(serialized: bytes, ref: ImageRef, names: RecordNames) -> bytes:
     """Returns a record of boxes with the class ids of a reference.
 
-    The reference may have labels of more boxes.
+    The reference may have labels for more boxes.
     """
     example = example_class().FromString(serialized)
     if ref.label_ids:
@@ -194,9 +194,9 @@ def _set(target: Any, values: Iterable[Any]) -> None:
 
 
 class TooManyValuesError(ValueError):
-    """A record with too many features or values to be parsed.
+    """A record with too many features or values to parse.
 
-    Parsing takes up to 100 times their bytes in memory.
+    Parsing needs up to 100 times their bytes in memory.
     """
 
 
@@ -204,7 +204,7 @@ def read_message(serialized: bytes) -> Any:
     """Parses a tf.train.Example.
 
     Raises:
-        TooManyValuesError: it has more than `MAX_FEATURES`, `MAX_VALUES` or `_MAX_OTHERS`.
+        TooManyValuesError: the bytes hold more than `MAX_FEATURES`, `MAX_VALUES` or `_MAX_OTHERS`.
         ValueError: the bytes are not a tf.train.Example.
     """
     if len(serialized) > _FEW_BYTES:
@@ -231,7 +231,7 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
 def check_example(serialized: bytes, features: Mapping[str, Any]) -> None:
     """Checks that a record that was parsed as a tf.train.Example really is one.
 
-    Other messages may parse too, without features or with some of theirs.
+    Other messages may parse too, without features or with only some of them.
 
     Raises:
         ValueError: the record is another message.
@@ -263,7 +263,7 @@ class _Counter:
         self._data = data
         self._features = 0
         self._values = 0
-        self._others = 0  # fields that hold no value: a message may be divided into empty ones
+        self._others = 0  # fields that hold no value, of which a message may have any number
 
     def count(self, depth: int, kind: int, start: int, end: int) -> None:
         """Counts the features and values in a message.
@@ -274,7 +274,7 @@ class _Counter:
             start, end: where the message begins and ends.
 
         Raises:
-            TooManyValuesError: there are too many to be parsed.
+            TooManyValuesError: there are too many to parse.
         """
         for number, begin, stop in _fields(self._data, start, end):
             is_counted = number in _PATH[depth]
@@ -285,7 +285,7 @@ class _Counter:
             self._others += not num_values
             self._features += is_counted and depth == _FEATURE_DEPTH
             self._check()
-            # A value takes at least a byte, so a short record has no room for too many.
+            # A value takes at least a byte, so a short record cannot hold too many.
             has_more = depth < _FEATURE_DEPTH or len(self._data) > MAX_VALUES
             if is_counted and depth < _VALUE_DEPTH and has_more:
                 self.count(depth + 1, number, begin, stop)
@@ -311,7 +311,7 @@ class _Counter:
 
 
 def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields number, begin and end of each field of a message.
+    """Yields number, begin and end of each field in a message.
 
     Ends at the first field that no parser accepts.
 

@@ -3,20 +3,20 @@
 import zlib
 from collections.abc import Iterable, Iterator
 
-CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the processor's cache
-MAGIC = b"\x1f\x8b"  # of gzip
+CHUNK_BYTES = 1 << 18  # reads and inflates 256 KiB per step, to stay in the processor's cache
+MAGIC = b"\x1f\x8b"  # the first bytes of a gzip file
 _WBITS = 31  # zlib expects the header and trailer of gzip
 
 
 class InflateError(Exception):
-    """Damage of a gzip stream after the last piece that was yielded."""
+    """Damage in a gzip stream after the last piece that was yielded."""
 
 
 def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the content of a gzip file in pieces that are not empty.
+    """Yields the content of a gzip file in pieces, none of which is empty.
 
     Raises:
-        InflateError: after every byte before the damage.
+        InflateError: the file is damaged; all bytes before the damage were yielded.
     """
     stream = _GzipStream()
     for chunk in chunks:
@@ -30,11 +30,11 @@ class _GzipStream:
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_WBITS)
         self._has_begun = False  # whether the member has begun
-        self._members = 0  # number that have ended
+        self._members = 0  # number of members that have ended
 
     def inflate(self, chunk: bytes) -> Iterator[bytes]:
         """Yields the content of the next chunk."""
-        pending = [chunk]  # the next one last
+        pending = [chunk]  # in reverse order
         while pending:
             chunk = pending.pop()
             if chunk and not self._has_begun:
@@ -45,7 +45,7 @@ class _GzipStream:
             except zlib.error as error:
                 if len(chunk) < 2:
                     raise InflateError(f"the gzip stream is damaged ({error})") from error
-                # zlib does not return data from before the damage: approach the damage by halves.
+                # zlib does not return data before the damage: halve the chunk to approach it.
                 self._inflater = before
                 half = len(chunk) // 2
                 pending += [chunk[half:], chunk[:half]]
@@ -70,7 +70,7 @@ class _GzipStream:
         self._members += 1
 
     def check_end(self) -> None:
-        """Raises an InflateError if the file ends within a member, or has none."""
+        """Raises an InflateError if the file ends within a member, or has no members."""
         if self._has_begun:
             raise InflateError("the gzip stream is truncated")
         if not self._members:

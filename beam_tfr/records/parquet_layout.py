@@ -2,12 +2,12 @@
 
 A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say, and
 pyarrow's own access to damaged metadata can crash the process. This module reads what
-https://parquet.apache.org/docs/file-format/metadata describes; only the pages tell the truth.
+https://parquet.apache.org/docs/file-format/metadata describes; only the pages are reliable.
 
-A guarded process with a limit on memory, such as the one that reads tables (`inputs.parquet_file`),
-would handle the same files, but it costs each process that reads another 0.25 s and 77 MiB, and the
-limit works only on Linux; this module takes 0.3 ms per file. Tables that other programs wrote are
-compressed, and nothing but their pages bounds them.
+A guarded process with limited memory, such as the one that reads tables (`inputs.parquet_file`),
+could handle the same files, but it costs each process that reads another 0.25 s and 77 MiB, and the
+limit works only on Linux; this module takes 0.3 ms per file. Tables need the guarded process: other
+programs compress them, and nothing but their pages bounds them.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ from typing import Any
 from beam_tfr.records.varints import read_varint
 
 _FOOTER_BYTES = 8  # the size of the metadata, and "PAR1"
-# Most bytes of the metadata, for a column and for the file: pyarrow writes statistics of at most
-# 4 KiB, each four times. Reading metadata takes up to 200 times their bytes of memory.
+# The most bytes of metadata, for a column and for the file: pyarrow writes statistics of at most
+# 4 KiB, each four times. Reading metadata takes up to 200 times their size in memory.
 _MOST_METADATA_BYTES = 32 << 10
 _DEEPEST = 12  # nested structs and lists
 _DAMAGED = "its metadata are damaged"
-# Numbers of fields in parquet.thrift, by the name of their struct.
+# Numbers of fields in parquet.thrift, named after their struct.
 _FILE_ROW_GROUPS = 4
 _GROUP_COLUMNS = 1
 _CHUNK_METADATA = 3
@@ -29,11 +29,11 @@ _COLUMN_COMPRESSED_SIZE = 7
 _COLUMN_FIRST_DATA_PAGE = 9
 _COLUMN_DICTIONARY_PAGE = 11
 _PAGE_COMPRESSED_SIZE = 3
-_PAGE_DATA_HEADERS = (5, 8)  # of both versions
+_PAGE_DATA_HEADERS = (5, 8)  # in both versions
 _DATA_NUM_VALUES = 1
 _UNCOMPRESSED = 0
 # Types of values in Thrift's compact protocol: booleans, which are part of a field's type; bytes,
-# floats, integers of 16, 32 and 64 bits, texts, lists and structs.
+# floats, integers with 16, 32 and 64 bits, strings, lists and structs.
 _BOOLEANS = (1, 2)
 _SIZES = {1: 1, 2: 1, 3: 1, 7: 8}  # sizes in bytes of types of fixed size
 _INTEGERS = (4, 5, 6)
@@ -43,10 +43,10 @@ _STRUCT = 12
 
 
 def check_metadata_bytes(data: bytes, columns: int) -> None:
-    """Checks that the metadata of a file are not longer than for a file with this many columns.
+    """Checks that the metadata of a file are not too long for this many columns.
 
     Raises:
-        ValueError: the metadata are longer.
+        ValueError: the metadata are too long.
     """
     if _metadata_bytes(data) > (columns + 1) * _MOST_METADATA_BYTES:
         raise ValueError(f"its metadata have more bytes than those of {columns} columns")
@@ -60,7 +60,7 @@ def count_values(data: bytes, columns: int) -> list[int]:
     """Counts the values in the data pages of each column.
 
     Raises:
-        ValueError: the file is damaged, compressed, or has more columns.
+        ValueError: the file is damaged or compressed, or has more columns.
     """
     counts = [0] * columns
     try:
@@ -80,7 +80,7 @@ def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
     begin = min(first_data_page, column.get(_COLUMN_DICTIONARY_PAGE, first_data_page))
     end = begin + column[_COLUMN_COMPRESSED_SIZE]
     if not 0 < begin <= end <= len(data):
-        raise ValueError("a column lies outside of the file")
+        raise ValueError("a column is outside the file")
     if column[_COLUMN_CODEC] != _UNCOMPRESSED:
         raise ValueError("it is compressed, which convert never does")
     count = 0
@@ -95,7 +95,7 @@ def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
 
 
 class _ThriftReader:
-    """Reads values of Thrift's compact protocol, from a position on.
+    """Reads values in Thrift's compact protocol, from a position on.
 
     Methods raise ValueError or IndexError if the bytes are something else.
     """
@@ -107,7 +107,7 @@ class _ThriftReader:
         self.position = position
 
     def read_struct(self, depth: int = 0) -> dict[int, Any]:
-        """Reads the fields of a struct, by number; None for booleans, floats and texts."""
+        """Reads the fields of a struct, by number; booleans, floats and strings are None."""
         fields: dict[int, Any] = {}
         number = 0
         head = self._read_byte()

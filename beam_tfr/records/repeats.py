@@ -1,6 +1,6 @@
 """Finds keys that occur more than once in a dataset or in tables.
 
-That takes 24 bytes per key, and keys can be compared in 256 parts.
+This takes 24 bytes per key, and keys can be compared in 256 parts.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _NUMBERED_HASH = np.dtype([("hash", "<u8", 2), ("file", "<u4"), ("number", "<u4"
 
 
 def hash_key(key: bytes) -> bytes:
-    """Computes a hash of `HASH_BYTES` that stands for a key."""
+    """Computes a hash of `HASH_BYTES` that represents a key."""
     return hashlib.blake2b(key, digest_size=HASH_BYTES).digest()
 
 
@@ -29,7 +29,7 @@ def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> NDArray
 
     Args:
         file: number of the file.
-        hashes: hashes of its keys, in order.
+        hashes: hashes of the keys, in order.
         first: number of the first key.
     """
     halves = np.frombuffer(hashes, "<u8").reshape(-1, 2)
@@ -53,7 +53,7 @@ def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
     Returns the positions of each repeat, and of the occurrence before it, sorted.
 
     Args:
-        data: results of `number_keys` for any files, or one of the parts of each, in any order.
+        data: results of `number_keys` for any files, or one part of each, in any order.
     """
     rows = _sort_keys(data)
     positions = rows[["file", "number"]]
@@ -63,7 +63,7 @@ def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
 
 
 def find_repeated_keys(data: bytes) -> RepeatedKeys:
-    """Finds the keys that occur more than once, given what `find_repeats` takes."""
+    """Finds the keys that occur more than once, given the same data as `find_repeats`."""
     rows = _sort_keys(data)
     positions = rows[["file", "number"]]
     hashes = rows["hash"]

@@ -1,12 +1,12 @@
-"""Compresses, hashes and counts what is written to the file of a shard, and finds records in it.
+"""Compresses, hashes and counts what is written to a shard's file, and finds records in it.
 
-`records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here, so that
-stored blocks (RFC 1951), used for payloads that are compressed already, have the same bytes however
-the records arrive, and so that any record can be read by itself:
+`records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here. This
+gives stored blocks (RFC 1951), which are used for payloads that are already compressed, the same
+bytes however the records arrive, and lets any record be read by itself:
 
     stored       blocks of 65,535 bytes: byte u of the records is in block u // 65,535, whose header
-                 has 5 bytes, after the 10 bytes of the header of gzip
-    compressed   restart points (`Z_FULL_FLUSH` of zlib), after which a decompressor needs no
+                 has 5 bytes, after the 10 bytes of the gzip header
+    compressed   restart points (`Z_FULL_FLUSH` in zlib), after which a decompressor needs no
                  earlier bytes
 """
 
@@ -23,7 +23,7 @@ _BLOCK_BYTES = 0xFFFF  # the largest stored block
 _BLOCK = struct.Struct("<BHH")
 _FULL = _BLOCK.pack(False, _BLOCK_BYTES, 0)
 _TRAILER = struct.Struct("<II")  # gzip's trailer: the checksum and the length of all records
-RESTART_BYTES = 256 << 10  # 256 KiB of records between two restart points, at least
+RESTART_BYTES = 256 << 10  # fewest bytes of records between two restart points: 256 KiB
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
 # Shrinks raw photos to 0.67 of their size at 56 MB/s; level 6 does the same at 42 MB/s.
 DEFAULT_GZIP_LEVEL = 3
@@ -57,11 +57,11 @@ def open_shard_file(write: Callable[[bytes], object], level: int | None) -> "Sha
 class ShardFile:
     """A file-like object that hashes and counts the bytes written to it.
 
-    Subclasses compress them.
+    Subclasses compress the bytes.
 
     Attributes:
-        num_bytes: bytes of the file so far.
-        length: bytes of the records so far.
+        num_bytes: bytes in the file so far.
+        length: bytes of records so far.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -77,7 +77,8 @@ class ShardFile:
     def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
         """Writes framed records of these sizes.
 
-        Returns where to start inflating to read each record, or None unless they are compressed.
+        Returns where to start inflating to read each record; None for each if the file is not
+        deflated.
         """
         self.write(frames)
         return [None] * len(sizes)
@@ -87,7 +88,7 @@ class ShardFile:
         self._append(data)
 
     def close(self) -> None:
-        """Writes the rest; the file is then complete, but not yet visible."""
+        """Writes the rest; the file is then complete, but not visible yet."""
 
     def _append(self, data: bytes) -> None:
         """Appends bytes to the file."""
@@ -101,7 +102,7 @@ class _GzipFile(ShardFile, abc.ABC):
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         super().__init__(write)
-        self._checksum = 0  # of the records
+        self._checksum = 0  # checksum of the records
         self._append(_GZIP_HEADER)
 
     def write(self, data: bytes) -> None:
@@ -115,7 +116,7 @@ class _GzipFile(ShardFile, abc.ABC):
 
     @abc.abstractmethod
     def _compress(self, data: bytes) -> None:
-        """Appends the blocks of the next bytes, except bytes that have to wait for others."""
+        """Appends the blocks for the next bytes, except bytes that have to wait for others."""
 
     @abc.abstractmethod
     def _end_blocks(self) -> None:
@@ -149,8 +150,8 @@ class _DeflatedFile(_GzipFile):
     def __init__(self, write: Callable[[bytes], object], level: int) -> None:
         super().__init__(write)
         self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-        self._restart = self.num_bytes  # the last restart point, in the file
-        self._restarted_length = 0  # and in the records
+        self._restart = self.num_bytes  # the last restart point in the file
+        self._restarted_length = 0  # the last restart point in the records
 
     def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
         restarts = list[int | None]()
@@ -184,7 +185,7 @@ def stored_range(begin: int, end: int) -> tuple[int, int]:
 
 
 def _stored_position(position: int, block: int) -> int:
-    """Computes the place in the file of a byte of the records, or of their end.
+    """Computes where a byte of the records, or their end, is in the file.
 
     Args:
         position: position of the byte in the records.
@@ -197,8 +198,8 @@ def strip_block_headers(data: bytes | memoryview, begin: int) -> bytes:
     """Returns the bytes of the records from `begin` on, without the headers between them.
 
     Args:
-        data: the bytes of the file at their `stored_range`.
-        begin: number of the first byte of the records.
+        data: the bytes of the file in their `stored_range`.
+        begin: number of the first byte in the records.
     """
     view = memoryview(data)
     first_size = _BLOCK_BYTES - begin % _BLOCK_BYTES

@@ -1,4 +1,4 @@
-"""Handles Examples, and tensors of `tf.io.serialize_tensor`, without TensorFlow.
+"""Handles Examples, and tensors as `tf.io.serialize_tensor` writes them, without TensorFlow.
 
 The messages use a separate descriptor pool, because a second definition of the same names in the
 default pool would collide with TensorFlow's.
@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from beam_tfr.records.varints import write_varint
 
 _CONTENT_TAG = b"\x22"  # field 4, delimited: the last one of a tensor without strings
-MAX_RANK = 64  # of tensors that are parsed
+MAX_RANK = 64  # for tensors to parse
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
 DTYPES = {
@@ -40,7 +40,7 @@ _NAMES = {number: name for name, number in DTYPES.items()}
 
 
 class Tensor(NamedTuple):
-    """A tensor, as `serialize_tensor` takes it.
+    """A tensor as `serialize_tensor` expects it.
 
     Attributes:
         dtype: a key of `DTYPES`.
@@ -56,8 +56,8 @@ class Tensor(NamedTuple):
 def _make_classes() -> dict[str, Any]:
     """Makes the classes of all messages in tensorflow.proto.txt, including nested ones.
 
-    All of them are kept alive: protobuf holds the class of a nested message only weakly, so the
-    garbage collector of one thread could free it while another thread gets it, and the process
+    All classes are kept alive: protobuf holds the class of a nested message only weakly, so the
+    garbage collector in one thread could free it while another thread gets it, and the process
     would crash.
     """
     text = pathlib.Path(__file__).with_name("tensorflow.proto.txt").read_text()
@@ -83,7 +83,7 @@ def serialize_tensor(
 ) -> bytes:
     """Serializes a tensor; see `Tensor`.
 
-    Avoids copying a large content into a message first.
+    Avoids copying large content into a message first.
     """
     dims = [{"size": side} for side in shape]
     tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims})

@@ -20,16 +20,16 @@ from beam_tfr.records.gzip_stream import CHUNK_BYTES, MAGIC, InflateError, infla
 from beam_tfr.schema.errors import DataError
 
 MAX_RECORD_BYTES = 128 << 20  # 128 MiB, twice the default of --max_file_bytes
-_SHRINKS = 16  # the factor by which gzip may shrink a file of longer records
+_SHRINKS = 16  # the factor by which gzip may shrink a file with longer records
 _HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
 _LENGTH_BYTES = 8
-HEADER_BYTES = _HEADER.size  # of a record, in front of its data
+HEADER_BYTES = _HEADER.size  # bytes of a record before its data
 FRAME_BYTES = HEADER_BYTES + FOOTER.size
 
 
 class RecordError(DataError):
-    """Damage of a TFRecord file.
+    """Damage in a TFRecord file.
 
     Attributes:
         file: path of the file.
@@ -47,7 +47,7 @@ class RecordError(DataError):
         self.problem = problem
 
     def __reduce__(self) -> "tuple[type[RecordError], tuple[str, int, int, str]]":
-        # For pickle, between processes.
+        # Lets pickle pass errors between processes.
         return RecordError, (self.file, self.record, self.offset, self.problem)
 
 
@@ -55,7 +55,7 @@ class RecordError(DataError):
 class RecordFile:
     """An iterable over the records of one TFRecord file, for one iteration.
 
-    Takes three times the memory of the longest record, and about a megabyte.
+    Uses three times the memory of the longest record, and about a megabyte.
 
     Attributes:
         path: local or gs://.
@@ -70,7 +70,7 @@ class RecordFile:
         skip: number of initial records to skip, without checking their data.
         on_bytes: called with the bytes of the file in order, as they are read.
         on_damage: called with the error for a record whose data does not match its checksum, which
-            is then skipped; without it the error is raised.
+            is then skipped; without it, the error is raised.
 
     Iterating raises:
         RecordError: the file is damaged.
@@ -97,7 +97,7 @@ class RecordFile:
     def __iter__(self) -> Iterator[bytes]:
         stream = self._stream()
         buffer = b""
-        end = 0  # of the last record in the buffer
+        end = 0  # end of the last record in the buffer
         while True:
             begin = end
             if len(buffer) < begin + FRAME_BYTES:
@@ -114,7 +114,7 @@ class RecordFile:
                 data = buffer[begin + HEADER_BYTES : end - FOOTER.size]
                 (checksum,) = FOOTER.unpack_from(buffer, end - FOOTER.size)
                 if size > CHUNK_BYTES:
-                    # No second copy of a long record is kept while the caller works on it.
+                    # Keeps no second copy of a long record while the caller works on it.
                     buffer = buffer[end:]
                     end = 0
                 if masked_crc(data) == checksum:
@@ -147,7 +147,7 @@ class RecordFile:
     def _fill(self, stream: Iterator[bytes], begun: bytes, needed: int) -> bytes:
         """Adds pieces of the stream to the start of a record until it is long enough.
 
-        Returns nothing at the end of the stream.
+        Returns no bytes at the end of the stream.
         """
         pieces = [begun]
         size = len(begun)
@@ -167,7 +167,7 @@ class RecordFile:
         return b"".join(pieces)
 
     def _stream(self) -> Iterator[bytes]:
-        """Yields the uncompressed stream in pieces that are not empty."""
+        """Yields the uncompressed stream in pieces, none of which is empty."""
         with contextlib.ExitStack() as stack:
             file = self.opened or stack.enter_context(storage.open_binary(self.path))
             chunks = self._read_chunks(file)
@@ -187,7 +187,7 @@ class RecordFile:
 
 
 def max_record_bytes_in(file_bytes: int) -> int:
-    """Returns the longest record to accept from a file of this size.
+    """Returns the longest record to accept in a file of this size.
 
     The limit keeps a small file from filling the memory.
     """
@@ -200,13 +200,13 @@ def frame(data: bytes) -> bytes:
 
 
 def _frame_header(num_bytes: int) -> bytes:
-    """Returns the beginning of a frame: the length of its record, and the checksum of that."""
+    """Returns the beginning of a frame: the length of its record, and the length's checksum."""
     length = struct.pack("<Q", num_bytes)
     return length + FOOTER.pack(masked_crc(length))
 
 
 def unframe_records(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
-    """Yields the records in frames of these sizes, one after the other."""
+    """Yields the records in frames of these sizes, one after another."""
     for begin, end in itertools.pairwise(itertools.accumulate(sizes, initial=0)):
         yield frames[begin + HEADER_BYTES : end - FOOTER.size]
 
@@ -216,7 +216,7 @@ def describe_damage(framed: bytes, size: int) -> str:
     if len(framed) != size:
         return f"the file ends within it; {size - len(framed)} bytes are missing"
     if not framed.startswith(_frame_header(size - FRAME_BYTES)):
-        return "it does not begin where the contents say, or its length differs"
+        return "it does not begin where the contents state, or its length differs"
     (checksum,) = FOOTER.unpack_from(framed, size - FOOTER.size)
     if masked_crc(framed[HEADER_BYTES : -FOOTER.size]) != checksum:
         return "its data does not match the checksum of the data"

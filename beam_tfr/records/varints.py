@@ -1,4 +1,4 @@
-"""Numbers of variable length, as Thrift and protobuf write them."""
+"""Reads and writes numbers of variable length, as used by Thrift and protobuf."""
 
 _MOST_BITS = 70
 
