@@ -287,7 +287,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "no UTF-8": (written(latin), "UTF8"),
         "another writer": (
             data.replace(b"parquet-cpp-arrow", b"parquet-mr version"[:17]),
-            "wrote it, not pyarrow",
+            "not by pyarrow",
         ),
         "no Parquet": (b"PAR1" + bytes(100) + b"PAR1", ""),
         "nothing": (b"", ""),
@@ -295,7 +295,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "half a footer": (data[: len(data) // 2] + data[-8:], ""),
         "a long footer": (
             data[:-8] + bytes(2_000_000) + (2_000_000).to_bytes(4, "little") + b"PAR1",
-            "its metadata have more bytes than those of",
+            "its metadata are too long for",
         ),
         "a footer longer than the file": (data[:-8] + b"\xff\xff\xff\x7fPAR1", ""),
     }

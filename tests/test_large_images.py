@@ -49,7 +49,7 @@ REFUSED: dict[str, tuple[tuple[int, int], dict[str, Any], str]] = {
     "higher, and not yet narrower": (
         (2100, 30_000),
         {"resize": "stretch", "image_size": 8192},
-        "too-many-pixels: stretching to 8192 x 8192 pixels takes 245760000 pixels in between, more "
+        "too-many-pixels: stretching to 8192 x 8192 pixels needs 245760000 pixels in between, more "
         "than --max_pixels 100000000; --resize crop needs fewer",
     ),
 }

@@ -128,9 +128,8 @@ class Duplicates(Printable):
         yield f"{self.manifest.folder}: {counted(counts['images'], noun)}"
         clusters = counted(counts["clusters"], "cluster")
         yield (
-            f"{counted(counts['copies'], noun)} in {clusters}, of which "
-            f"{counts['across_splits']:,} across splits, {counts['across_classes']:,} across "
-            "classes"
+            f"{counted(counts['copies'], noun)} in {clusters}: {counts['across_splits']:,} across "
+            f"splits, {counts['across_classes']:,} across classes"
         )
         yield from self._describe_limits(noun)
         for number, cluster in enumerate(self._clusters.trusted[:_SHOWN_CLUSTERS], start=1):
@@ -150,15 +149,15 @@ class Duplicates(Printable):
         if counts["unhashed"]:
             yield (
                 f"{counted(counts['unhashed'], noun)} without a hash in the contents: only their "
-                "bytes were compared; delete the folder contents, and `beam-tfr repair` with the "
-                "input makes it again"
+                "bytes were compared; to add hashes, delete the folder contents and run "
+                "`beam-tfr repair` with the input"
             )
         for cluster in self._clusters.too_large:
             first = self._show(cluster)["images"][0]["key"]
             yield (
-                f"{counted(len(cluster.images), noun)} alike, such as {printable(str(first))}: "
-                f"more than {MOST_IN_CLUSTER} are hardly copies, so only equal bytes among them "
-                "count"
+                f"{counted(len(cluster.images), f'similar {noun}')}, such as "
+                f"{printable(str(first))}: more than {MOST_IN_CLUSTER} are hardly copies, so only "
+                "those with equal bytes count"
             )
         yield from describe_crowded(counts["crowded"], noun)
 
@@ -184,7 +183,7 @@ def describe_crowded(number: int, noun: str) -> Iterator[str]:
     if number:
         yield (
             f"{counted(number, noun)} {'looks' if number == 1 else 'look'} like thousands of "
-            "others: not all pairs of them were compared, so some near copies may be missed"
+            "others: not all pairs were compared, so some near copies may be missing"
         )
 
 
@@ -227,22 +226,22 @@ def check_distance(dataset: Manifest, distance: int | None) -> int | None:
         distance = check_integer("distance", distance, 0)
         if distance > MOST_DISTANCE:
             raise UsageError(
-                f"must be 0 to {MOST_DISTANCE}: different images are no farther apart",
+                f"must be 0 to {MOST_DISTANCE}: beyond that, different images count as copies",
                 option="distance",
                 value=quote(distance),
             )
     encoding = dataset.options["encoding"]
     if not dataset.names.sha256:
         raise UsageError(
-            f"{dataset.folder} holds the rows of a table, which have no checksums or hashes to "
-            "compare: look for equal rows in the table"
+            f"{dataset.folder} holds table rows, which have no checksums or hashes to compare: "
+            "look for equal rows in the table"
         )
     if encoding in IMAGE_ENCODINGS:
         return DISTANCE if distance is None else distance
     if distance is not None:
         raise UsageError(
-            f"has no effect on {noun_of(encoding)} of `encoding={encoding}`, which have no "
-            "perceptual hashes: leave it out to compare their bytes",
+            f"has no effect on {noun_of(encoding)} with `encoding={encoding}`, which have no "
+            "perceptual hashes: omit it to compare bytes",
             option="distance",
             value=quote(distance),
         )

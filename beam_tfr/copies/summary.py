@@ -85,8 +85,8 @@ def _describe_limit(dataset: Manifest) -> Iterator[str]:
     """Yields a sentence about a dataset with too many images."""
     if dataset.names.sha256 and not is_summarized(dataset):
         yield (
-            f"{counted(dataset.counts['written'], _noun_of(dataset))} are too many to look for "
-            "copies among them here; `beam-tfr duplicates` does"
+            f"{counted(dataset.counts['written'], _noun_of(dataset))} are too many to search for "
+            "copies here; run `beam-tfr duplicates`"
         )
 
 
@@ -121,8 +121,8 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
         )
     if summary["too_large"]:
         yield (
-            f"{counted(summary['too_large'], 'cluster')} of more than {MOST_IN_CLUSTER} alike "
-            f"{noun}s: they are hardly copies, and only equal bytes among them count"
+            f"{counted(summary['too_large'], 'cluster')} of more than {MOST_IN_CLUSTER} similar "
+            f"{noun}s: they are hardly copies, so only those with equal bytes count"
         )
     yield from describe_crowded(summary.get("crowded", 0), noun)
 

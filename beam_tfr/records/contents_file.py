@@ -117,7 +117,7 @@ def _check_metadata(metadata: Any, num_rows: int) -> None:
         raise ValueError(f"it has {metadata.num_rows} rows, expected {num_rows}")
     writer = str(metadata.created_by)
     if not writer.startswith(_WRITER):
-        raise ValueError(f"{writer[:50]} wrote it, not pyarrow")
+        raise ValueError(f"it was written by {writer[:50]}, not by pyarrow")
 
 
 def _check_values(data: bytes, schema: Any, num_rows: int) -> None:

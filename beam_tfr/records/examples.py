@@ -307,7 +307,7 @@ class _Counter:
             limit = f"{_MAX_OTHERS:,} fields without a value"
         else:
             return
-        raise TooManyValuesError(f"it has more than {limit}, and is not parsed")
+        raise TooManyValuesError(f"it has more than {limit}, so it was not parsed")
 
 
 def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:

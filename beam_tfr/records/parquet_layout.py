@@ -49,7 +49,7 @@ def check_metadata_bytes(data: bytes, columns: int) -> None:
         ValueError: the metadata are too long.
     """
     if _metadata_bytes(data) > (columns + 1) * _MOST_METADATA_BYTES:
-        raise ValueError(f"its metadata have more bytes than those of {columns} columns")
+        raise ValueError(f"its metadata are too long for {columns} columns")
 
 
 def _metadata_bytes(data: bytes) -> int:
@@ -82,7 +82,7 @@ def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
     if not 0 < begin <= end <= len(data):
         raise ValueError("a column is outside the file")
     if column[_COLUMN_CODEC] != _UNCOMPRESSED:
-        raise ValueError("it is compressed, which convert never does")
+        raise ValueError("it is compressed, unlike the contents that convert writes")
     count = 0
     reader = _ThriftReader(data, begin)
     while reader.position < end:
