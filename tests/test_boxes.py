@@ -412,7 +412,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
         "box:bbox[xyxy],classes:int64[box]": "records or readers have a feature of this name",
         "depth:float[box]": r"depth has values for each box, but no column has boxes, such as "
         r"box:bbox\[xyxy\]",
-        "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes: only one column can",
+        "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes, but only one column can",
     }.items():
         with pytest.raises(UsageError, match=message):
             convert(table, tmp_path / "d", feature_columns=wrong)

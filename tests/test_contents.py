@@ -281,9 +281,9 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "a long list that the metadata hide": (lied, "ids has more values than its rows can have"),
         "a long text": (
             written(rows_of(key=["a" * 5000, "b"])),
-            "a text has more than 1000 characters",
+            "a string has more than 1000 characters",
         ),
-        "a long text in lists": (written(texts), "a text has more than 1000 characters"),
+        "a long text in lists": (written(texts), "a string has more than 1000 characters"),
         "no UTF-8": (written(latin), "UTF8"),
         "another writer": (
             data.replace(b"parquet-cpp-arrow", b"parquet-mr version"[:17]),

@@ -297,7 +297,7 @@ def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(
     record = b"\x0a" + _VarintBytes(len(features)) + features
     tracemalloc.start()
     with pytest.raises(
-        examples.TooManyValuesError, match="it has more than 100,000 features, and is not parsed"
+        examples.TooManyValuesError, match="it has more than 100,000 features, so it was not parsed"
     ):
         parse_example(record)
     peak = tracemalloc.get_traced_memory()[1]

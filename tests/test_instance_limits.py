@@ -161,7 +161,9 @@ def test_drawing_is_counted_in_pixels(
     monkeypatch.setattr(instance_masks, "MOST_PIXELS", cost + 200)
     place(shapes, (100, 100), **options)
     monkeypatch.setattr(instance_masks, "MOST_PIXELS", cost - 200)
-    with pytest.raises(RejectError, match=r"more than .* pixels; a smaller `image_size=") as caught:
+    with pytest.raises(
+        RejectError, match=r"more than .* pixels; use a smaller `image_size="
+    ) as caught:
         place(shapes, (100, 100), **options)
     assert caught.value.reason == "masks-too-large"
 
@@ -300,7 +302,7 @@ def test_load_refuses_what_is_too_much_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decode, "MOST_WHOLE_PIXELS", 3 * 96 * 80 - 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"record \d.* give `image_size=`"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"record \d.* specify `image_size=`"):
         [*load(folder, **READING)]
     smaller = [*load(folder, image_size=(90, 80), **READING)]
     assert len(smaller) == 4

@@ -455,9 +455,9 @@ def wrong_masks(masks: list[bytes], kind: str) -> list[bytes]:
     [
         ("number", "its boxes differ in number from labels, masks or points"),
         ("values", "the mask of box 1 has values above 1"),
-        ("size", "box 1: not a gray PNG"),
-        ("huge", "box 1: not a gray PNG"),
-        ("none", "box 1: not a gray PNG"),
+        ("size", "box 1: not a valid gray PNG"),
+        ("huge", "box 1: not a valid gray PNG"),
+        ("none", "box 1: not a valid gray PNG"),
     ],
 )
 def test_wrong_masks_are_found(tmp_path: Path, kind: str, message: str) -> None:
@@ -519,7 +519,7 @@ def test_update_remove_repair_and_diff(folder: Path, tmp_path: Path) -> None:
     ("columns", "message"),
     [
         ({"segment": "mask[box]"}, "has values for each box, but no column has boxes"),
-        ({**COLUMNS, "other": "mask[box]"}, "hold masks of boxes: only one column can"),
+        ({**COLUMNS, "other": "mask[box]"}, "hold masks of boxes, but only one column can"),
         (
             {"box": "bbox[xywh]", "masks": "mask[box]", OBJECT_MASK: "bytes[box]"},
             "rename the column",

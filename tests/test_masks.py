@@ -182,7 +182,7 @@ def test_palettes_bits_and_values_stay() -> None:
             png(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)),
             "has more than 1,000 colors",
         ),
-        (png(np.zeros((15, 20), np.uint8)), "of the same aspect ratio; scale it with .scale."),
+        (png(np.zeros((15, 20), np.uint8)), "with the same aspect ratio; scale it with .scale."),
     ],
 )
 def test_other_masks_are_refused(mask: bytes, detail: str) -> None:

@@ -304,7 +304,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "pair",
         "image={stem}.png",
-        "must use each name of a pair once, and none of: image, weight, channels, class, ",
+        "must use each pair name only once, and none of: image, weight, channels, class, ",
     ),
     (
         "pair",

@@ -234,7 +234,7 @@ def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
 )
 def test_verify_finds_what_is_no_such_image(data: bytes) -> None:
     (problem,) = gray_problems("depth", data, (30, 40))
-    assert problem == "depth: not a gray PNG of (height, width) (30, 40) that decodes"
+    assert problem == "depth: not a valid gray PNG with (height, width) (30, 40)"
     assert not [*gray_problems("depth", png(np.ones((30, 40), np.uint8)), (30, 40))]
 
 

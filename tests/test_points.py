@@ -155,14 +155,18 @@ def test_cells(kind: str, cell: Any, expected: list[list[tuple[float, ...]]]) ->
 @pytest.mark.parametrize(
     ("kind", "cell", "problem"),
     [
-        ("points[xy]", [[1, 2, 3]], r"[1, 2, 3] are not points of 2 numbers each"),
-        ("points[xyv]", [[[1, 2], [3, 4], [5, 6], [7, 8]]], "are not points of 3 numbers each"),
+        ("points[xy]", [[1, 2, 3]], r"[1, 2, 3] is not a list of points with 2 numbers each"),
+        (
+            "points[xyv]",
+            [[[1, 2], [3, 4], [5, 6], [7, 8]]],
+            "is not a list of points with 3 numbers each",
+        ),
         ("points[xyv]", [[1, 2, 0.97]], "0.97 is not a whole number"),
-        ("points[xy]", [[1, NAN]], "nan is not a place in an image"),
-        ("points[xy]", [[1, "inf"]], "'inf' is not a place in an image"),
+        ("points[xy]", [[1, NAN]], "nan is not a coordinate in an image"),
+        ("points[xy]", [[1, "inf"]], "'inf' is not a coordinate in an image"),
         ("points[xy]", [[1, [[2]]]], "is not a number"),
         ("points[xy]", [[{"counts": "abc", "size": [1, 1]}, 2]], "is not a number"),
-        ("points[xy]", [[[1, 2, 3, 4], 7]], "7 are not points of 2 numbers each"),
+        ("points[xy]", [[[1, 2, 3, 4], 7]], "7 is not a list of points with 2 numbers each"),
     ],
 )
 def test_wrong_cells(kind: str, cell: Any, problem: str) -> None:

@@ -1012,7 +1012,7 @@ def test_wrong_table_options(
         (
             [None] * 3,
             "",
-            "as bytes would reject all of the first 3 rows (row 1: has no value; give a",
+            "as bytes would reject all of the first 3 rows (row 1: has no value; declare a",
         ),
         (["a", "4.5", ""], "int64", "as int64 would reject all of the first 3 rows (row 1: 'a' "),
         ([None, "4.5"], "enum(s|l)", "as enum(s|l) would reject all of the first 2 rows (row 1"),

@@ -527,15 +527,15 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
         ),
         (
             features(image__class__label=("int64_list", [2])),
-            "its labels are [2], ['tulipán'], which are not those of the manifest",
+            "its labels are [2], ['tulipán'], which do not match the manifest",
         ),
         (
             features(image__class__label=("int64_list", [-1])),
-            "its labels are [-1], ['tulipán'], which are not those of the manifest",
+            "its labels are [-1], ['tulipán'], which do not match the manifest",
         ),
         (
             features(image__class__label=("int64_list", [0])),
-            "its labels are [0], ['tulipán'], which are not those of the manifest",
+            "its labels are [0], ['tulipán'], which do not match the manifest",
         ),
         (
             features(image__height=("int64_list", [2**62])),
