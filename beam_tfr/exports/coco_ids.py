@@ -1,4 +1,4 @@
-"""Chooses the ids in COCO files: those of the sources if they are known, else numbers from 1.
+"""Chooses the ids in COCO files: those of the sources if they are known, otherwise from 1.
 
 No category has the id 0, which programs take for the background.
 """
@@ -9,10 +9,10 @@ _LONGEST = 18  # digits of an id
 
 
 def choose_category_ids(known: Iterable[tuple[int, int]], number: int) -> list[int]:
-    """Chooses the id of the category of each label.
+    """Chooses the category id for each label.
 
     Args:
-        known: labels of objects, with the ids that their sources gave to their categories.
+        known: labels of objects, with the category ids in their sources.
         number: number of labels. A label without objects gets the first free id.
     """
     ids = dict[int, int]()
@@ -35,7 +35,7 @@ def choose_image_ids(texts: Iterable[str | None]) -> list[int]:
     """Chooses the ids of images: their source ids if all of these are different whole numbers.
 
     Args:
-        texts: the source id of each image; None if it is unknown.
+        texts: the source id of each image; None if unknown.
     """
     ids = list[int]()
     are_numbers = True
@@ -49,7 +49,7 @@ def choose_image_ids(texts: Iterable[str | None]) -> list[int]:
 
 
 def _parse_id(text: str | None) -> int | None:
-    """Returns the 64-bit number that a text spells; None for other texts."""
+    """Returns the 64-bit number that a string spells; None for other strings."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > _LONGEST:
         return None
     number = int(text)

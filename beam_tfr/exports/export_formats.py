@@ -1,4 +1,4 @@
-"""Defines the formats of exports: where and how to write a shard, and what completes the export."""
+"""Defines the formats of exports: how to write a shard, and how to complete the export."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int])
 
 
 def _leave_out_nothing(dataset: Manifest, keypoints: int) -> list[str]:
-    """Lists no columns, for formats that have a place for all."""
+    """Lists no columns, for formats that can store all."""
     return []
 
 
@@ -31,28 +31,27 @@ def _list_no_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
 
 
 def _take_any(dataset: Manifest, splits: Collection[str]) -> None:
-    """Accepts any splits and classes, for formats that have a place for all."""
+    """Accepts any splits and classes, for formats that can store all."""
 
 
 class ExportFormat(NamedTuple):
-    """A format that datasets are exported in.
+    """A format to which datasets can be exported.
 
     Attributes:
-        write: writes a shard; what it writes to the given file comes last, and the file then
-            appears.
+        write: writes a shard; the given file is written last, and then appears.
         place: path of that file in the export.
         load: a line of Python that opens the export, given the `name` of the dataset and the
             `output`.
-        complete: writes what describes all shards, given the dataset, the `output`, and the files
-            of the shards with the number of images in each.
+        complete: writes the files that describe all shards, given the dataset, the `output`, and
+            the files of the shards with the number of images in each.
         needs_images: whether records must have encoded images.
-        needs_boxes: whether it is only for images with boxes.
-        needs_keypoints: whether writing a shard needs the number of keypoints of all objects.
+        needs_boxes: whether the format is only for images with boxes.
+        needs_keypoints: whether writing a shard requires the number of keypoints of all objects.
         name_files: returns the paths of the files of an image, which follow from its key; None if
             the images of a shard are in one file.
         list_own_files: returns the paths of the files about all images, given their splits.
-        check_dataset: raises a UsageError if the format has no place for some splits or classes.
-        list_left_out: returns the columns that the format has no place for, given the number of
+        check_dataset: raises a UsageError if the format cannot store some splits or classes.
+        list_left_out: returns the columns that the format cannot store, given the number of
             keypoints.
     """
 
@@ -137,8 +136,8 @@ class ExportJob(NamedTuple):
         where: conditions that the records must meet.
         output: folder of the export.
         form: one of `EXPORT_FORMATS`.
-        keypoints: number of keypoints of an object, for formats that need it.
-        shared_stems: stems that several keys have, for formats that name files by keys.
+        keypoints: number of keypoints per object, for formats that need it.
+        shared_stems: stems that several keys have, for formats that name files after keys.
     """
 
     base: BaseDataset
@@ -157,7 +156,7 @@ class ExportJob(NamedTuple):
     def write(self, part: ShardPart, report: Callable[[int], object]) -> None:
         """Writes a shard, unless its last file exists.
 
-        For `report` and errors see `ExportedShard`.
+        `ExportedShard` describes `report` and the errors.
         """
         path = self.path(part)
         if storage.find(path):
@@ -181,27 +180,27 @@ class ExportJob(NamedTuple):
 
 
 def count_keypoints(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> int:
-    """Returns the number of keypoints of all objects; 0 if the format does not need it."""
+    """Returns the largest number of keypoints per object; 0 if the format does not need it."""
     return yolo.count_keypoints(dataset, parts) if EXPORT_FORMATS[form].needs_keypoints else 0
 
 
 def find_shared_stems(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> frozenset[str]:
-    """Returns the stems that several keys have; none if the format does not name files by keys."""
+    """Returns the stems that several keys have; none if files are not named after keys."""
     if EXPORT_FORMATS[form].name_files is None:
         return frozenset()
     return image_names.find_shared_stems(dataset, parts)
 
 
 def check_names(job: ExportJob, dataset: Manifest, parts: Sequence[ShardPart]) -> None:
-    """Checks that the files of all images can be beside each other in the output.
+    """Checks that the files of all images can exist side by side in the output.
 
     Args:
-        job: the export, whose output has its work folder.
-        dataset: its dataset.
+        job: the export, whose output already has its work folder.
+        dataset: the dataset to export.
         parts: the exported shards.
 
     Raises:
-        DataError: the files cannot be beside each other.
+        DataError: the files cannot exist side by side.
     """
     export_format = EXPORT_FORMATS[job.form]
     if export_format.name_files is None:
@@ -219,7 +218,7 @@ def check_format(dataset: Manifest, form: str) -> None:
     """Checks that a dataset can be exported in a format.
 
     Raises:
-        UsageError: the dataset cannot be exported so, or there is no such format.
+        UsageError: the dataset cannot be exported in this format, or there is no such format.
     """
     if form not in EXPORT_FORMATS:
         names = ", ".join(EXPORT_FORMATS)

@@ -1,6 +1,6 @@
-"""Writes the format `folder`: a file for each image, and files about all of them.
+"""Writes the format `folder`: a file for each image, and files about all images.
 
-These are `metadata.jsonl`, and annotations of objects like COCO's.
+The latter are `metadata.jsonl`, and annotations of objects like COCO's.
 """
 
 import json
@@ -46,13 +46,13 @@ def list_own_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
 
 
 def name_files(image: NamedImage) -> list[str]:
-    """Returns the names of the file of an image, and of its masks."""
+    """Returns the file names of an image and its masks."""
     name = file_name(image)
     return [name, *(f"{name}.{key}.png" for key in image.beside)]
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
-    """Returns the files of an image, with its line of `metadata.jsonl` and its annotations."""
+    """Returns the files of an image, with its line in `metadata.jsonl` and its annotations."""
     name, *beside = name_files(image_of(shard, sample))
     row = {"file_name": name, **sample.about}
     del row["key"]
@@ -64,7 +64,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 
 
 def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """Makes the files for the whole folder from the parts of the shards.
+    """Makes the files about the whole folder from the parts of the shards.
 
     These are `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes.
 
@@ -87,7 +87,7 @@ def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -
 
 
 def _metadata_lines(output: str, parts: Iterable[str]) -> Iterator[str]:
-    """Yields the lines of `metadata.jsonl`; raises as `read_checked_parts` does."""
+    """Yields the lines of `metadata.jsonl`; raises like `read_checked_parts`."""
     for row, _ in read_checked_parts(output, parts):
         yield json.dumps(row) + "\n"
 
@@ -101,7 +101,7 @@ def _read_annotations(parts: Iterable[str]) -> Iterator[dict[str, Any]]:
 def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> dict[str, Any]:
     """Returns the image of a sample and its annotations, as in COCO's file, but without ids.
 
-    The `category_id` is the label. The ids of the source are added.
+    The `category_id` is the label. The ids from the source are added.
     """
     values = sample.values
     width = values[WIDTH][0]
@@ -131,7 +131,7 @@ def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> d
 def _add_table_columns(
     annotations: list[dict[str, Any]], dataset: Manifest, values: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Sets whether each object is a crowd, and its area, if the table has columns for them."""
+    """Sets whether each object is a crowd, and its area, if the table has columns for these."""
     columns = dataset.feature_kinds.box_features
     for column in _CROWD:
         if column in columns:
@@ -149,7 +149,7 @@ def _set_values(annotations: Iterable[dict[str, Any]], key: str, values: Iterabl
 
 
 def _read_category_ids(parts: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Yields the label of each object, and the id that its source gave to its category."""
+    """Yields the label of each object, and its category id in the source."""
     for about in _read_annotations(parts):
         labels = [annotation["category_id"] for annotation in about["annotations"]]
         # No id is known if the dataset has no such column.
@@ -160,7 +160,7 @@ def _coco_document(categories: Sequence[Any], parts: Sequence[str]) -> Iterator[
     """Yields the text of COCO's file, piece by piece.
 
     Args:
-        categories: the class of each label.
+        categories: the category of each label.
         parts: paths of the parts, with results of `annotate_image`.
     """
     source_ids = (about["source_id"] for about in _read_annotations(parts))
@@ -182,7 +182,7 @@ def _name_images(parts: Sequence[str], image_ids: Sequence[int]) -> Iterator[dic
 def _name_annotations(
     parts: Sequence[str], image_ids: Sequence[int], category_ids: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """Yields the annotations of all images, numbered, with the ids of their image and category."""
+    """Yields the annotations of all images, numbered, with the ids of image and category."""
     number = 0
     for about, image_id in zip(_read_annotations(parts), image_ids, strict=True):
         for annotation in about["annotations"]:

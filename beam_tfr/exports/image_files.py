@@ -1,8 +1,8 @@
-"""Shares code between formats with a file for each image.
+"""Shares code between formats with one file per image.
 
 Each shard leaves a part in the work folder, from which the files about all images are made at the
-end. It has a line of JSON for each image, with the names of its files, and what the format says
-about it.
+end. A part has a line of JSON for each image, with the names of the image's files, and what the
+format says about the image.
 """
 
 import json
@@ -26,7 +26,7 @@ class ImageFiles(NamedTuple):
 
     Attributes:
         files: path in the export -> content.
-        about: content of the image's line in the part, as for JSON.
+        about: content of the image's line in the part, as JSON values.
     """
 
     files: Mapping[str, bytes]
@@ -38,11 +38,11 @@ def write_files(
     file: storage.PendingFile,
     describe: Callable[[ExportedShard, ExportedSample], ImageFiles],
 ) -> None:
-    """Writes the files of the images of a shard, and its part.
+    """Writes the image files of a shard, and its part.
 
     Args:
         shard: the shard.
-        file: its part.
+        file: the part.
         describe: makes the files of an image.
     """
 
@@ -65,7 +65,7 @@ def _write_file(output: str, path: str, data: bytes) -> None:
 
 
 def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Returns split -> its parts."""
+    """Groups parts by split, as split -> its parts."""
     parts_of = dict[str, list[str]]()
     for path in paths:
         split = parse_shard_names(path).split
@@ -74,7 +74,7 @@ def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_parts(paths: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
-    """Yields the names of the files of each image, and what its format says about it."""
+    """Yields the file names of each image, and what the format says about it."""
     for path in paths:
         with storage.open_binary(path) as lines:
             yield from map(json.loads, lines)
@@ -86,7 +86,7 @@ def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:
     Holds a hash of each name in memory, about 100 bytes.
 
     Raises:
-        DataError: two files have the same name, or a file was removed since it was written.
+        DataError: two files have the same name, or a file was removed after it was written.
     """
     names = set[bytes]()  # hashed
     for files, about in read_parts(paths):
@@ -113,7 +113,7 @@ def _hash_name(name: str) -> bytes:
 
 
 def write_text(output: str, name: str, texts: Iterable[str]) -> None:
-    """Writes a file of an export, whose text comes piece by piece."""
+    """Writes a file of an export, from text that comes piece by piece."""
     path = storage.join(output, name)
     storage.make_folder(path.rpartition("/")[0])
     with storage.create(path, scratch=storage.work_path(output, "")) as file:

@@ -1,7 +1,7 @@
-"""Derives the names of the files of an export from the keys of images.
+"""Derives the file names in an export from the keys of images.
 
-They follow from the contents of a dataset, so they are checked before anything is written: an
-export whose files cannot lie beside each other would never be complete.
+The names follow from the contents of a dataset, so they are checked before anything is written: an
+export whose files cannot exist side by side would never be complete.
 """
 
 import itertools
@@ -31,14 +31,14 @@ _FOLDERS_EACH = 4  # more folders for each file
 
 
 class NamedImage(NamedTuple):
-    """All that the file names of an image depend on.
+    """Everything that the file names of an image depend on.
 
     Attributes:
         key: key of the image.
         split: its split.
         form: its stored format, one of `EXTENSIONS`.
-        shares_stem: whether another key of the dataset has the same stem.
-        beside: keys of the images beside it that are exported, such as "mask".
+        shares_stem: whether another key in the dataset has the same stem.
+        beside: keys of its companions that are exported, such as "mask".
     """
 
     key: str
@@ -49,7 +49,7 @@ class NamedImage(NamedTuple):
 
 
 def image_of(shard: ExportedShard, sample: ExportedSample) -> NamedImage:
-    """Returns all that the file names of a record depend on."""
+    """Returns everything that the file names of a record depend on."""
     key = to_text(sample.values[FILENAME][0])
     return NamedImage(
         key,
@@ -69,7 +69,7 @@ def file_name(image: NamedImage) -> str:
     `1.png` as a JPEG becomes `1.jpg`, or `1.png.jpg` if another key has the same stem.
 
     Raises:
-        DataError: the file would be outside of the folder, or among unfinished files.
+        DataError: the file would be outside the folder, or among unfinished files.
     """
     key = image.key
     folders = key.split("/")
@@ -98,14 +98,14 @@ def unique_file_name(image: NamedImage) -> str:
 
 
 def stem_of(key: str) -> str:
-    """Returns a key without the extension of an image, if it has one."""
+    """Returns a key without its image extension, if it has one."""
     stem, _, extension = key.rpartition(".")
     has_name = bool(stem.rpartition("/")[2])
     return stem if has_name and extension.lower() in FORMAT_OF else key
 
 
 def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozenset[str]:
-    """Returns the stems that several keys of a dataset have, from the contents of its shards.
+    """Returns the stems that several keys in a dataset have, from the contents of its shards.
 
     Holds all stems in memory, about 100 bytes each.
     """
@@ -122,7 +122,7 @@ def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozense
 def read_images(
     dataset: Manifest, parts: Iterable[ShardPart], where: Mapping[str, str]
 ) -> Iterator[NamedImage]:
-    """Yields the images of some shards that meet the conditions, from the contents."""
+    """Yields the images in some shards that meet the conditions, from the contents."""
 
     def read_shard(part: ShardPart) -> list[NamedImage]:
         return _read_shard(dataset, part, where)
@@ -151,7 +151,7 @@ def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) ->
 
 
 class NameCheck:
-    """A check that the files of an export can lie beside each other, one after another.
+    """Checks that the files of an export can exist side by side, one after another.
 
     Holds a hash of each name and folder in memory, about 100 bytes; their number is limited.
 
@@ -175,7 +175,7 @@ class NameCheck:
         """Adds the path of a file in the export.
 
         Raises:
-            DataError: the file cannot be there, alone or beside earlier ones.
+            DataError: the file cannot exist there, alone or next to earlier ones.
         """
         problem = self._rules.find_problem(self._output, name) or self._find_conflict(name)
         if problem:
@@ -183,7 +183,7 @@ class NameCheck:
             raise DataError(f"{path}: {problem}; {CURE}")
 
     def _find_conflict(self, name: str) -> str:
-        """Adds a file; returns why it cannot be beside earlier ones, or an empty text."""
+        """Adds a file; returns why it cannot exist next to earlier ones, or an empty string."""
         unified = self._rules.unify(name)
         hashed = _hash_name(unified)
         if hashed in self._files:
@@ -196,7 +196,7 @@ class NameCheck:
         return self._add_folders(unified)
 
     def _add_folders(self, unified: str) -> str:
-        """Adds the folders of a file; returns why a folder cannot be there, or an empty text."""
+        """Adds the folders of a file; returns why a folder cannot exist, or an empty string."""
         folder = unified.rpartition("/")[0]
         while (hashed := _hash_name(folder)) not in self._folders:
             if hashed in self._files:

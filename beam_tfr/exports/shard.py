@@ -1,4 +1,4 @@
-"""Reads the records of a shard that are exported, and parses them."""
+"""Reads the exported records of a shard, and parses them."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,10 +24,10 @@ class ExportedSample(NamedTuple):
 
     Attributes:
         values: feature -> values.
-        about: all but its images: `key`, `split`, `class`, `label`, `boxes`, columns.
+        about: everything but its images: `key`, `split`, `class`, `label`, `boxes`, columns.
         image: the encoded image.
         extension: extension of its format: "jpg", "png", "webp".
-        files: the exported images beside it: key -> PNG.
+        files: its exported companions: key -> PNG.
     """
 
     values: Mapping[str, list[Any]]
@@ -39,23 +39,23 @@ class ExportedSample(NamedTuple):
 
 @dataclasses.dataclass
 class ExportedShard:
-    """An exported shard of a dataset, whose records are found by its contents.
+    """An exported shard of a dataset, whose records are found through its contents.
 
     Attributes:
         dataset: the dataset.
         part: the whole shard.
         where: conditions that the records must meet.
         output: folder of the export.
-        report: called with the number of bytes of some records that were read.
-        keypoints: number of keypoints of each object, for formats that need it.
-        shared_stems: stems that several keys have, for formats that name files by keys.
-        left_out: columns that the format has no place for, which are not even decoded.
+        report: called with the size in bytes of the records that were read.
+        keypoints: number of keypoints per object, for formats that need it.
+        shared_stems: stems that several keys have, for formats that name files after keys.
+        left_out: columns that the format cannot store, which are not even decoded.
         table: contents of the shard.
         wanted: the numbers of the exported records, in order.
 
     Raises:
         UsageError: there is no column that a condition names.
-        DataError: the contents are missing or damaged, or do not fit the file.
+        DataError: the contents are missing or damaged, or do not match the file.
     """
 
     dataset: Manifest
@@ -120,7 +120,7 @@ class ExportedShard:
 
 
 def _count_runs(about: Mapping[str, Any]) -> int:
-    """Counts the run lengths of the masks of a record."""
+    """Counts the run lengths in the masks of a record."""
     return sum(len(mask["counts"]) for mask in about.get(MASKS_KEY, ()))
 
 
@@ -130,7 +130,7 @@ def sample_of(
     values: dict[str, list[Any]],
     left_out: Collection[str] = (),
 ) -> ExportedSample:
-    """Returns the sample of a parsed record, without some of its columns."""
+    """Returns the sample for a parsed record, without some of its columns."""
     features = dataset.feature_kinds
     key = values[FILENAME][0].decode("utf-8", "backslashreplace")
     about = {"key": key, "split": split, **features.export(values, left_out)}

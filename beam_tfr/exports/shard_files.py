@@ -1,4 +1,4 @@
-"""Writes formats with one file for each shard.
+"""Writes formats with one file per shard.
 
 webdataset    a tar, https://github.com/webdataset/webdataset
 parquet       a Parquet file with Hugging Face's Image and ClassLabel
@@ -31,7 +31,7 @@ _HUB_IMAGE = {"_type": "Image"}
 
 
 def write_tar(shard: ExportedShard, file: PendingFile) -> None:
-    """Writes a shard as a tar of NUMBER.jpg, .json, .cls and .mask.png."""
+    """Writes a shard as a tar that contains NUMBER.jpg, .json, .cls and .mask.png."""
     stream: Any = file
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         samples = itertools.chain.from_iterable(shard.samples())
@@ -43,7 +43,7 @@ def write_tar(shard: ExportedShard, file: PendingFile) -> None:
 
 
 def _sample_files(sample: ExportedSample) -> dict[str, bytes]:
-    """Returns extension -> content of the files of a sample."""
+    """Returns the files of a sample, as extension -> content."""
     about = json.dumps(sample.about)
     files = {sample.extension: sample.image, "json": about.encode()}
     label = sample.about.get("label")
@@ -132,7 +132,7 @@ def complete_tfds(dataset: Manifest, output: str, counts: Mapping[str, int]) -> 
 def _count_images(
     shards: Sequence[ShardEntry], folder: str, counts: Mapping[str, int]
 ) -> tuple[ShardEntry, ...]:
-    """Returns the shards of a split with the numbers of their exported images.
+    """Returns the shards of a split with the number of exported images in each.
 
     Args:
         shards: the shards.
@@ -150,7 +150,7 @@ def _count_images(
 def write_index(shard: ExportedShard, file: PendingFile) -> None:
     """Writes the index of a shard: the offset and size of each record, one record per line.
 
-    Both are those of the framed record, and come from the contents of the shard.
+    Both refer to the framed record, and come from the contents of the shard.
     """
     offsets = shard.table.column("offset").to_pylist()
     lengths = shard.table.column("length").to_pylist()

@@ -1,8 +1,8 @@
 """Writes the format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
 
-As in the devkit of Pascal VOC, pixels count from 1, and the last one belongs to its box. Names are
-keys, with _ in place of slashes and before inner extensions, since lists have the names, without
-extension, of files in one folder. See
+As in the devkit of Pascal VOC, pixels are counted from 1, and the last pixel belongs to its box.
+Names are keys, with _ in place of slashes and before inner extensions, since lists hold the names,
+without extension, of files in one folder. See
 http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
 """
 
@@ -35,10 +35,10 @@ _MOST_DECIMALS = 6
 
 
 def check_classes(dataset: Manifest, _: Collection[str]) -> None:
-    """Checks that XML can hold the classes.
+    """Checks that XML can represent the names of the classes.
 
     Raises:
-        UsageError: XML cannot hold a class.
+        UsageError: XML cannot represent the name of a class.
     """
     for name in dataset.class_names:
         if _NO_XML.search(name):
@@ -50,7 +50,7 @@ def check_classes(dataset: Manifest, _: Collection[str]) -> None:
 
 
 def list_left_out(dataset: Manifest, _: int) -> list[str]:
-    """Lists the columns that annotations have no place for."""
+    """Lists the columns that annotations cannot store."""
     features = dataset.feature_kinds
     kept = [_COLUMN.format(flag=flag) for flag in _FLAGS]
     if features.boxes:
@@ -70,7 +70,7 @@ def name_files(image: NamedImage) -> list[str]:
     """Returns the paths of an image and its annotations.
 
     Raises:
-        DataError: XML cannot hold the name of the image.
+        DataError: XML cannot represent the name of the image.
     """
     key = unique_file_name(image)
     if _NO_XML.search(key):
@@ -91,7 +91,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 
 
 def _flatten_name(key: str) -> str:
-    """Returns the name of an image in one folder, without an image extension inside its stem.
+    """Returns a name for an image in a single folder, without image extensions inside its stem.
 
     `a/1.png.jpg` becomes `a_1_png.jpg`, since programs take `a_1.png` in a list for a file.
     """
@@ -104,7 +104,7 @@ def _flatten_name(key: str) -> str:
 
 
 def _annotation(name: str, sample: ExportedSample) -> str:
-    """Returns the text of the XML file of an image."""
+    """Returns the text of an image's XML file."""
     values = sample.values
     (width,) = values[WIDTH]
     (height,) = values[HEIGHT]
@@ -136,7 +136,7 @@ def _annotation(name: str, sample: ExportedSample) -> str:
 
 
 def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
-    """Returns the lines of a box, given its sides as shares of the image."""
+    """Returns the lines for a box, given its sides as fractions of the image."""
     left, top, right, bottom = box
     width, height = size
     sides = {
@@ -150,10 +150,10 @@ def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
 
 
 def _count_pixels(share: float, side: int, *, first: int = 0) -> str:
-    """Converts a share of a side into pixels, with the fewest decimals that give the same share.
+    """Converts a fraction of a side into pixels, with the fewest decimals that preserve it.
 
     Args:
-        share: a float of 32 bits.
+        share: the fraction, a 32-bit float.
         side: length of the side, in pixels.
         first: the number of the first pixel.
     """
@@ -166,7 +166,7 @@ def _count_pixels(share: float, side: int, *, first: int = 0) -> str:
 
 
 def complete_voc(_: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """Writes the lists of the images of each split.
+    """Writes the lists of images for each split.
 
     Raises:
         DataError: see `read_checked_parts`.

@@ -1,7 +1,7 @@
 """Writes the format `yolo`: `data.yaml`, images/SPLIT/KEY, and labels/SPLIT/KEY.txt with objects.
 
-A line has the number of a class, from 0, and a box, which keypoints follow if objects have any; or,
-without keypoints, the corners of a polygon instead of the box. See
+A line has the number of a class, from 0, and a box, followed by keypoints if objects have any.
+Without keypoints, it may have the corners of a polygon instead of the box. See
 https://docs.ultralytics.com/datasets/detect.
 """
 
@@ -39,7 +39,7 @@ def check_splits(_: Manifest, splits: Collection[str]) -> None:
     """Checks that `data.yaml` has a key for each split.
 
     Raises:
-        UsageError: it has no key for a split, or one key for two splits.
+        UsageError: there is no key for a split, or the same key for two splits.
     """
     split_of = dict[str, str]()  # key -> split
     for split in splits:
@@ -63,7 +63,7 @@ def check_splits(_: Manifest, splits: Collection[str]) -> None:
 
 
 def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
-    """Returns the most keypoints of an object, by the contents of the shards; 0 without any."""
+    """Returns the largest number of keypoints per object in the shards' contents; 0 without any."""
     keypoints = dataset.feature_kinds.keypoints
     if keypoints is None:
         return 0
@@ -80,7 +80,7 @@ def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
 
 
 def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
-    """Lists the columns that label files have no place for, given the number of keypoints."""
+    """Lists the columns that label files cannot store, given the number of keypoints."""
     features = dataset.feature_kinds
     shapes = features.keypoints if keypoints else features.polygons
     kept = {shape.name for shape in (features.boxes, shapes) if shape}
@@ -126,7 +126,7 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
 
     Args:
         path: path of the image.
-        objects: number of its objects.
+        objects: number of objects in the image.
         keypoints: number of keypoints that each object gets.
 
     Raises:
@@ -143,12 +143,12 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
 def _shape_of(
     annotation: Mapping[str, Any], size: tuple[int, int], keypoints: int
 ) -> Sequence[float]:
-    """Returns the numbers after the class of an object, as shares of the image.
+    """Returns the numbers after the class of an object, as fractions of the image.
 
     Args:
         annotation: the object, as in COCO's file.
         size: (width, height) of the image.
-        keypoints: number of keypoints of each object; 0 if none has any.
+        keypoints: number of keypoints per object; 0 if no object has any.
 
     Raises:
         DataError: the object has more keypoints.
@@ -172,7 +172,7 @@ def _center_box(box: Sequence[float], size: tuple[int, int]) -> list[float]:
 def _pad_keypoints(
     numbers: Sequence[float], size: tuple[int, int], keypoints: int
 ) -> Iterator[float]:
-    """Yields x, y and visibility of each keypoint; 0 for keypoints that an object does not have."""
+    """Yields x, y and visibility of each keypoint; 0 for keypoints that an object lacks."""
     missing = keypoints * _KEYPOINT_SIZE - len(numbers)
     if missing < 0:
         raise DataError(

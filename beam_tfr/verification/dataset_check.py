@@ -52,13 +52,13 @@ def verify(
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
-    Takes 24 bytes of memory per record to compare keys and sources (100 at the end), about four
-    times the longest record per thread, and `max_decode_bytes` of `ImageOptions`, 400 MB, to
-    decode, or the pixels of one image that has more.
+    Memory: 24 bytes per record to compare keys and sources (100 at the end); about four times the
+    longest record per thread; and to decode images, `max_decode_bytes` of `ImageOptions`, 400 MB,
+    or the pixels of a single image if they need more.
 
     Args:
         folder: local or gs://.
-        sources: patterns or tables that the dataset was made from; compares each record with its
+        sources: patterns or tables that the dataset was made from; each record is compared with its
             source by SHA-256.
         exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
@@ -66,8 +66,8 @@ def verify(
 
     Raises:
         UsageError: an argument is wrong.
-        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced
-            this one meanwhile.
+        DataError: there is no manifest, or the manifest is invalid or was edited; or another
+            dataset replaced this one during the check.
     """
     if threads is None:
         threads = default_threads()
@@ -97,7 +97,7 @@ class DatasetCheck:
     Attributes:
         results: position of a shard -> result of verifying it.
         problems: all problems.
-        contents: the check of the dataset's contents.
+        contents: the check for the dataset's contents.
     """
 
     def __init__(self, manifest: Manifest, sources: SourceCheck | None = None) -> None:
@@ -113,11 +113,11 @@ class DatasetCheck:
         self._num_sources = 0
 
     def shard(self, task: VerifyTask) -> ShardCheck:
-        """Returns the check of a shard."""
+        """Returns the check for a shard."""
         return ShardCheck(self._manifest.folder, task, self._records, self.contents, self._sources)
 
     def add(self, result: TaskResult) -> None:
-        """Adds the result of a shard, and keeps only the first problems of all shards."""
+        """Adds the result for a shard, keeping only the first problems of all shards."""
         self.problems.merge(result.problems)
         result.problems = Problems()
         self.results[result.task.position] = result
@@ -153,7 +153,7 @@ class DatasetCheck:
         """Adds the checks of other files and across shards, and returns the report.
 
         Raises:
-            UsageError: none of the sources was found.
+            UsageError: no source was found.
             RunError: a shard was not read.
         """
         results = self._order_results()
@@ -195,7 +195,7 @@ class DatasetCheck:
         yield from describe_dataset_shares(dataset)
 
     def _describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns of `exclude` that match no source."""
+        """Yields messages about patterns in `exclude` that match no source."""
         if self._sources is not None:
             yield from self._sources.describe_exclusions()
 
@@ -214,7 +214,7 @@ class DatasetCheck:
         return [self.results[task.position] for task in tasks]
 
     def _check_across_shards(self, results: Sequence[TaskResult]) -> None:
-        """Adds the problems of all other files, repeated keys and wrong totals."""
+        """Adds the problems of all other files, and those with repeated keys and wrong totals."""
         for problem in check_files(self._manifest):
             self.problems.add(problem, Section.FILES)
         rows = [
@@ -226,7 +226,7 @@ class DatasetCheck:
             self.problems.add(problem, Section.TOTALS)
 
     def _check_sources(self, sources: SourceCheck, results: Sequence[TaskResult]) -> None:
-        """Adds the problems of new sources.
+        """Adds the problems with new sources.
 
         Raises:
             UsageError: no record has a source among them.
@@ -254,10 +254,10 @@ def _measure_progress(checks: Sequence[ShardCheck], num_pending: int) -> Progres
 
 
 def find_repeated_keys(rows: bytes, tasks: Sequence[VerifyTask]) -> Problems:
-    """Yields problems of records with the key of an earlier record.
+    """Finds records that have the same key as an earlier record, as problems.
 
     Args:
-        rows: rows of `find_repeats`, with positions of shards.
+        rows: rows for `find_repeats`, with positions of shards.
         tasks: all shards.
     """
     problems = Problems()

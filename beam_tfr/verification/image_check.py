@@ -1,4 +1,4 @@
-"""Checks that the image of a record is as the record and the options say."""
+"""Checks that the image of a record matches the record and the options."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ _KEPT_FORMATS = [form.encode() for form in KEPT_FORMATS]
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Yields what a record says about its image or source that the options do not allow."""
+    """Yields values of a record about its image or source that the options do not allow."""
     colorspace = b"Gray" if record[CHANNELS] == 1 else b"RGB"
     expected: dict[str, Sequence[Any]] = {
         CHANNELS: _expected_channels(options),

@@ -1,4 +1,4 @@
-"""Checks a manifest and the files beside it, and finds files that do not belong in the folder."""
+"""Checks a manifest and the files next to it, and finds files that do not belong in the folder."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from beam_tfr.verification.shard_check import read_sums
 
 
 def check_files(manifest: Manifest) -> Iterator[Problem]:
-    """Yields the problems of all files but the shards, in the order of the files."""
+    """Yields the problems of all files except the shards, in the order of the files."""
     for message in find_contradictions(manifest):
         yield Problem(ProblemKind.MANIFEST, dataset.MANIFEST_FILE, message)
     yield from _find_differing(manifest, _hash_expected(manifest))
@@ -32,7 +32,7 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
 def find_contradictions(manifest: Manifest) -> Iterator[str]:
     """Yields contradictions in fields that the `dataset_digest` does not cover.
 
-    Fields that it covers are compared with the records.
+    Fields that the digest covers are compared with the records.
     """
     for field, actual, expected in _derive_fields(manifest):
         if actual != expected:
@@ -56,7 +56,7 @@ def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _hash_expected(manifest: Manifest) -> dict[str, str]:
-    """Returns file -> SHA-256 of the files that the manifest determines."""
+    """Returns file -> SHA-256, for files that the manifest determines."""
     expected = {dataset.MANIFEST_FILE: dataset.sha256_hex(manifest_bytes(manifest.fields))}
     if manifest.names.label in manifest.features:
         labels = labels_text(manifest.class_names)
@@ -66,7 +66,7 @@ def _hash_expected(manifest: Manifest) -> dict[str, str]:
 
 
 def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields the problems of files whose SHA-256 differs from the expected one."""
+    """Yields the problems of files whose SHA-256 is not the expected one."""
     for file, sha256 in expected.items():
         path = storage.join(manifest.folder, file)
         try:
@@ -87,7 +87,7 @@ def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of `SUMS_FILE`, and of the files for other programs that it names.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: `SUMS_FILE` cannot be read.
     """
     sums = read_sums(manifest.folder)
     metadata = dict[str, str]()
@@ -102,12 +102,12 @@ def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_contents(manifest: Manifest) -> list[str]:
-    """Returns the paths of contents in the folder of the dataset."""
+    """Returns the paths of the contents, relative to the folder of the dataset."""
     return [contents_name(task.entry.file) for task in list_tasks(manifest)]
 
 
 def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
-    """Yields files that readers would take for shards or contents, as they match their pattern.
+    """Yields files that readers would take for shards or contents, since their names match.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -126,7 +126,7 @@ def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_names(folder: str) -> list[str]:
-    """Returns the sorted names in a folder; on a disk also those of folders and links."""
+    """Returns the sorted names in a folder; on a disk, also the names of folders and links."""
     if storage.is_gcs(folder):
         return storage.list_folder(folder)
     return sorted(os.listdir(folder))

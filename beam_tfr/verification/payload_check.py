@@ -32,7 +32,7 @@ def array_problems(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
-    """Yields a problem unless the bytes are a serialized tensor of this dtype and shape.
+    """Yields a problem unless the bytes are a serialized tensor with this dtype and shape.
 
     They must be the bytes that `tf.io.serialize_tensor` writes.
     """

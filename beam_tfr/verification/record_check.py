@@ -1,4 +1,4 @@
-"""Checks a record against the manifest of its dataset and its options."""
+"""Checks a record against the manifest of its dataset and the options in it."""
 
 import math
 import re
@@ -44,7 +44,7 @@ class _Expected(NamedTuple):
         return not values or type(values[0]) is self.kind
 
     def describe(self) -> str:
-        """Describes the expected values in messages."""
+        """Describes the expected values for messages."""
         number = "any number" if self.number is None else self.number
         return f"{number} of {self.kind.__name__}"
 
@@ -65,7 +65,7 @@ class RecordCheck:
 
     @property
     def has_sources(self) -> bool:
-        """Whether each record says which file it was made from."""
+        """Whether records state which file they were made from."""
         return bool(self._names.sha256)
 
     def __call__(self, record: bytes, result: TaskResult) -> tuple[list[str], Values | None]:
@@ -73,7 +73,7 @@ class RecordCheck:
 
         Returns:
             Messages, each with the actual and the expected value; and the features of the record,
-            None if they are not those of the manifest.
+            or None if they do not match the manifest.
         """
         try:
             values = parse_example(record)
@@ -107,7 +107,7 @@ class RecordCheck:
                 yield f"feature {quote(name)} is {actual}, expected {expected.describe()}"
 
     def _kind_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
-        """Yields what is wrong with labels, columns and further images; counts boxes and masks."""
+        """Yields what is wrong with labels, columns and companions; counts boxes and masks."""
         height = sum(values.get(feature_names.HEIGHT, ()))
         width = sum(values.get(feature_names.WIDTH, ()))
         problems = list[str]()
@@ -156,7 +156,7 @@ class RecordCheck:
 
 
 def _describe_values(values: list[Any]) -> str:
-    """Describes the values of a feature in messages."""
+    """Describes the values of a feature for messages."""
     if not values:
         return "empty"
     return f"{len(values)} of {type(values[0]).__name__}"

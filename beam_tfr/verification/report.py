@@ -20,7 +20,7 @@ MAX_PROBLEMS = 100  # kept; the others are only counted
 class ProblemKind(enum.StrEnum):
     """The kinds of problems, in the order of a report.
 
-    docs/verifying.md says what each means.
+    docs/verifying.md explains each kind.
     """
 
     MISSING = "missing"
@@ -50,8 +50,8 @@ class Problem(NamedTuple):
 
     Attributes:
         kind: a `ProblemKind`.
-        file: name in the dataset's folder; of a new source, its path.
-        message: what was found and what was expected.
+        file: name in the dataset's folder; for a new source, its path.
+        message: the actual value and the expected value.
         record: number of the record, from 0; None for the file as a whole.
         offset: offset of the record in the uncompressed stream, in bytes.
     """
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def of_unreadable(cls, file: str, error: OSError) -> Problem:
-        """Makes the problem with a file that cannot be read."""
+        """Makes the problem for a file that cannot be read."""
         if isinstance(error, FileNotFoundError):
             return cls(ProblemKind.MISSING, file, "is missing")
         reason = error.strerror or error
@@ -77,7 +77,7 @@ class Problem(NamedTuple):
 
 
 class Section(enum.IntEnum):
-    """The sections of a report, in their order."""
+    """The sections of a report, in order."""
 
     FILES = enum.auto()
     SHARDS = enum.auto()
@@ -98,7 +98,7 @@ class Problems:
     They are the first in dataset order, whichever thread finds them.
 
     Attributes:
-        counts: kind of problem -> number of all such problems.
+        counts: kind of problem -> total number of such problems.
     """
 
     def __init__(self) -> None:
@@ -110,8 +110,8 @@ class Problems:
 
         Args:
             problem: the problem.
-            section: the section of the report that lists it.
-            place: orders the problems of a section; those of the same place arrive in order.
+            section: the section of the report that lists the problem.
+            place: sorts the problems in a section; problems with the same place are added in order.
         """
         self.counts[problem.kind] += 1
         self._merge_first([_SortedProblem(section, place, problem)])
@@ -127,12 +127,12 @@ class Problems:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Returns kind of problem -> number of all such problems."""
+        """The total number of problems of each kind, as kind -> number."""
         return {kind.value: self.counts[kind] for kind in ProblemKind if self.counts[kind]}
 
     @property
     def first(self) -> tuple[Problem, ...]:
-        """Returns the first `MAX_PROBLEMS`."""
+        """The first `MAX_PROBLEMS`."""
         return tuple(kept.problem for kept in self._first)
 
 
@@ -140,9 +140,9 @@ class VerifyTask(NamedTuple):
     """A shard to verify.
 
     Attributes:
-        position: its number among all shards of the dataset.
+        position: number of the shard among all shards of the dataset.
         split: name of its split.
-        entry: its file.
+        entry: file of the shard.
     """
 
     position: int
@@ -156,18 +156,18 @@ class TaskResult:
 
     Attributes:
         task: the shard.
-        num_records: records read.
-        num_bytes: bytes of the file read.
-        problems: its problems, and those of its sources.
+        num_records: number of records read.
+        num_bytes: number of bytes read from the file.
+        problems: problems of the shard and of its sources.
         num_problems: number of problems, without those of its sources.
         num_sources: number of records compared with their sources.
         key_hashes: 16 bytes for each record.
-        source_hashes, source_labels: those of `split_notes.SourceHashes`; empty if no file is read.
-        labels: class id -> records.
-        pixels: stored pixels, by the records' own heights and widths.
+        source_hashes, source_labels: see `split_notes.SourceHashes`; empty if no file is read.
+        labels: class id -> number of records.
+        pixels: number of stored pixels, from the heights and widths that the records state.
         source_sizes: see `schema.plan.ShardInfo`.
-        counted: counts of boxes and masks alone.
-        records_sha256: see `schema.plan.ShardInfo`; empty until the shard was read to its end
+        counted: only the counts of boxes and masks.
+        records_sha256: see `schema.plan.ShardInfo`; empty until the shard has been read to its end
             without a wrong checksum.
     """
 
@@ -194,7 +194,7 @@ class TaskResult:
 
 
 def list_tasks(manifest: Manifest) -> list[VerifyTask]:
-    """The shards of a dataset, in the order of the manifest."""
+    """Lists the shards of a dataset, in the order of the manifest."""
     tasks: list[VerifyTask] = []
     for split_name, split in manifest.splits.items():
         for entry in split.shards:
@@ -211,12 +211,12 @@ class Report(Printable):
         dataset_digest: from the manifest.
         counts: "shards" in the manifest, "records_read", "bytes_read", "problems", and
             "sources_read", the records compared with their source files; None if not requested.
-        kinds: kind of problem -> number of all such problems; reading stops after about
-            `MAX_SHARD_PROBLEMS` of one shard.
+        kinds: kind of problem -> total number of such problems; reading a shard stops after about
+            `MAX_SHARD_PROBLEMS`.
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
-        notes: sentences that are no problems: about the splits (see `split_notes`), and about
-            patterns of `exclude` that match nothing.
+        notes: sentences about things that are not problems: about the splits (see `split_notes`),
+            and about patterns in `exclude` that match nothing.
         seconds: time taken.
     """
 
@@ -237,7 +237,7 @@ class Report(Printable):
         """Yields the report as lines, without its problems.
 
         Args:
-            ok: whether all is well besides the report.
+            ok: whether everything outside the report is OK too.
         """
         records = counted(self.counts["records_read"], "record")
         shards = counted(self.counts["shards"], "shard")
@@ -270,7 +270,7 @@ class Report(Printable):
 
     @classmethod
     def from_json(cls, text: bytes) -> Report:
-        """Makes the report from such JSON values."""
+        """Makes the report from the JSON values of `as_json`."""
         fields = json.loads(text)
         del fields["ok"]
         fields["problems"] = tuple(Problem(**problem) for problem in fields["problems"])

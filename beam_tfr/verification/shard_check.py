@@ -34,10 +34,10 @@ _SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.enco
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """Reads the SHA-256 of each file that `SUMS_FILE` names; empty if it is damaged.
+    """Reads the SHA-256 of each file that `SUMS_FILE` names; empty if `SUMS_FILE` is damaged.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: `SUMS_FILE` cannot be read.
     """
     data = storage.read_bytes(storage.join(folder, SUMS_FILE), max_bytes=_MOST_SUMS_BYTES)
     if len(data) > _MOST_SUMS_BYTES or _SUM.sub(b"", data):
@@ -66,7 +66,7 @@ class ContentsCheck:
     def open(self, result: TaskResult) -> ShardContents | None:
         """Opens the contents of a shard.
 
-        Returns None if they have a problem, which is added to the result.
+        Returns None if the contents have a problem, which is added to the result.
         """
         name = contents_name(result.task.entry.file)
         try:
@@ -104,10 +104,10 @@ class ContentsCheck:
 
 
 class ShardContents:
-    """The contents of one shard, compared in the order of the records.
+    """The contents of one shard, which are compared in the order of the records.
 
     Attributes:
-        name: name of their file, in the dataset's folder.
+        name: name of the contents' file in the dataset's folder.
     """
 
     def __init__(
@@ -131,9 +131,9 @@ class ShardContents:
 
         Args:
             number: number of the record, greater than in the previous call.
-            offset: offset of its data in the bytes of the records.
-            length: length of its data.
-            values: its features.
+            offset: offset of the record's data in the bytes of the records.
+            length: length of the record's data.
+            values: features of the record.
         """
         row = next(row for index, row in self._rows if index == number)  # damaged records have none
         place = {"offset": offset, "length": length}
@@ -146,7 +146,7 @@ class ShardContents:
     def check_restart_points(self) -> Iterator[str]:
         """Yields what is wrong with the restart points of a compressed shard.
 
-        Reads a record after each of them.
+        Reads a record after each restart point.
         """
         restarts = self._table.column("restart").to_pylist()
         first_rows = list[int]()
@@ -165,8 +165,8 @@ class ShardCheck:
     Args:
         folder: folder of the dataset.
         task: the shard.
-        records: the check of its records.
-        contents: the check of its contents.
+        records: the check for its records.
+        contents: the check for its contents.
         sources: the sources to compare the records with, if any.
 
     Attributes:
@@ -192,7 +192,7 @@ class ShardCheck:
         self._records_digest = RecordsDigest()
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> TaskResult:
-        """Reads the shard, and gives up when it is stopped."""
+        """Reads the shard; gives up when stopped."""
         contents = self._contents_check.open(self.result)
         try:
             self._check_size()
@@ -215,7 +215,7 @@ class ShardCheck:
     def _add_unreadable_key(self) -> None:
         """Adds a placeholder for the key and source of a damaged record.
 
-        It equals no other key, and has no source.
+        The placeholder equals no other key, and has no source.
         """
         self.result.key_hashes += os.urandom(HASH_BYTES)
         if self._check_record.has_sources:
@@ -229,7 +229,7 @@ class ShardCheck:
             self._add(ProblemKind.DAMAGED, sizes)
 
     def _read(self, contents: ShardContents | None, stopped: Callable[[], bool]) -> None:
-        """Reads and checks all records, then the totals, which are only known at the end.
+        """Reads and checks all records, then the totals, which are known only at the end.
 
         Raises:
             RecordError: the rest of the file cannot be read, or has more records than the manifest.
@@ -272,7 +272,7 @@ class ShardCheck:
             raise RecordError(self._path, file.record, file.offset, message)
 
     def _check(self, record: bytes, file: RecordFile, contents: ShardContents | None) -> None:
-        """Checks a record, and compares it with its row of the contents and its source."""
+        """Checks a record, and compares it with its row in the contents and with its source."""
         self._records_digest.add(record)
         messages, values = self._check_record(record, self.result)
         for message in messages:
@@ -290,7 +290,7 @@ class ShardCheck:
     def _check_sums(self, file: RecordFile) -> None:
         """Compares the number of records and the SHA-256 of the file with the manifest.
 
-        If no record was skipped, their digest is added to the result.
+        If no record was skipped, adds their digest to the result.
         """
         if file.record != self._entry.num_examples:
             message = f"it has {file.record} records, expected {self._entry.num_examples}"
@@ -303,7 +303,7 @@ class ShardCheck:
             self.result.records_sha256 = self._records_digest.hexdigest()
 
     def _compare_source(self, sources: SourceCheck, values: Values, file: RecordFile) -> None:
-        """Starts comparing a record with its source; waits if many comparisons are under way."""
+        """Starts comparing a record with its source; waits if too many comparisons are running."""
         self._comparisons.append(sources.start(values, self._entry.file, file.record, file.offset))
         if len(self._comparisons) == SOURCES_AT_A_TIME:
             self._finish_comparisons()

@@ -34,8 +34,8 @@ _LARGE_AT_ONCE = 2  # such images, in memory
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     """The sources of a dataset, found by the keys of its records.
 
-    Takes no memory per file, apart from the hashes of keys that `verify` keeps; about 0.5 kB for
-    each image in an archive, and for each row of a table.
+    Uses no memory per file, apart from the hashes of keys that `verify` keeps, but about 0.5 kB for
+    each image in an archive and for each row of a table.
 
     Args:
         manifest: manifest of the dataset.
@@ -44,7 +44,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         exclude: patterns of files to skip.
 
     Attributes:
-        patterns: the sources, in which each folder ends in /.
+        patterns: the sources, with / at the end of each folder.
 
     Raises:
         UsageError: the records were not made from files, or a pattern or table is wrong or matches
@@ -75,7 +75,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
 
         Args:
             values: the features of the record.
-            file, record, offset: its place, for a `Problem`.
+            file, record, offset: the place of the record, for a `Problem`.
         """
         names = self._manifest.names
         key = values[names.key][0].decode("utf-8", "surrogateescape")
@@ -91,7 +91,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return self._pool.submit(compare)
 
     def _compare(self, key: str, sha256: str) -> tuple[ProblemKind, str] | None:
-        """Returns what is wrong with the source of a key; None if it has this SHA-256."""
+        """Returns what is wrong with the source of a key; None if the source has this SHA-256."""
         try:
             if self._read_sha256(key) == sha256:
                 return None
@@ -113,9 +113,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return storage.sha256_of_small(source.path, self._most_bytes)
 
     def find_new(self, key_hashes: bytes) -> Problems:
-        """Returns the sorted files or rows that are neither a record nor a reject.
+        """Finds files or rows that are neither a record nor a reject, sorted, as problems.
 
-        Sources that removed.txt keeps out are not among them.
+        Ignores sources that removed.txt keeps out.
 
         Args:
             key_hashes: concatenated `hash_key` of all records.
@@ -135,7 +135,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns of `exclude` without a match; call it after `find_new`."""
+        """Yields messages about patterns in `exclude` without a match; call it after `find_new`."""
         return self._sources.describe_exclusions()
 
     def _read_removed(self) -> Removed:
@@ -148,7 +148,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return Removed()
 
     def _is_removed(self, key: str, removed: Removed) -> bool:
-        """Whether a source was taken down by its key or its bytes."""
+        """Whether a source was taken down, according to its key or its bytes."""
         if sha256_hex(key.encode("utf-8", "surrogateescape")) in removed.keys:
             return True
         if not removed.sources:
@@ -158,7 +158,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return False
 
     def _hash_rejected(self) -> bytes:
-        """Hashes the keys in rejects.jsonl, by `hash_key`, up to a damaged line.
+        """Hashes the keys in rejects.jsonl with `hash_key`, up to a damaged line.
 
         The damage itself is reported elsewhere.
         """

@@ -1,6 +1,6 @@
 """Finds the sources of a dataset by the keys of its records.
 
-They are files, images in archives, or rows of tables.
+Sources are files, images in archives, or table rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 30  # 1 GiB, of an image; a record has less
 
 
 def most_bytes(manifest: Manifest) -> int:
-    """Returns the most bytes that an image of a dataset can have: larger ones were rejected."""
+    """Returns the largest size that an image in a dataset can have: larger ones were rejected."""
     most = manifest.options.get("max_file_bytes")
     return most if type(most) is int and 0 < most < _MAX_BYTES else _MAX_BYTES
 
@@ -42,14 +42,14 @@ class Sources(Protocol):
 
     Attributes:
         root: the folder that keys are relative to, with a trailing slash.
-        patterns: the sources as they were given, in which each folder ends in /.
+        patterns: the sources as specified, with / at the end of each folder.
     """
 
     root: str
     patterns: list[str]
 
     def find(self, key: str) -> storage.Entry:
-        """Finds the source of a key; a source that is not a file of its own has a place.
+        """Finds the source of a key; a source within another file has a place.
 
         Raises:
             FileNotFoundError: there is no source, if this is known without looking for the file.
@@ -59,10 +59,15 @@ class Sources(Protocol):
         """Yields the paths of all sources."""
 
     def read_place(self, source: storage.Entry, copies: str) -> bytes:
-        """Reads a source that has a place, with `copies` of the images of Parquet files."""
+        """Reads a source that has a place.
+
+        Args:
+            source: the source.
+            copies: folder for copies of the images in Parquet files.
+        """
 
     def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns of `exclude` that match nothing; call it after `paths`."""
+        """Yields messages about patterns in `exclude` that match nothing; call it after `paths`."""
 
 
 class _FileSources(Sources):
@@ -177,9 +182,9 @@ class _TableSources(Sources):
 
 
 def _is_below_root(key: str) -> bool:
-    """Whether a key can be the path of a file below a folder, and leads nowhere else.
+    """Whether a key can be the path of a file below a folder, and cannot lead elsewhere.
 
-    The dataset may come from a stranger, who must not choose which files of this machine are read.
+    The dataset may come from a stranger, who must not choose which files on this machine are read.
     """
     try:
         name = key.encode("utf-8", "surrogateescape")
@@ -198,7 +203,7 @@ def open_sources(
 ) -> Sources:
     """Opens the sources of a dataset.
 
-    Takes about 0.5 kB of memory for each image in an archive, and for each row of a table.
+    Uses about 0.5 kB of memory for each image in an archive, and for each row of a table.
 
     Args:
         manifest: manifest of the dataset.

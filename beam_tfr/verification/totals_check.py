@@ -1,4 +1,4 @@
-"""Compares the totals of the records of all shards with the manifest."""
+"""Compares the totals of all shards' records with the manifest."""
 
 import collections
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ class _Field(NamedTuple):
 
 
 class _Totals:
-    """The totals of the records of all shards.
+    """The totals of all shards' records.
 
     Attributes:
         records_sha256: split -> the digests of its shards, in order.
-        labels: split -> class id -> records.
+        labels: split -> class id -> number of records.
         source_sizes, counted, pixels: see `TaskResult`.
     """
 
@@ -47,7 +47,7 @@ class _Totals:
 def find_wrong_totals(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[Problem]:
     """Yields the fields of a manifest that contradict the records.
 
-    Yields nothing if a shard is damaged, which would only repeat other problems.
+    Yields nothing if a shard is damaged, since this would only repeat other problems.
     """
     if not all(result.records_sha256 for result in results):
         return
