@@ -40,7 +40,7 @@ SIZE = (91, 61)  # of all pictures
 GOOD = [10, 5, 30, 40]
 INF, NAN = math.inf, math.nan
 # Boxes as left, top, width and height that are none; and what the message says of them.
-NO_AREA, OUTSIDE, NO_NUMBER = "not a box with an area", "outside of ", "not a box of four numbers"
+NO_AREA, OUTSIDE, NO_NUMBER = "not a box with an area", "outside ", "not a box of four numbers"
 TOO_LARGE = "does not fit into 32 bits"
 HOSTILE: dict[str, tuple[list[Any], str]] = {
     "tiny": ([0, 0, 1, 1], "less than a pixel"),

@@ -98,7 +98,7 @@ def test_of_files_only_bytes_are_compared_and_of_rows_nothing(beam_tfr: Command)
     assert package.duplicates(converted_files()).counts["copies"] == 2
     run = beam_tfr("duplicates", converted_files(), "--distance", 3)
     assert run.code == 2
-    assert "leave it out" in run.err
+    assert "omit it" in run.err
     run = beam_tfr("duplicates", converted_rows())
     assert run.code == 2
     assert "look for equal rows in the table" in run.err
