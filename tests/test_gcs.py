@@ -358,6 +358,7 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
     [
         "5",
         "[]",
+        "<html>Sign in</html>",
         '{"items": 5}',
         '{"items": [5]}',
         '{"items": {"a": 1}}',

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from beam_tfr.dataset.elements import decode_image
 from beam_tfr.dataset.image_sides import PNG_BEGIN, count_pixels
 from beam_tfr.options import ImageOptions
 from beam_tfr.records.tensors import message_class
@@ -29,6 +30,15 @@ def webp_of(width: int, height: int, **options: Any) -> bytes:
     return file.getvalue()
 
 
+def jpeg_of(width: int, height: int, sampling: int) -> bytes:
+    """A JPEG whose first component has this sampling, such as 0x14 for 4:4:1."""
+    file = io.BytesIO()
+    Image.new("RGB", (width, height)).save(file, "JPEG", subsampling=2)
+    data = bytearray(file.getvalue())
+    data[data.index(b"\xff\xc0") + 11] = sampling
+    return bytes(data)
+
+
 PHOTO = tf.io.encode_jpeg(tf.zeros([8, 12, 3], tf.uint8)).numpy()
 IMAGES = {
     "jpeg": (PHOTO, 96),
@@ -38,6 +48,21 @@ IMAGES = {
     "lossless webp": (webp_of(300, 70, lossless=True), 21_000),
     "extended webp": (webp_of(300, 70, exif=b"Exif\0\0"), 21_000),
 }
+
+
+@pytest.mark.parametrize("sampling", [0x14, 0x41, 0x13, 0x31, 0x24, 0x42, 0x11])
+def test_a_jpeg_of_any_sampling_is_decoded(sampling: int) -> None:
+    data = jpeg_of(192, 192, sampling)
+    assert count_pixels(data, "jpeg") == 192 * 192
+    assert decode_image(data, "jpeg", 3, 192 * 192).shape == (192, 192, 3)
+    with pytest.raises(ValueError, match="at most 36,863"):
+        decode_image(data, "jpeg", 3, 192 * 192 - 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"\xff\xd8" + bytes(1_000)])
+def test_a_jpeg_without_a_header_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match="cannot be decoded as jpeg"):
+        decode_image(data, "jpeg", 3)
 
 
 @pytest.mark.parametrize("name", IMAGES)

@@ -3,9 +3,10 @@
 A dataset may come from a stranger, and an image of a few bytes may take gigabytes to decode.
 """
 
-import contextlib
+import io
 
 import simplejpeg
+from PIL import Image as PillowImage
 
 PNG_BEGIN = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
 PNG_SIDES = slice(16, 24)  # width and height, 4 bytes each
@@ -23,14 +24,28 @@ def count_pixels(data: bytes, form: str) -> int:
         ValueError: the image has another format, although OpenCV might decode it.
     """
     if form == "jpeg":
-        with contextlib.suppress(ValueError):
-            height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
-            return int(height * width)
+        return _count_jpeg(data)
     if form == "png":
         return _count_png(data)
     if form == "webp":
         return _count_webp(data)
     return 0
+
+
+def _count_jpeg(data: bytes) -> int:
+    try:
+        height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
+        return int(height * width)
+    except (ValueError, KeyError):  # KeyError: chroma has a sampling without a name, such as 4:4:1
+        return _count_by_pillow(data)
+
+
+def _count_by_pillow(data: bytes) -> int:
+    try:
+        with PillowImage.open(io.BytesIO(data), formats=["JPEG"]) as image:
+            return image.width * image.height
+    except Exception as error:  # Pillow raises many
+        raise ValueError(f"the image cannot be decoded as jpeg: {error}") from error
 
 
 def _count_png(data: bytes) -> int:

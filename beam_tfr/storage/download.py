@@ -189,5 +189,5 @@ def _check_crc32c(headers: HTTPMessage, received: bytes) -> None:
 
     hashes = ",".join(headers.get_all("x-goog-hash", []))
     stored = re.search(r"crc32c=([\w+/=]+)", hashes)
-    if stored and base64.b64decode(stored[1]) != received:
+    if stored and base64.b64encode(received).decode() != stored[1]:
         raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")

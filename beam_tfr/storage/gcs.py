@@ -289,7 +289,8 @@ class GcsPendingFile(PendingFile):
             if not self._is_uploaded(target):
                 raise AlreadyExistsError(self._path) from None
         self._file.close()
-        return int(target.generation or 0)
+        with _checked_answer(self._path):
+            return int(target.generation or 0)
 
     def _is_uploaded(self, target: Any) -> bool:
         """Whether the object has these bytes; `target` learns its generation."""

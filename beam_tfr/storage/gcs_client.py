@@ -159,8 +159,10 @@ def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     from google.auth.exceptions import TransportError
     from google.cloud.storage.exceptions import DataCorruption
-    from requests.exceptions import RequestException
+    from requests.exceptions import InvalidJSONError, RequestException
 
+    if isinstance(error, InvalidJSONError):  # such as the page of a proxy that wants a login
+        return False
     status = _status_of(error)
     if status:
         return status in (408, 429) or (status >= 500 and status != 501)  # 501: not implemented
@@ -268,8 +270,11 @@ def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int,
 def _describe_failure(error: Exception) -> tuple[int, str]:
     """Returns (errno, text) of an error without an answer from the service."""
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from requests.exceptions import InvalidJSONError
 
     message = str(error)
+    if isinstance(error, InvalidJSONError):
+        return errno.EPROTO, f"the answer is not one of Cloud Storage ({message}); check the proxy"
     if isinstance(error, DefaultCredentialsError):
         cure = "create some with `gcloud auth application-default login`"
         return errno.EACCES, f"no credentials: {message.rstrip('.')}; {cure}"
