@@ -40,10 +40,12 @@ SPOILED = {
         "key,2": "2 cells instead of 4",
         "NaN": "1 cell instead of 4",
         '"key, 2",hat,"a,b",c,d': "5 cells instead of 4",
+        '"key" 2,hat,2,0.5': "',' expected after '\"'; is a quote not closed",
     },
     "t.tsv": {
         "a\tb\tc\td\te": "5 cells instead of 4",
         "a\tb": "2 cells instead of 4",
+        'a\t"Hello" she said\t2\t0.5': "'\t' expected after '\"'; is a quote not closed",
     },
     "t.jsonl": {
         '{"id": "key 2", "cla': "is not valid JSON: ",
@@ -116,6 +118,18 @@ def test_what_may_be_more_than_a_row_ends_the_run(
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=problem):
         references(tmp_path / name, key_column="path", feature_columns={"id": ""})
+
+
+def test_a_quote_that_is_not_closed_in_the_last_line_is_one_reject(tmp_path: Path) -> None:
+    table = tmp_path / "t.tsv"
+    table.write_text('id\ttext\na\tb\n\nc\t"d\n')
+    refs = references(table, encoding="row", feature_columns={"*": ""})
+    assert [bool(ref.reason) for ref in refs] == [False, True]
+    cure = refs[1].detail.partition("with pandas: ")[2].partition(" makes")[0]
+    with contextlib.chdir(tmp_path):
+        eval(cure.replace("FILE", "table"), {"read_csv": pandas.read_csv, "table": table})
+    sound = [*read_rows(str(tmp_path / "sound.csv"), ["id", "text"])]
+    assert [cells for _, cells in sound] == [["a", "b"], ["c", '"d']]
 
 
 def test_one_in_ten_rows_may_be_bad(tmp_path: Path) -> None:

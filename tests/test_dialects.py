@@ -257,7 +257,7 @@ def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("train.txt", "as CSV, with a first line"),
+        ("train.txt", "with pandas, read_csv"),
         ("data-00000-of-00001.arrow", "to_parquet"),
         ("d.npz", "write images as files"),
         ("t.xlsx", "as CSV"),

@@ -797,10 +797,10 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
         ),
         (
             "t.csv",
-            b'id,age\na,1\n"b,2\n',
-            "row 2 after the header: unexpected end of data; is a quote not closed",
+            b'id,age\n"b,2\n',
+            "row 1 after the header: unexpected end of data; is a quote not closed",
         ),
-        ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2 after the header: ',' expected after '\"'"),
+        ("t.csv", b'id,age\n"b"x,2\n', "row 1 after the header: ',' expected after '\"'"),
         (
             "t.csv",
             b"id,age\nb\xe9,2\n",

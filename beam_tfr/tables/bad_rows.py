@@ -1,5 +1,6 @@
 """Turns rows of text tables that cannot be read into rejects, with the likely cause."""
 
+import csv
 from collections.abc import Sequence
 
 from beam_tfr.console.terminal import counted
@@ -8,6 +9,7 @@ from beam_tfr.tables.dialects import Dialect
 from beam_tfr.tables.quoted_rows import QuotedRows
 
 _MOST_BAD_ROWS = 10  # up to one in 10 rows, if that is more; else the table is damaged
+INNER_LINE_ENDS = "has carriage returns within a line"
 # The cures for tables whose rows have more cells than their header.
 _WITHOUT_NAMES = (
     "is the name of a column missing there, or is a comma within a value without quotes?"
@@ -17,13 +19,26 @@ _LEAVE_OUT = (
     "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
     ".to_csv('sound.csv', index=False)"
 )
-# The cure for texts that begin with a quote in tables whose writer does not quote.
+# The cure for texts with quotes in tables whose writer quotes no text.
+_UNQUOTED = (
+    "with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, keep_default_na=False)"
+    ".to_csv('sound.csv', index=False)"
+)
 _QUOTE_TEXTS = (
     "does a text begin with a quote that is not doubled? Write the table with csv.writer, or, if "
-    "it quotes no text, with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, "
-    "keep_default_na=False).to_csv('sound.csv', index=False). If the cell is right, write the "
-    "table as JSON Lines"
+    f"it quotes no text, {_UNQUOTED}. If the cell is right, write the table as JSON Lines"
 )
+
+
+def describe_quotes(error: csv.Error, delimiter: str) -> str:
+    """Describes an error of the parser, with its likely cause, and what to do."""
+    problem = str(error)
+    if "new-line character" in problem:
+        return f"{INNER_LINE_ENDS}; save the table with one kind of line ends"
+    return (
+        f"{problem}; is a quote not closed or not doubled, or is there a space beside it? If the "
+        f"table quotes no text, {_UNQUOTED.format(delimiter=delimiter)} makes one that does"
+    )
 
 
 def _at_line(number: int) -> RowAtLine:

@@ -3,7 +3,6 @@
 import abc
 import collections
 import contextlib
-import csv
 import dataclasses
 import difflib
 import errno
@@ -369,9 +368,6 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
     try:
         for number, row in enumerate(rows, first):
             yield number, row
-    except csv.Error as error:
-        problem = _describe_csv_error(str(error))
-        raise damaged_table(name_row(path, number + 1), problem) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the compressed data is damaged: {error}"
         raise damaged_table(name_row(path, number + 1), problem) from error
@@ -389,13 +385,6 @@ def describe_harm(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nests lists or objects too deeply to be read"
     return f"cannot be read: {error or type(error).__name__}"
-
-
-def _describe_csv_error(problem: str) -> str:
-    """Describes an error of the parser, with its likely cause."""
-    if "new-line character" in problem:
-        return "has carriage returns within a line; save the table with one kind of line ends"
-    return f"{problem}; is a quote not closed or not doubled, or is there a space beside it?"
 
 
 def name_row(path: str, number: int) -> str:

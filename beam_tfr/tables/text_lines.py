@@ -18,12 +18,14 @@ class RowBound:
         delimiter: the delimiter between the cells of a line; empty if it has no cells.
 
     Attributes:
+        num_lines: the number of lines since the last row, which may be blank.
         problem: what is wrong with the text of the last row that was read; empty if nothing is.
     """
 
     def __init__(self, delimiter: str = "") -> None:
         self._delimiter = delimiter.encode()
         self._room = MAX_ROW_BYTES
+        self.num_lines = 0
         self.problem = ""
 
     def refill(self) -> None:
@@ -48,6 +50,7 @@ class RowBound:
             ValueError: the row is too long, or the line has too many cells.
         """
         num_bytes = len(line)
+        self.num_lines += 1
         self._room -= num_bytes
         if self._room < 0:
             problem = f"has more than {MAX_ROW_BYTES:,} bytes"
@@ -59,6 +62,7 @@ class RowBound:
     def refill_after_each(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         """Yields the rows that are not empty, and notes that each is complete."""
         for cells in rows:
+            self.num_lines = 0
             if cells:
                 self.refill()
                 yield cells

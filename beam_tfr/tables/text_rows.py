@@ -12,7 +12,13 @@ from typing import IO, Any
 from beam_tfr.features.cells import check_json
 from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.schema.untrusted import parse_json
-from beam_tfr.tables.bad_rows import BadRows, refuse_quoted_rows, refuse_row
+from beam_tfr.tables.bad_rows import (
+    INNER_LINE_ENDS,
+    BadRows,
+    describe_quotes,
+    refuse_quoted_rows,
+    refuse_row,
+)
 from beam_tfr.tables.base import (
     BadRow,
     ColumnSelection,
@@ -142,7 +148,7 @@ def _read_lines(path: str, file: IO[bytes], dialect: Dialect) -> _Lines:
         skipinitialspace=dialect.has_spaces,
         strict=True,
     )
-    cells: Iterator[list[str]] = parser
+    cells = _parse_rows(parser, bound, dialect)
     if dialect.has_spaces:
         cells = ([cell.strip(" ") for cell in row] for row in cells)
 
@@ -160,6 +166,28 @@ def _read_lines(path: str, file: IO[bytes], dialect: Dialect) -> _Lines:
         raise damaged_table(path, "is empty; its first line must name the columns")
     check_number_of_columns(path, len(header))
     return _Lines(header, rows, line_of_end, bound)
+
+
+def _parse_rows(
+    parser: Iterator[list[str]], bound: RowBound, dialect: Dialect
+) -> Iterator[list[str]]:
+    """Yields the cells of each row; of a row whose quotes do not match, `bound` has the problem.
+
+    Raises:
+        ValueError: the quotes do not match in several lines, or in a line with carriage returns,
+            which may be several rows.
+    """
+    while True:
+        try:
+            yield from parser
+            return
+        except csv.Error as error:
+            problem = describe_quotes(error, dialect.delimiter)
+            has_inner_ends = INNER_LINE_ENDS in problem
+            if bound.num_lines > 1 or has_inner_ends:
+                raise ValueError(problem) from None
+            bound.problem = problem
+            yield [problem]  # a row without any value may be skipped
 
 
 def _check_rows(
