@@ -268,6 +268,14 @@ def test_a_byte_that_is_not_utf_8_is_one_reject_with_a_cure(tmp_path: Path) -> N
         assert new == [*lines[:4], line.replace("\xe9", "é").replace("\xe4", "ä"), *lines[5:]]
 
 
+def test_lines_of_rows_that_are_not_text_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    text = b'id,note\n1,"two\nlines"\n\n2,\xe4\n3,"a\nb\xe4"\n4,"x"y\n5,"c\nd"\n'
+    (tmp_path / "t.csv").write_bytes(text)
+    refs = references(tmp_path / "t.csv", encoding="row", feature_columns={"*": ""})
+    lines = [ref.detail.partition(":")[0] for ref in refs]
+    assert lines == ["", "t.csv, line 5", "t.csv, line 6", "t.csv, line 8", ""]
+
+
 def test_a_table_in_another_encoding_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"id,note\n1,a\n" + b"2,K\xe4se\n" * 11)
     with pytest.raises(DataError, match="row 12 after the header`: byte 0xe4"):

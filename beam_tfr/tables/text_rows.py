@@ -204,11 +204,13 @@ def _check_rows(
     bound = lines.bound
     line_of_end = lines.line_of_end
     for number, cells in lines.rows:
+        has_other_line = line_of_end() != number + 1  # the header is line 1
+        if has_other_line:
+            number = _locate_row(number, cells, line_of_end())
         if bound.problem:
             yield bad_rows.refuse(number, bound.pop_problem())
             continue
-        if line_of_end() != number + 1:  # the header is line 1
-            number = _locate_row(number, cells, line_of_end())
+        if has_other_line:
             quoted = find_quoted_rows(cells, num_columns, dialect)
             if quoted:
                 yield refuse_quoted_rows(number, quoted, dialect, bad_rows)
