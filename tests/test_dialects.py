@@ -177,6 +177,11 @@ def test_a_delimiter_within_cells_is_none(tmp_path: Path) -> None:
         ("a.jpg,5,6,25,21,cat\n", "path,xmin,ymin,xmax,ymax,class"),  # alone
         ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "column1,column2,class"),
         ("72,25,72\n", "column1,column2,column3"),
+        ("100,0\n101,1\n", "column1,column2"),
+        ("0001,cat\n0002,dog\n0003,cat\n", "name,class"),
+        ("00a1,cat\n00a2,dog\n00a3,cat\n", "name,class"),
+        ("img1\t5.1\t3.5\tsetosa\nimg2\t4\t3\tother\n", "name,column2,column3,class"),
+        ("p1/left/,1\np2/right/,0\n", "path,class"),
     ],
 )
 def test_a_table_without_a_header_is_refused_with_one(
@@ -189,10 +194,22 @@ def test_a_table_without_a_header_is_refused_with_one(
             opened(table, **roles)
 
 
-def test_a_header_of_numbers_is_told(tmp_path: Path) -> None:
+def test_a_header_that_may_be_a_row_is_told(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
-    table.write_text("3.1,3.5,setosa\n2.9,3.0,setosa\n")
-    assert "'3.1,3.5,setosa'" in " ".join(opened(table).warnings)
+    for row, other in (
+        ("3.1,3.5,setosa", "2.9,3.0,setosa"),
+        ("a text,1", "another,0"),
+        ("img1,a text", "img2,another"),
+        ("one,cat", "two,cat"),
+    ):
+        table.write_text(f"{row}\n{other}\n")
+        assert repr(row) in " ".join(opened(table).warnings)
+
+
+def test_a_repeated_header_is_no_sign_of_a_row(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("img1,class\nimg1,class\na,b\n")
+    assert opened(table).warnings == ()
 
 
 @pytest.mark.parametrize("header", ["0,1,2", "label,0,1", "400.5,410,420", ",0,1", "7", "5,label"])

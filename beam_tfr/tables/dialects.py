@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 from beam_tfr.features.cells import NUMBER
-from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.tables.headers import IMAGE, SPLIT_WORDS, find_values, guess_names
 
 PEEKED_BYTES = 64 << 10  # 64 KiB, which show the dialect
 _PEEKED_ROWS = 50
@@ -29,11 +29,9 @@ _NO_TABLES = {
     "<(?:!doctype|html|[?]xml)": "is a page of HTML or XML, not a table",
     "version https://git-lfs": "is a pointer of Git LFS, not the table; git lfs pull gets it",
 }
-_IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 _AUTOML = ("set", "path", "label", "xmin", "ymin", "", "", "xmax", "ymax", "", "")
-_SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "unassigned"}
 
 
 class Dialect(NamedTuple):
@@ -310,87 +308,13 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
     return notes
 
 
-def find_row_as_header(header: Sequence[str], row: Sequence[str]) -> str:
-    """Says what is missing if the first line of a table is a row, not names of columns.
-
-    That is so if the first two lines have the name of an image in the same place, or if the first
-    line has one next to a number, or consists of numbers. Empty if nothing is wrong.
-    """
-    pairs = zip(header, row, strict=False)
-    is_like_next = any(_IMAGE.fullmatch(name) and _IMAGE.fullmatch(cell) for name, cell in pairs)
-    has_number = any(map(NUMBER.fullmatch, header))
-    has_image = is_like_next or (has_number and any(map(_IMAGE.fullmatch, header)))
-    if not has_image and not _is_row_of_numbers(header):
-        return ""
-    names = [*_guess_names(header)] if has_image else _number_columns(header)
-    corners = ""
-    options = ""
-    if "xmin" in names:  # these names imply the options
-        corners = " (with x,y,w,h for a corner and the size of a box)"
-    elif {"path", "class"} <= {*names}:
-        options = ", and give `uri_column=path` `label_column=class`"
-    return (
-        f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
-        f"write a line with names before it{corners}, such as {','.join(names)}{options}"
-    )
-
-
-def _is_row_of_numbers(cells: Sequence[str]) -> bool:
-    """Whether all cells but at most one are numbers, which do not increase as names would.
-
-    Columns may be named 0, 1, 2, as by pandas, or by wavelengths.
-    """
-    numbers = [float(cell) for cell in cells if NUMBER.fullmatch(cell)]
-    are_in_order = all(low < high for low, high in itertools.pairwise(numbers))
-    return len(numbers) >= max(2, len(cells) - 1) and not are_in_order
-
-
-def _number_columns(cells: Sequence[str]) -> list[str]:
-    """Returns names of columns by their numbers; a text among numbers may be a class."""
-    return [
-        f"column{number}" if NUMBER.fullmatch(cell) else "class"
-        for number, cell in enumerate(cells, 1)
-    ]
-
-
 def _is_of_automl(row: Sequence[str]) -> bool:
     """Whether a row has a split, an image, a class, and the corners of a box or nothing."""
     if len(row) not in range(9, len(_AUTOML) + 1):
         return False
     corners = [*row[3:5], *row[7:9]]
-    is_named = row[0].lower() in _SPLIT_WORDS and _IMAGE.fullmatch(row[1]) is not None
+    is_named = row[0].lower() in SPLIT_WORDS and IMAGE.fullmatch(row[1]) is not None
     return is_named and all(NUMBER.fullmatch(corner) or not corner for corner in corners)
-
-
-def _guess_names(row: Sequence[str]) -> Iterator[str]:
-    """Yields names of columns for the cells of a row."""
-    names = iter(_name_numbers(row))
-    others = iter(("class",))
-    paths = iter(("path",))
-    for number, cell in enumerate(row, 1):
-        unknown = f"column{number}"
-        if not cell:
-            yield ""
-        elif cell.lower() in _SPLIT_WORDS:
-            yield "set"
-        elif NUMBER.fullmatch(cell):
-            yield next(names, unknown)
-        elif _IMAGE.fullmatch(cell):
-            yield next(paths, unknown)
-        else:
-            yield next(others, unknown)
-
-
-def _name_numbers(row: Sequence[str]) -> Sequence[str]:
-    """Returns names for the numbers in a row: the fifth is a class, if no text may be one."""
-    numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
-    texts = [cell for cell in row if cell and cell not in numbers and not _IMAGE.fullmatch(cell)]
-    classes = [text for text in texts if text.lower() not in _SPLIT_WORDS]
-    if len(numbers) == 1 and not classes:
-        return ["class"]
-    if len(numbers) == 5 and not classes:
-        return ["xmin", "ymin", "xmax", "ymax", "class"]
-    return ["xmin", "ymin", "xmax", "ymax", "width", "height"]
 
 
 def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str]:
@@ -402,8 +326,12 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
     for mark, name in DELIMITERS.items():
         if mark != delimiter and joined.count(mark) >= len(header):
             yield f"it is read with {DELIMITERS.get(delimiter, delimiter)}; its header has {name}"
-    if any(map(_DECIMAL.fullmatch, header)):
-        yield f"its first line, {joined!r:.60}, names the columns; add such a line if it is a row"
+    if any(map(_DECIMAL.fullmatch, header)) or find_values(header, rows[1:]):
+        names = ",".join(guess_names(header, rows[1:]))
+        yield (
+            f"its first line, {joined!r:.60}, names the columns; if it is a row, write a line with "
+            f"names before it, such as {names}"
+        )
     if len(header) > 1:
         return
     numbers_of_words = {len(row[0].split()) for row in rows if row}

@@ -40,13 +40,14 @@ from beam_tfr.tables.dialects import (
     PEEKED_BYTES,
     Dialect,
     find_dialect,
-    find_row_as_header,
     fits_header,
     read_decimal_comma,
 )
+from beam_tfr.tables.headers import find_row_as_header
 from beam_tfr.tables.quoted_rows import find_quoted_rows
 from beam_tfr.tables.text_lines import MAX_ROW_BYTES, RowBound, read_lines
 
+_ROWS_BELOW_HEADER = 50  # which show whether the header is a row
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of objects
 
 
@@ -69,13 +70,13 @@ class Delimited(TableFormat):
                 raise table_error(path, describe_outlined_words(path))
             lines = _read_lines(path, file, self._find_dialect(path, file))
             header = lines.header
-            num_rows = 1 if all(header) else most_rows
+            num_rows = _ROWS_BELOW_HEADER if all(header) else most_rows
             rows = list[list[str]]()
             with contextlib.suppress(DamagedTableError):  # reading the rows raises the error
                 for _, cells in itertools.islice(lines.rows, num_rows):
                     if fits_header(cells, header):
                         rows.append(cells)
-        problem = find_row_as_header(header, rows[0] if rows else [])
+        problem = find_row_as_header(header, rows[:_ROWS_BELOW_HEADER])
         if problem:
             raise table_error(path, problem)
         return _leave_out_unnamed(header, rows)

@@ -1,0 +1,174 @@
+"""Tells headers of tables from rows, and names the columns of tables that have no header."""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from beam_tfr.features.cells import NUMBER
+from beam_tfr.schema.extensions import FORMAT_OF
+
+SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "unassigned"}
+IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
+_DIGITS = re.compile("[0-9]+")
+_SLASH = re.compile(r"[/\\]")
+_FEW_NUMBERS = 2  # in increasing order, these may be names
+_MANY_NUMBERS = 10  # in decreasing order, these may be names
+
+
+def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Says what is missing if the first line of a table is a row, not names of columns.
+
+    That is so if the first two lines have the name of an image in the same place, if the first
+    line has one next to a number, if it consists of numbers, or if several of its cells look like
+    those below them. Empty if nothing is wrong.
+
+    Args:
+        header: the cells of the first line.
+        rows: the cells of the lines below.
+    """
+    pairs = zip(header, rows[0] if rows else [], strict=False)
+    is_like_next = any(IMAGE.fullmatch(name) and IMAGE.fullmatch(cell) for name, cell in pairs)
+    has_number = any(map(NUMBER.fullmatch, header))
+    has_image = is_like_next or (has_number and any(map(IMAGE.fullmatch, header)))
+    is_row = has_image or _is_row_of_numbers(header) or len(find_values(header, rows)) > 1
+    if not is_row:
+        return ""
+    names = guess_names(header, rows)
+    corners = ""
+    options = ""
+    if "xmin" in names:  # these names imply the options
+        corners = " (with x,y,w,h for a corner and the size of a box)"
+    elif {"path", "class"} <= {*names}:
+        options = ", and give `uri_column=path` `label_column=class`"
+    return (
+        f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
+        f"write a line with names before it{corners}, such as {','.join(names)}{options}"
+    )
+
+
+def find_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Finds cells of a header that look like the cells below them.
+
+    These are numbers above numbers, unless their order is that of names, and texts that are also
+    cells of their column, are paths above paths, or differ only by digits from the cell below.
+
+    Args:
+        header: the names of the columns.
+        rows: the first rows; those equal to the header are ignored.
+    """
+    texts = list[str]()
+    numbers = list[str]()
+    whole_rows = [row for row in rows if len(row) == len(header) and row != header]
+    for name, *cells in zip(header, *whole_rows, strict=True):
+        values = [cell for cell in cells if cell]
+        if not name or not values:
+            continue
+        if NUMBER.fullmatch(name):
+            if all(map(NUMBER.fullmatch, values)):
+                numbers.append(name)
+        elif _is_like_values(name, values):
+            texts.append(name)
+    if len(numbers) >= _FEW_NUMBERS and _are_in_order(numbers):
+        return texts
+    return numbers + texts
+
+
+def _is_like_values(name: str, values: Sequence[str]) -> bool:
+    """Whether the name of a column looks like one of its values, which are texts."""
+    if name in values or _are_alike(name, values[0]):
+        return True
+    return all(map(_SLASH.search, [name, *values]))
+
+
+def _are_alike(text: str, other: str) -> bool:
+    """Whether two texts have digits, and differ only in them."""
+    return _DIGITS.search(text) is not None and _DIGITS.sub("0", text) == _DIGITS.sub("0", other)
+
+
+def _is_row_of_numbers(cells: Sequence[str]) -> bool:
+    """Whether all cells but at most one are numbers, in an order that names would not have."""
+    numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
+    return len(numbers) >= max(2, len(cells) - 1) and not _are_in_order(numbers)
+
+
+def _are_in_order(numbers: Sequence[str]) -> bool:
+    """Whether numbers increase, like 0, 1, 2 of pandas and wavelengths, or many decrease."""
+    pairs = [*itertools.pairwise(map(float, numbers))]
+    if all(number < following for number, following in pairs):
+        return True
+    return len(numbers) >= _MANY_NUMBERS and all(number > other for number, other in pairs)
+
+
+def guess_names(cells: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> list[str]:
+    """Returns names of columns for the cells of a row.
+
+    Args:
+        cells: the cells.
+        rows: the next rows.
+    """
+    if any(map(IMAGE.fullmatch, cells)):
+        return [*_name_beside_image(cells)]
+    if len(cells) == 2 and not all(map(NUMBER.fullmatch, cells)):
+        return _name_two(cells, rows)
+    return [*_name_values(cells, rows)]
+
+
+def _name_two(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns names for a class, which other rows may have, and what it is the class of."""
+    first, _ = cells
+    if any(first in row[:1] for row in rows):
+        return ["class", "name"]
+    return ["path" if _SLASH.search(first) else "name", "class"]
+
+
+def _name_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields names for the cells of a row without the name of an image.
+
+    A text among them may be a class, unless it is a path, or numbered like the text below.
+    """
+    below = rows[0] if rows else []
+    classes = iter(("class",))
+    paths = iter(("path",))
+    names = iter(("name",))
+    pairs = itertools.zip_longest(cells, below[: len(cells)], fillvalue="")
+    for number, (cell, next_cell) in enumerate(pairs, 1):
+        unknown = f"column{number}"
+        if NUMBER.fullmatch(cell):
+            yield unknown
+        elif _SLASH.search(cell):
+            yield next(paths, unknown)
+        elif _are_alike(cell, next_cell):
+            yield next(names, unknown)
+        else:
+            yield next(classes, unknown)
+
+
+def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
+    """Yields names of columns for the cells of a row with the name of an image."""
+    names = iter(_name_numbers(row))
+    others = iter(("class",))
+    paths = iter(("path",))
+    for number, cell in enumerate(row, 1):
+        unknown = f"column{number}"
+        if not cell:
+            yield ""
+        elif cell.lower() in SPLIT_WORDS:
+            yield "set"
+        elif NUMBER.fullmatch(cell):
+            yield next(names, unknown)
+        elif IMAGE.fullmatch(cell):
+            yield next(paths, unknown)
+        else:
+            yield next(others, unknown)
+
+
+def _name_numbers(row: Sequence[str]) -> Sequence[str]:
+    """Returns names for the numbers in a row: the fifth is a class, if no text may be one."""
+    numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
+    texts = [cell for cell in row if cell and cell not in numbers and not IMAGE.fullmatch(cell)]
+    classes = [text for text in texts if text.lower() not in SPLIT_WORDS]
+    if len(numbers) == 1 and not classes:
+        return ["class"]
+    if len(numbers) == 5 and not classes:
+        return ["xmin", "ymin", "xmax", "ymax", "class"]
+    return ["xmin", "ymin", "xmax", "ymax", "width", "height"]
