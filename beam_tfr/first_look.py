@@ -17,7 +17,7 @@ from beam_tfr.inputs.annotation_files import describe_annotations, describe_labe
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
-from beam_tfr.inputs.patterns import describe_unused, escape_pattern
+from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.png_kinds import find_kind
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
@@ -41,6 +41,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.pair_paths import to_glob
+from beam_tfr.schema.wildcards import escape_pattern
 from beam_tfr.sources import Input, refuse_records
 from beam_tfr.tables.paths import resolve_path
 from beam_tfr.tables.rows import Tables, file_of

@@ -25,7 +25,6 @@ from beam_tfr.inputs.patterns import (
     compile_exclusions,
     compile_pattern,
     describe_misplaced,
-    escape_pattern,
     is_wild,
     mark_folders,
 )
@@ -41,6 +40,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.renames import parse_renames
+from beam_tfr.schema.wildcards import escape_pattern
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import format_of, has_table_name, split_suffix
 from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names

@@ -220,7 +220,7 @@ def test_splits_without_classes_beside_other_folders_are_told() -> None:
     keys = ["Train/0/1", "Train/1/2", "Test/3", "Meta/4"]  # as of GTSRB
     check_split_folders(folders(*keys), "")
     text = describe_ignored_split(folders(*keys))
-    for cure in ("layout='{split}/{label}/**'", "exclude='Meta/*'", "exclude='Test/*'"):
+    for cure in ("layout='{split}/{label}/**'", "exclude='Meta/*' 'Test/*'"):
         assert cure in text
     layout = parse_layout("{label}/*")
     text = describe_deep_folders(find_deep_folders(folders(*keys), layout), layout)
@@ -247,6 +247,11 @@ def test_classes_at_several_depths_in_splits_have_the_layout_that_reads_all() ->
     assert "use `layout='{split}/*/{label}/**'` for the classes Apple, Juice, Pear" in text
     assert "`layout='{split}/{label}/**'` for Drinks, Fruit" in text
     assert "`exclude='**/icons/**'` leaves" in text
+
+
+def test_excludes_hold_for_names_with_wildcards() -> None:
+    text = refusal("train/cat/1", "val/cat/2", "o[l]d it's/cat/3")
+    assert "`exclude='**/o[[]l]d it'\"'\"'s/**'`" in text
 
 
 def test_folders_of_parts_in_classes_are_no_classes_within_splits() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import beam_tfr
-from beam_tfr.inputs.patterns import escape_pattern
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.number_ranges import expand_ranges
+from beam_tfr.schema.wildcards import escape_pattern
 from tests.archives import tarred
 from tests.masks import ids, png
 

@@ -33,6 +33,7 @@ from beam_tfr.console.terminal import counted, silent_stderr
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.wildcards import escape_pattern
 
 if TYPE_CHECKING:
     from beam_tfr.dataset.manifest import Manifest
@@ -124,7 +125,7 @@ def _list_images(pattern: str) -> list[str]:
         UsageError: there are none.
     """
     from beam_tfr.inputs.listing import match_files
-    from beam_tfr.inputs.patterns import escape_pattern, is_wild
+    from beam_tfr.inputs.patterns import is_wild
 
     if not is_wild(pattern):
         pattern = f"{escape_pattern(pattern.rstrip('/'))}/**"

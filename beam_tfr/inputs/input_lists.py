@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import (
-    WILDCARD,
     escape_if_file,
-    escape_pattern,
     is_wild,
     read_lines,
     split_pattern,
@@ -18,6 +16,7 @@ from beam_tfr.inputs.spellings import list_spellings, read_address
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.number_ranges import expand_ranges
+from beam_tfr.schema.wildcards import WILDCARD, escape_pattern
 
 _TRIED_LINES = 10  # lines that are tried to find out what the paths of a list are relative to
 _WHOLE = ("/", "~", storage.GCS)

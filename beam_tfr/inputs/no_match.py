@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 
 from beam_tfr import storage
 from beam_tfr.inputs.first_names import FirstNames
-from beam_tfr.inputs.patterns import OPTIONS_OF_IMAGES, escape_pattern, is_wild, split_pattern
+from beam_tfr.inputs.patterns import OPTIONS_OF_IMAGES, is_wild, split_pattern
 from beam_tfr.inputs.skipped import describe_cures, describe_other_files
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.extensions import is_junk
+from beam_tfr.schema.wildcards import escape_pattern
 
 _MOST_LOOKED_AT = 20  # files that are tried to find out why a pattern matches nothing
 _MOST_MANIFEST_BYTES = 32 << 20  # 32 MiB; no manifest is longer

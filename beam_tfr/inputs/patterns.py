@@ -21,13 +21,13 @@ from beam_tfr import storage
 from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
+from beam_tfr.schema.wildcards import WILDCARD, escape_pattern
 
 OPTIONS_OF_IMAGES = ("input", "sources")  # their patterns may be folders and archives
 NOTHING = re.compile("(?!)")
 EVERYTHING = re.compile(".*", re.DOTALL)
 MAX_LIST_BYTES = 256 << 20  # 256 MiB for a file with a name, a path or a pattern in each line
 MAX_LINES = 5_000_000  # in such a file
-WILDCARD = re.compile(r"[*?\[{]")
 # The end of a pattern of archives.
 ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")
 # A ] that comes first in [...] is a member.
@@ -68,11 +68,6 @@ def _mark_folder(pattern: str) -> str:
 def is_wild(pattern: str) -> bool:
     """Whether a pattern may match several files."""
     return pattern.endswith("/") or WILDCARD.search(pattern) is not None
-
-
-def escape_pattern(path: str) -> str:
-    """Returns the pattern that matches only this path."""
-    return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
 
 def escape_if_file(pattern: str) -> str:

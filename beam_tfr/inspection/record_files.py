@@ -8,11 +8,11 @@ from beam_tfr.dataset.manifest import Manifest, read_manifest
 from beam_tfr.dataset.splits import choose_splits
 from beam_tfr.inputs.listing import match_files
 from beam_tfr.inputs.no_match import find_records
-from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.records.tfrecords import RecordFile, max_record_bytes_in
 from beam_tfr.schema.dataset import MANIFEST_FILE, sort_splits
 from beam_tfr.schema.errors import DataError, NotFoundError
+from beam_tfr.schema.wildcards import WILDCARD
 
 MAX_FOREIGN_BYTES = 512 << 20  # 512 MiB for a record in a file without a manifest
 

@@ -4,7 +4,6 @@ import collections
 import operator
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.class_names import find_split_mark
@@ -32,6 +31,7 @@ from beam_tfr.layouts.split_names import are_different, find_split_folders, spli
 from beam_tfr.layouts.unnamed_masks import KindOf, is_unknown
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.wildcards import quote_pattern
 
 _MOST_COUNTS = 20  # of splits
 _MOST_NAMES = 1_000  # of files that are looked at
@@ -214,7 +214,7 @@ def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
     text = ""
     if without:
         folders = sorted({*map(os.path.dirname, without)})
-        excluded = " ".join(f"'{folder}/*'" for folder in folders)
+        excluded = " ".join(quote_pattern(folder, "/*") for folder in folders)
         text = (
             f", and `exclude={excluded}`, which leaves out images without a class, such as "
             f"{without[0]}"
@@ -308,7 +308,7 @@ def _describe_unlabelled(folders: Mapping[str, int], layout: str) -> str:
     no_classes = _find_no_classes(values_of)
     other_split_of = _find_other_splits(values_of)
     texts = []
-    patterns = [f"{folder}/*" for folder in rejected]
+    patterns = [quote_pattern(folder, "/*") for folder in rejected]
     if rejected:
         texts.append(
             f"images in {join_names(rejected)} are not in the folder of a class, so the first "
@@ -325,10 +325,10 @@ def _describe_unlabelled(folders: Mapping[str, int], layout: str) -> str:
             f"the first layout gives images in {join_names(no_classes)} the class "
             f"{join_names(labels)}"
         )
-        patterns += [f"{folder}/*" for folder in no_classes]
+        patterns += [quote_pattern(folder, "/*") for folder in no_classes]
     if not texts:
         return ""
-    excluded = " ".join(map(shlex.quote, dict.fromkeys(patterns)))
+    excluded = " ".join(dict.fromkeys(patterns))
     return f"; {', and '.join(texts)}: `exclude={excluded}` leaves them out"
 
 
@@ -359,16 +359,23 @@ def _describe_beside_images(
         others.update(dict.fromkeys(numbers.keys() - {*named}))
     if not images:
         return ""
-    patterns = [shlex.quote(f"**/{label}/**") for label in sorted(others)]
+    other_patterns = [quote_pattern(label, "/**", "**/") for label in sorted(others)]
+    image_patterns = [
+        quote_pattern(folder, "/*")
+        for folder, values in values_of.items()
+        if values.get("label", "") in images
+    ]
     return (
-        f"; {join_names(sorted(others))} hold as many files as {join_names(sorted(images))}: if "
-        f"they are masks or other data of these images, `layout='{layout.replace('{label}', '*')}'`"
-        f" `exclude={' '.join(patterns)}` converts the images alone"
+        f"; the first layout takes {join_names(sorted(images))} for classes, beside "
+        f"{join_names(sorted(others))}, which hold as many files: if these are masks or other data "
+        f"of the images, `layout='{layout.replace('{label}', '*')}'` "
+        f"`exclude={' '.join(other_patterns)}` converts the images alone; if only these are "
+        f"classes, `exclude={' '.join(image_patterns)}` leaves out the other images"
     )
 
 
 def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:
-    """Lists patterns of folders that a layout takes for splits, and of no others.
+    """Lists quoted patterns of folders that a layout takes for splits, and of no others.
 
     Args:
         split_of: such folder of images -> its split.
@@ -380,7 +387,10 @@ def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -
     patterns = []
     for folder, split in split_of.items():
         name = _name_with_split(folder, split)
-        patterns.append(f"{folder}/*" if name in kept_names else f"**/{name}/**")
+        if name in kept_names:
+            patterns.append(quote_pattern(folder, "/*"))
+        else:
+            patterns.append(quote_pattern(name, "/**", "**/"))
     return patterns
 
 

@@ -16,6 +16,7 @@ from beam_tfr.layouts.split_names import (
     split_of_folder,
 )
 from beam_tfr.schema.differences import join_names
+from beam_tfr.schema.wildcards import quote_pattern
 
 _MOST_EXCLUDED = 3  # folders that a message names
 
@@ -64,11 +65,11 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
             continue
         layout = parse_layout("{split}/{label}/**").below(subfolders.depth)
         others = sorted({*without, *(subfolders.names - {*splits})})[:_MOST_EXCLUDED]
-        excluded = " ".join(f"`exclude='{subfolders.start}{name}/*'`" for name in others)
+        excluded = " ".join(quote_pattern(f"{subfolders.start}{name}", "/*") for name in others)
         return (
             f"{join_names(splits)} are named like splits, but all images go to {DEFAULT_SPLIT}, "
             f"and {without[0]} is a class: `layout='{layout}'` takes them as splits, and "
-            f"{excluded} leaves out folders without classes"
+            f"`exclude={excluded}` leaves out folders without classes"
         )
     return ""
 

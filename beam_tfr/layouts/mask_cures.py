@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.pair_paths import fill_path
+from beam_tfr.schema.wildcards import quote_pattern
 
 _OPTIONAL = "[optional]"
 _MOST_FILES = 900  # in a folder whose names are all known
@@ -61,7 +62,7 @@ class MaskCure(NamedTuple):
         text = ""
         if within and not self.path.endswith(_OPTIONAL):
             patterns = dict.fromkeys(self._exclude(within, mask_of))
-            quoted = [f"'{pattern}'" for pattern in patterns][:_MOST_PATTERNS]
+            quoted = [*patterns][:_MOST_PATTERNS]
             text = f"; `exclude={' '.join(quoted)}` leaves out other folders"
             if not named_masks.issuperset(within):
                 text += f", and {_OPTIONAL} after the path keeps images without a mask"
@@ -119,11 +120,11 @@ class MaskCure(NamedTuple):
         return mask_of
 
     def _exclude(self, unpaired: Sequence[str], paired: Iterable[str]) -> Iterator[str]:
-        """Yields the patterns of files in folders that have no masks."""
+        """Yields the quoted patterns of files in folders that have no masks."""
         paired_names = {*map(posixpath.basename, paired)}
         for folder in unpaired:
             name = posixpath.basename(folder)
             if name in paired_names:
-                yield f"{folder.removeprefix(self._start)}/*"
+                yield quote_pattern(folder.removeprefix(self._start), "/*")
             else:
-                yield f"**/{name}/*"
+                yield quote_pattern(name, "/*", "**/")

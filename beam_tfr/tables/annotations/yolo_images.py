@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import match_files
-from beam_tfr.inputs.patterns import WILDCARD, escape_pattern, split_pattern
+from beam_tfr.inputs.patterns import split_pattern
 from beam_tfr.inputs.skipped import FoundFolders
 from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, choose_spelling
 from beam_tfr.inputs.split_lists import describe_split_lists
@@ -24,6 +24,7 @@ from beam_tfr.schema.bad_bytes import describe_bad_byte
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import InputNotFoundError
 from beam_tfr.schema.extensions import IMAGE_NAME
+from beam_tfr.schema.wildcards import WILDCARD, escape_pattern
 from beam_tfr.schema.yolo import SPLITS
 from beam_tfr.tables.annotations.yolo_files import YoloImage
 from beam_tfr.tables.shared_images import SplitList, separate_lists
