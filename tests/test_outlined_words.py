@@ -50,9 +50,11 @@ def test_words_are_told_with_the_line_that_writes_a_table(
 @pytest.mark.parametrize(
     ("lines", "are_words"),
     [
-        ("1,2,3,4,5,6,7,8,word\n", True),
-        ("1,2,3,4,5,6,7,8\n", True),
-        ("1, 2, 3.5, 4, 5, 6, 7, -8, 12\n\n1,2,3,4,5,6,7,8,12 kg\n", True),
+        ("5,2,9,2,9,4,5,4,word\n", True),
+        ("5.0, 2, 9, 2, 9, 4, 5, -4, 12\n\n5,2,9,2,9,4,5,4,12 kg\n", True),
+        ("5,2,9,2,9,4,5,4\n", False),
+        ("0,1,2,3,4,5,6,7,label\n5,2,9,2,9,4,5,4,cat\n", False),
+        ("5.1,3.5,1.4,0.2,5,6,7,8,cat\n", False),
         ("1,1,912,484,97,109,0,7,1\n2,1,912,484,97,109,0,7,1\n", False),
         ("x1,y1,x2,y2,x3,y3,x4,y4,text\n1,2,3,4,5,6,7,8,word\n", False),
         ("1,2,3,4,word\n", False),

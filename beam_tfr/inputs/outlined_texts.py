@@ -1,29 +1,33 @@
 """Recognizes texts with the outlines of words in an image, as in ICDAR, which no option reads."""
 
+import itertools
 import posixpath
 import re
 import shlex
 
 from beam_tfr.inputs.annotation_texts import FIRST_LINES
 
-_NUMBER = rb"\s*-?[0-9]+(?:\.[0-9]+)?\s*"
+_PIXEL = rb"\s*-?[0-9]+(?:\.0)?\s*"
 _BOM = b"\xef\xbb\xbf"
 # The x and y of four corners, then a word, which may have commas.
-_CORNERS = re.compile(rb"%b(?:,%b){7}(?:,(?P<word>.*))?" % (_NUMBER, _NUMBER))
-_ROW_OF_NUMBERS = re.compile(rb"(?:%b,)*%b" % (_NUMBER, _NUMBER))
+_CORNERS = re.compile(rb"(?P<corners>%b(?:,%b){7}),(?P<word>.*)" % (_PIXEL, _PIXEL))
+_NUMBERS = re.compile(rb"(?:[-0-9.eE\s]+,)*[-0-9.eE\s]+")
 
 
 def has_outlined_words(begin: bytes) -> bool:
-    """Whether each of the first lines of a text has four corners, and perhaps a word after them.
+    """Whether each of the first lines of a text has four corners, and a word after them.
 
-    If all lines are numbers, there must be eight in each: MOT has more.
+    Other tables have more numbers in all lines, as MOT, or a first line of numbers that increase,
+    which name their columns.
     """
     lines = [line for line in begin.removeprefix(_BOM).splitlines() if line.strip()][:FIRST_LINES]
-    matches = [*map(_CORNERS.fullmatch, lines)]
-    if not matches or not all(matches):
+    matches = [*filter(None, map(_CORNERS.fullmatch, lines))]
+    if not matches or len(matches) < len(lines):
         return False
-    words = [match["word"] for match in matches if match and match["word"]]
-    return not words or not all(map(_ROW_OF_NUMBERS.fullmatch, words))
+    numbers = [*map(float, matches[0]["corners"].split(b","))]
+    may_be_names = all(low < high for low, high in itertools.pairwise(numbers))
+    have_words = not all(_NUMBERS.fullmatch(match["word"]) for match in matches)
+    return have_words and not may_be_names
 
 
 def describe_outlined_words(path: str) -> str:
