@@ -804,6 +804,21 @@ def test_large_images_and_records_are_not_decoded(
     ]
 
 
+def test_records_that_take_much_memory_are_noted(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, sound: pathlib.Path
+) -> None:
+    monkeypatch.setattr("beam_tfr.verification.dataset_check._MUCH_BYTES", 1 << 20)
+    monkeypatch.setattr("beam_tfr.verification.dataset_check._MUCH_RATIO", 0)
+
+    def pad(image: Image) -> Image:
+        return dataclasses.replace(image, encoded=image.encoded + bytes(4 << 20))
+
+    folder = make_dataset(tmp_path / "padded", change_image=pad)
+    (note,) = (note for note in verify(str(folder)).notes if note.startswith("uncompressed"))
+    assert "on average" in note
+    assert not any(note.startswith("uncompressed") for note in verify(str(sound)).notes)
+
+
 def test_problems_are_kept_up_to_a_limit_in_dataset_order_and_all_counted(
     tmp_path: pathlib.Path,
 ) -> None:

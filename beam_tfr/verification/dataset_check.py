@@ -39,6 +39,8 @@ from beam_tfr.verification.source_check import SourceCheck
 from beam_tfr.verification.totals_check import find_wrong_totals
 
 _PROGRESS_S = 0.5
+_MUCH_BYTES = 256 << 20  # 256 MiB
+_MUCH_RATIO = 64  # photos in GZIP shrink by less than 2
 OnProgress = Callable[[Progress], object]
 
 
@@ -174,7 +176,11 @@ class DatasetCheck:
             kinds=self.problems.kinds,
             problems=self.problems.first,
             broken=tuple(result.task.entry.file for result in results if result.num_problems),
-            notes=(*self._describe_splits(results), *self._describe_exclusions()),
+            notes=(
+                *self._describe_splits(results),
+                *_describe_sizes(results),
+                *self._describe_exclusions(),
+            ),
             seconds=time.monotonic() - self._started,
         )
 
@@ -251,6 +257,20 @@ def _measure_progress(checks: Sequence[ShardCheck], num_pending: int) -> Progres
         num_bytes += check.result.num_bytes
     num_ended = len(checks) - num_pending
     return Progress("verifying", records, total, num_ended, len(checks), num_bytes)
+
+
+def _describe_sizes(results: Sequence[TaskResult]) -> Iterator[str]:
+    """Yields a note if records take far more memory than the sizes of their files suggest."""
+    file_bytes = sum(result.num_bytes for result in results)
+    record_bytes = sum(result.record_bytes for result in results)
+    if record_bytes <= max(_MUCH_BYTES, _MUCH_RATIO * file_bytes):
+        return
+    ratio = record_bytes // file_bytes
+    average = record_bytes // sum(result.num_records for result in results)
+    yield (
+        f"uncompressed, the records take {record_bytes:,} bytes, {ratio:,} times as many as the "
+        f"shards, {average:,} on average; readers hold up to 2,048 records in memory"
+    )
 
 
 def find_repeated_keys(rows: bytes, tasks: Sequence[VerifyTask]) -> Problems:

@@ -158,6 +158,7 @@ class TaskResult:
         task: the shard.
         num_records: number of records read.
         num_bytes: number of bytes read from the file.
+        record_bytes: number of bytes of the records that were read, uncompressed.
         problems: problems of the shard and of its sources.
         num_problems: number of problems, without those of its sources.
         num_sources: number of records compared with their sources.
@@ -174,6 +175,7 @@ class TaskResult:
     task: VerifyTask
     num_records: int = 0
     num_bytes: int = 0
+    record_bytes: int = 0
     problems: Problems = dataclasses.field(default_factory=Problems)
     num_problems: int = 0
     num_sources: int = 0
@@ -216,7 +218,8 @@ class Report(Printable):
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
         notes: sentences about things that are not problems: about the splits (see `split_notes`),
-            and about patterns in `exclude` that match nothing.
+            about records that take far more memory than their files suggest, and about patterns
+            in `exclude` that match nothing.
         seconds: time taken.
     """
 

@@ -246,6 +246,7 @@ class ShardCheck:
             if stopped():
                 return
             self._check_number(file)
+            self.result.record_bytes += len(record)
             self._check(record, file, contents)
             if self.result.num_problems > MAX_SHARD_PROBLEMS:
                 # A kilobyte of gzip can hold a million broken records.
