@@ -19,7 +19,7 @@ from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_
 from beam_tfr.schema.extensions import FORMAT_OF
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
-# Extensions of files of SageMaker, MXNet, CrowdHuman and Edge Impulse, among others.
+# Extensions used by SageMaker, MXNet, CrowdHuman and Edge Impulse, among others.
 TEXTS_TO_RENAME = (".manifest", ".lst", ".odgt", ".labels", ".geojson")
 UNREAD = (".mat", ".npy", ".npz", ".pts")  # no option reads these
 NO_EXTENSION = ""
@@ -42,13 +42,13 @@ _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coord
 _OBJECT_KEYS = re.compile(rb'"(?:images|annotations|coordinates)"\s*:')
 _LABELME_KEYS = re.compile(rb'"(?:shapes|imagePath|flags|version)"\s*:')
 _FIFTYONE_KEYS = re.compile(rb'"(?:classes|labels)"\s*:')
-# Some keys of a kind of JSON, and how many of them a file of that kind has at least.
+# Typical keys of a kind of JSON, and how many of them a file of that kind must have.
 _JSON_KINDS = ((_COCO_KEYS, 2), (_LABELME_KEYS, 3), (_FIFTYONE_KEYS, 2))
 _VOC = re.compile(rb"<annotation[\s>]")
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b".encode())
-# The first line of Roboflow's _classes.csv, beside masks.
+# The first line of Roboflow's _classes.csv, which comes with masks.
 MASK_VALUES = re.compile(rb"(?i)\s*\"?pixel value\"?\s*[,;\t]")
-# A word in the first line of a table with classes.
+# Names of class columns in the first line of a table.
 _CLASS_COLUMN = re.compile(
     rb"(?i)(?<![a-z])(?:labels?|class(?:es)?|category|target|breed|diagnosis|species)(?![a-z])"
 )
@@ -136,13 +136,13 @@ def _all_like(path: str) -> str:
 def _name_table(extension: str, path: str, begin: bytes) -> str:
     """Says which table a file of annotations belongs to."""
     folder, name = posixpath.split(path)
-    if extension == ".xml":  # of one image
+    if extension == ".xml":  # one file per image
         return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
     if extension == NO_EXTENSION:
         return f"{folder}/* are files of VOC: add .xml to their names, and they are a `table=`"
     if extension == ".txt":
         return describe_label_files(path)
-    if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # of one image
+    if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # one file per image
         return (
             f"{folder}/*.json are of LabelMe: labelme2coco.py of its examples makes one file of "
             "COCO of them, which is a `table=`"

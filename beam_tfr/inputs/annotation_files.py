@@ -1,4 +1,4 @@
-"""Reports annotations, which are tables, when images are converted from a folder.
+"""Reports annotations, which `table=` could read, when images are converted from a folder.
 
 The annotations are beside the folder, or among the files that its listing skips.
 """
@@ -21,8 +21,8 @@ from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.image_mentions import ImageMentions
 from beam_tfr.layouts.mask_folders import IMAGES
 
-MOST_LOOKED_INTO = 5  # files of each extension
-_MOST_READ = 20  # files of each extension that are read beside a folder
+MOST_LOOKED_INTO = 5  # files with each extension
+_MOST_READ = 20  # files with each extension that are read next to a folder
 
 
 def describe_annotations(

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from beam_tfr.schema.extensions import FORMAT_OF
 
-FIRST_LINES = 10  # how many lines of a text are looked at
+FIRST_LINES = 10  # lines of a text file to look at
 _MOST_CELLS = 50  # in a row
 _CELL_SEPARATOR = re.compile(rb"[ \t]*[,;\t ][ \t]*")
-# What separates values, as pandas takes it -> its pattern.
+# A separator of values, as pandas spells it -> its pattern.
 _SEPARATORS = {
     "','": re.compile(b","),
     "';'": re.compile(b";"),
@@ -26,7 +26,7 @@ _BLOCK = re.compile(
         rf"{_NUMBER}(?:[ \t]+{_NUMBER}){{3,20}}[ \t]*\r?$"
     ).encode()
 )
-# As many programs for YOLO have it: 1.jpg 50,100,150,200,0 30,50,200,120,3.
+# As in many YOLO programs: 1.jpg 50,100,150,200,0 30,50,200,120,3.
 _BOXES_BEHIND = re.compile(
     rf"(?m)^{_WORD_WITH_IMAGE}(?:[ \t]+{_NUMBER}(?:,{_NUMBER}){{3,5}})+[ \t]*\r?$".encode()
 )
@@ -37,15 +37,15 @@ _COUNTED_COLUMNS = re.compile(
         rf"{_WORD_WITH_IMAGE}[ \t]+\S"
     ).encode()
 )
-# As of mmocr: {"file_name": "1.jpg", "annotations": []}.
+# As in mmocr: {"file_name": "1.jpg", "annotations": []}.
 _JSON_ABOUT_IMAGE = re.compile(
     rf'\s*\{{\s*"[^\n]{{0,1000}}?\.(?i:{"|".join(FORMAT_OF)})"[^\n]*\}}\s*'.encode()
 )
-# As of PaddleOCR: imgs/1.jpg, a tab, and [{"transcription": "hi", "points": [[1, 2], …]}].
+# As in PaddleOCR: imgs/1.jpg, a tab, and [{"transcription": "hi", "points": [[1, 2], …]}].
 _OUTLINED_TEXTS = re.compile(rf'(?m)^{_IMAGE}\t\[{{"(?:transcription|points)"'.encode())
-# As of Flickr8k: 1.jpg#0, a tab, and a caption.
+# As in Flickr8k: 1.jpg#0, a tab, and a caption.
 _NUMBERED_CAPTIONS = re.compile(rf"(?m)^{_IMAGE}#[0-9]+\t[^\t\n]+$".encode())
-# As in captions.txt on Kaggle: image,caption, and for each caption 1.jpg,A dog runs .
+# As in captions.txt on Kaggle: image,caption in the first line, then lines like 1.jpg,A dog runs .
 _HEADER = re.compile(
     rf"\A(?:\xef\xbb\xbf)?[A-Za-z_]\w*(?P<separator>[,;\t])[A-Za-z_][^.\n]*\n"
     rf"(?:{_IMAGE}(?P=separator)[^\n]*(?:\n|\Z))+".encode()
@@ -151,7 +151,7 @@ def _has_texts_behind_tabs(begin: bytes) -> bool:
 
 
 _BOXES_CURE = "no option reads; a CSV with a row for each box is a `table=`"
-# A test for each kind of text, and what messages say after the path of such a text.
+# A test for each kind of text file, and what messages say after the path of such a file.
 _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (is_of_kitti, f"is a file of KITTI, which {_BOXES_CURE}"),
     (_has_blocks, f"has boxes in lines below each image, as in WIDER FACE, which {_BOXES_CURE}"),

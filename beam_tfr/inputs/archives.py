@@ -51,8 +51,8 @@ _MOST_BYTES = 1 << 30  # 1 GiB read at once
 _HEADER = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\3\4"
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
-_TAIL_BYTES = 1 << 20  # at the end of a tar, which must be zeros
-# 1 MiB for the header of a file in a tar, with long names, and the parts of a sparse file.
+_TAIL_BYTES = 1 << 20  # the end of a tar, which must be zeros
+# 1 MiB for the header of a file in a tar, including long names and the parts of sparse files.
 _MOST_TAR_HEADER = 1 << 20
 _MOST_TAR_VALUES = 1_000  # values for all files of a tar; each file gets a copy
 _SIZE_BITS = 64  # for the size of a file in a tar
@@ -61,7 +61,7 @@ _ENCRYPTED = 1  # flag of a file in a zip
 _LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt|xml|[ct]sv|jsonl|ndjson|parquet|ya?ml)$")
 _OF_ONE_IMAGE = (".cls", ".json", ".txt", ".xml")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
-# How files begin that are neither zip nor tar, and what they are.
+# First bytes of files that are neither zip nor tar -> what these files are.
 _BEGIN_BYTES = 64
 _OTHER_CONTENTS = {
     rb"7z\xbc\xaf": "that of a .7z: unpack it",
@@ -69,7 +69,7 @@ _OTHER_CONTENTS = {
     rb"\x1f\x8b|\(\xb5/\xfd|\xfd7zXZ|BZh": "compressed as a whole: decompress it, or unpack it",
     rb"(?i)\s*<(?:!doctype|html|\?xml)": "a web page: download the archive again",
 }
-# What a hostile archive may raise.
+# Errors that a hostile archive may raise.
 ERRORS = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -96,7 +96,7 @@ class DamagedArchiveError(DataError):
 class Method(enum.IntEnum):
     """The way in which the bytes of a file in an archive are stored."""
 
-    TAR = -1  # as they are, without a checksum
+    TAR = -1  # uncompressed, without a checksum
     STORED = zipfile.ZIP_STORED
     DEFLATED = zipfile.ZIP_DEFLATED
 
@@ -253,7 +253,7 @@ def list_images(
 def _hold_files(
     file: storage.Entry, opened: IO[bytes], exclude: re.Pattern[str], skipped: SkippedFiles
 ) -> tuple[HeldFiles, HeldFiles]:
-    """Returns the images of an archive, with the values of their `Member`, and files with labels.
+    """Returns the images in an archive, with their `Member` values, and possible label files.
 
     Args:
         file, exclude, skipped: see `list_images`.
@@ -340,7 +340,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
         if name.endswith("/"):  # a folder
             continue
         begin = 0
-        num_bytes = 0  # if the file lies where no file can be
+        num_bytes = 0  # if the stated position cannot be that of a file
         if 0 <= info.header_offset < directory.begin:
             begin = info.header_offset
             following = survey.starts[bisect.bisect_right(survey.starts, begin)]
@@ -432,7 +432,7 @@ class _TarPlaces:
     """The places of files in a tar, for links to them; takes some 120 bytes of memory for each."""
 
     def __init__(self) -> None:
-        self._places = dict[int, int]()  # hash of a name -> begin and size, in one number
+        self._places = dict[int, int]()  # hash of a name -> begin and size, in one integer
 
     def add(self, name: str, member: Member) -> None:
         """Adds a file; of two with the same name, the second counts."""

@@ -14,11 +14,11 @@ from beam_tfr.schema.naming import find_two_spellings
 MOST_CLASSES = 250_000  # in a file; each takes 5 kB of memory in a run
 _NEEDS = "one class per line, or a dataset"
 _COMMENT = re.compile(r"(?:#+|//|;+)\s+\S")
-_LETTER = re.compile(r"[^\W\d_]")  # a name beside a number has at least one
+_LETTER = re.compile(r"[^\W\d_]")  # a name next to a number has at least one
 _NUMBER_FIRST = re.compile(r"(?P<number>[0-9]{1,9})[\s:,;.)=-]++(?P<name>.*)")
 _NUMBER_LAST = re.compile(r"(?P<name>.*)[\s:,;=](?P<number>[0-9]{1,9})")
 _SEPARATED = re.compile(r"[^,;|\t]+(?:[,;|\t][^,;|\t]+)+")
-_MARK = re.compile(r"[,;\t](?! )")  # separates the cells of a row, not the parts of a name
+_MARK = re.compile(r"[,;\t](?! )")  # separates the cells of a row, but not the parts of a name
 _SYNSET = re.compile(r"n[0-9]{8}\s+\S.*")  # as in ImageNet: n01440764 tench, Tinca tinca
 _QUOTED = re.compile(r"(?P<quote>['\"]).*(?P=quote),?")
 _ITEM = re.compile(r"[-*]\s+\S.*")
@@ -168,7 +168,7 @@ def _have_numbers(names: Sequence[str], regex: re.Pattern[str]) -> bool:
         return False
     names_beside = {match["name"] for match in matches}
     if len(names_beside) < len(names):
-        return False  # such as grade 1, grade 2
+        return False  # the numbers belong to the names: grade 1, grade 2
     if not all(map(_LETTER.search, names_beside)):
         return False
     numbers = [int(match["number"]) for match in matches]
@@ -203,7 +203,7 @@ def _have_header(names: Sequence[str]) -> bool:
     return len(names) > 1 and bool(_HEADER.fullmatch(names[0]))
 
 
-# Whether lines look like something else, and what to do then.
+# Tests whether lines are something other than classes, and what to do if they are.
 _DOUBTS: tuple[tuple[Callable[[Sequence[str]], bool], str], ...] = (
     (_are_numbered, ", number included: remove the numbers if classes are named without them"),
     (

@@ -8,8 +8,8 @@ from beam_tfr.schema.dataset import MANIFEST_FILE, WORK_FOLDER
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.extensions import is_junk
 
-_MOST_BYTES = 24_000_000  # of paths of folders that are remembered
-_OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # in a complete dataset, or an unfinished one
+_MOST_BYTES = 24_000_000  # for the paths of remembered folders
+_OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # in complete and unfinished datasets
 
 
 class EmptyFolders:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 _PACKED = 1000  # files that are packed together
-_PACKED_LETTERS = 256 << 10  # or fewer files, if their names have so many letters
+_PACKED_LETTERS = (
+    256 << 10
+)  # fewer files are packed together once their names have this many letters
 
 Row = tuple[str, Sequence[Any]]
 
@@ -58,7 +60,7 @@ class HeldFiles:
     def __init__(self) -> None:
         self._packed = list[bytes]()
         self._last = list[Row]()
-        self._letters = 0  # in the names in `_last`
+        self._letters = 0  # number of letters in the names in `_last`
         self._hashes = Hashes()
 
     def __len__(self) -> int:

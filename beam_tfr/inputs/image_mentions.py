@@ -20,13 +20,13 @@ _OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)
 _OF_SEVERAL = (".json", ".xml", *TEXTS, *TEXTS_TO_RENAME)
 _CELLS = re.compile(rb"[,;\t]")
 _QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # in JSON
-# A match begins at the first character of a word, so that long words take no time.
+# A match begins at the first character of a word, so that long words are skipped fast.
 _IN_WORD = r"[^\s/\\\"',;|]"
 _IMAGE_NAMES = re.compile(
     rf"(?<!{_IN_WORD}){_IN_WORD}{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})\b".encode()
 )
 _TRUTH = re.compile("(?i)^gt[-_]|[-_]gt$")  # around the name of an image: gt_1.txt
-_LEAST_STEM = 4  # characters; so long a name is hardly in a table by chance
+_LEAST_STEM = 4  # characters; such a long name is hardly in a table by chance
 
 
 class ImageMentions:

@@ -18,7 +18,7 @@ from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.number_ranges import expand_ranges
 from beam_tfr.schema.wildcards import WILDCARD, escape_pattern
 
-_TRIED_LINES = 10  # lines that are tried to find out what the paths of a list are relative to
+_TRIED_LINES = 10  # lines that are tried, to find the folder that paths are relative to
 _WHOLE = ("/", "~", storage.GCS)
 
 
@@ -113,7 +113,7 @@ def _read_pattern(start: str, line: str) -> str:
         return storage.check_path(f"{escape_pattern(start)}{name}")
     line = f"{start}{line}"
     path = line
-    with contextlib.suppress(ValueError):  # raised for other addresses, which are no paths
+    with contextlib.suppress(ValueError):  # raised for other URLs
         path = read_address(line)
     written = storage.check_path(path)
     spellings = list_spellings(line, remote=storage.is_gcs(line))

@@ -25,7 +25,7 @@ LABEL_RULE = (
     f"most {MOST_CLASS_LETTERS:,} letters"
 )
 _BACKSLASH = "has a backslash, which separates folders on Windows only"
-_is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
+_is_class_name = functools.lru_cache(is_class_name)  # images of the same class follow each other
 
 
 class _PathValues(NamedTuple):

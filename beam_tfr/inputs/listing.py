@@ -32,7 +32,7 @@ from beam_tfr.schema.errors import InputNotFoundError, UsageError
 from beam_tfr.schema.extensions import has_image_name, is_junk
 
 LIST_THREADS = 32
-DIVIDE_THREADS = 10  # as many as the client has connections
+DIVIDE_THREADS = 10  # the number of connections of the client
 LIST_BATCH = 1000  # files passed on at a time
 
 
@@ -42,8 +42,8 @@ class PatternPart(NamedTuple):
     Attributes:
         pattern: local or gs://.
         before: earlier patterns, whose files are left out; see `order_patterns`.
-        start, end: names in the bucket from `start` on and before `end`; empty for all.
-        archive: the fields of an archive whose images are listed; empty for none.
+        start, end: the names in the bucket to list: from `start` on, before `end`; empty for all.
+        archive: the fields of the archive whose images are listed; empty for none.
         may_be_missing: whether the pattern is the path of an image that counts as listed even if it
             does not exist.
     """
@@ -59,8 +59,8 @@ class PatternPart(NamedTuple):
 def order_parts(patterns: Sequence[str], lines: Sequence[str]) -> list[PatternPart]:
     """Returns the parts to list for patterns, and for the lines of a list.
 
-    A line with the path of one image counts as listed in any case, so that a missing file is a
-    reject when it is read, and does not end the run.
+    A line that is the path of an image always counts as listed, so a missing file becomes a reject
+    when it is read, and does not end the run.
 
     Raises:
         UsageError: see `order_patterns`.
@@ -87,15 +87,15 @@ def match_files(
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives.
 
-    Lists in parallel, in any order, in bounded memory.
+    Lists in parallel, in no particular order, in bounded memory.
 
     Args:
-        patterns: pairs of a pattern and the earlier patterns, whose files it leaves out, from
+        patterns: pairs of a pattern and the earlier patterns whose files it leaves out, from
             `order_patterns`; or the parts of `order_parts`.
         exclude: result of `compile_exclusion`.
-        option: the option or argument that the patterns were given for.
-        skipped: counts files that are listed and do not match.
-        keep_damaged: whether a damaged archive stands for its images, with its problem.
+        option: the option or argument that has the patterns.
+        skipped: counts files that are listed but do not match.
+        keep_damaged: whether to yield a damaged archive, with its problem, in place of its images.
 
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
@@ -118,15 +118,15 @@ def list_parts(
     skipped: SkippedFiles = UNCOUNTED,
     keep_damaged: bool = False,
 ) -> Iterator[list[storage.Entry | PatternPart]]:
-    """Lists like `match_files`, but yields remaining parts too, which may be archives.
+    """Lists files as `match_files` does, but also yields remaining parts, such as archives.
 
     With a limit, no archive is opened, and the rest of a long part is one of the remaining parts.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `compile_exclusion`.
-        limit: maximum number of names to list of a part on gs://, matching or not; exceeded until
-            the pattern's first match. None for all.
+        limit: maximum number of names to list per part on gs://, matching or not; exceeded until
+            the first match. None for no limit.
         option, skipped, keep_damaged: see `match_files`.
 
     Raises:
@@ -154,7 +154,7 @@ def list_parts(
 
 
 class _Batches:
-    """A listing whose next batch is made in a thread of a pool."""
+    """A listing that prepares its next batch in a thread of a pool."""
 
     def __init__(self, listing: Iterator[_Listed], pool: Pool) -> None:
         self._listing = listing
@@ -162,7 +162,7 @@ class _Batches:
         self._next = pool.submit(self._make_batch)
 
     def take(self) -> list[_Listed]:
-        """Returns the next batch, empty at the end, and begins with the one after it."""
+        """Returns the next batch, empty at the end, and starts to prepare the one after it."""
         batch = self._next.result()
         if batch:
             self._next = self._pool.submit(self._make_batch)
@@ -183,11 +183,11 @@ class _Lister:
     keep_damaged: bool
 
     def list_parts(self, parts: Iterable[PatternPart]) -> Iterator[_Listed]:
-        """Yields what `list_part` yields for each part."""
+        """Yields the results of `list_part` for all parts."""
         return itertools.chain.from_iterable(map(self.list_part, parts))
 
     def list_part(self, part: PatternPart) -> Iterator[_Listed]:
-        """Yields files, each archive as another part, and what is left beyond the limit."""
+        """Yields files, archives as further parts, and the remaining part beyond the limit."""
         if part.archive:
             return self._list_archive(part)
         return self._list_pattern(part)
@@ -209,7 +209,7 @@ class _Lister:
         pattern = part.pattern
         are_archives = self.option in OPTIONS_OF_IMAGES and ARCHIVE.search(pattern) is not None
         before = [*map(compile_pattern, part.before)]
-        has_matches = bool(part.start)  # in the range before this one
+        has_matches = bool(part.start)  # the range before this one may have matches
         with _naming_errors(pattern, self.option):
             for listed in self._walk_matches(part):
                 has_matches = True
@@ -221,7 +221,7 @@ class _Lister:
             yield from self._list_missing(part)
 
     def _walk_matches(self, part: PatternPart) -> Iterator[_Listed]:
-        """Yields all files that match a pattern, and what is left beyond the limit.
+        """Yields all files that match a pattern, and the remaining part beyond the limit.
 
         Counts files that do not match.
         """
@@ -248,7 +248,7 @@ class _Lister:
                 self.skipped.add(pattern, entry.path)
 
     def _list_missing(self, part: PatternPart) -> Iterator[storage.Entry]:
-        """Yields the path of an image that counts as listed though it does not exist.
+        """Yields the path of an image that counts as listed although it does not exist.
 
         Raises:
             InputNotFoundError: the part is another pattern.
@@ -269,7 +269,7 @@ class _Lister:
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
-    """Divides a part on gs:// into about `parts` parts or more; into fewer if it has few names.
+    """Divides a part on gs:// into at least about `parts` parts; fewer if it has few names.
 
     Raises:
         UsageError: the bucket cannot be listed.
@@ -292,7 +292,7 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
 
 @contextlib.contextmanager
 def _naming_errors(pattern: str, option: str) -> Iterator[None]:
-    """Turns an error while listing in the block into a UsageError that names the pattern."""
+    """Turns a listing error in the block into a UsageError that names the pattern."""
     try:
         yield
     except OSError as error:
@@ -306,7 +306,7 @@ def _walk(
     note_folder: Callable[[str], object],
     note_repeat: Callable[[str], object],
 ) -> Iterable[storage.Entry]:
-    """Returns the files that the pattern of a part may match.
+    """Yields the files that the pattern of a part may match.
 
     Args:
         part, option: see `list_parts`.
@@ -338,13 +338,13 @@ def _walk(
 
 
 def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bool]:
-    """Returns a function that tells whether files below a folder may match a pattern.
+    """Returns a function that says whether files below a folder may match a pattern.
 
-    A folder above the first ** must match its part of the pattern. Below it, any folder may hold a
-    match; so may any folder if the pattern has alternatives, which may contain slashes.
+    A folder above the first ** must match its part of the pattern. Below the first **, any folder
+    may hold a match; so may any folder if the pattern has alternatives, which may contain slashes.
 
     Args:
-        base, rest: the pattern, as `split_pattern` splits it.
+        base, rest: the two parts that `split_pattern` returns.
         is_deep: whether folders at any depth may hold a match.
     """
     names = [] if "{" in rest else rest.split("/")[:-1]

@@ -12,10 +12,10 @@ from beam_tfr.schema.items import ImageRef
 
 
 class SampleSize(NamedTuple):
-    """The size of the records of a sample.
+    """The size of the records in a sample.
 
     Attributes:
-        mean_bytes: mean size of a serialized record, without rejects; 0 for none.
+        mean_bytes: mean size of a serialized record, without rejects; 0 if there are no records.
         is_complete: whether all files could be read.
     """
 
@@ -26,7 +26,7 @@ class SampleSize(NamedTuple):
 def make_record(
     content: FileContent, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
 ) -> Any:
-    """Applies the steps to the content of a file; raises the content if it is a `RejectError`."""
+    """Applies the steps to the content of a file; if the content is a `RejectError`, raises it."""
     if isinstance(content, RejectError):
         raise content
     return functools.reduce(lambda value, step: step(value, ref), steps, content)
@@ -40,7 +40,7 @@ def measure_sample(
     steps: Sequence[Callable[[Any, ImageRef], Any]],
     known_sizes: Mapping[str, int | None],
 ) -> SampleSize:
-    """Measures the records of a sample.
+    """Measures the records in a sample.
 
     Args:
         refs: references to the images.

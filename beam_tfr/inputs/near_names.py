@@ -17,9 +17,10 @@ def fold_name(name: str) -> str:
 
 
 def describe_near_names(path: str) -> str:
-    """Names files on a disk whose names are close to that of a path; empty if there are none.
+    """Names files on disk with nearly the name of a path; empty if there are none.
 
-    They differ by case alone; if no file does, they are images that differ by their extension.
+    Their names differ in case only. If there are no such files, images that differ in their
+    extension are named.
     """
     if storage.is_remote(path):
         return ""

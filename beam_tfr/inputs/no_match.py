@@ -1,4 +1,4 @@
-"""Says what to do about patterns that match no file."""
+"""Suggests fixes for patterns that match no file."""
 
 import collections
 import contextlib
@@ -20,17 +20,17 @@ from beam_tfr.schema.wildcards import escape_pattern
 
 _MOST_LOOKED_AT = 20  # files that are tried to find out why a pattern matches nothing
 _MOST_MANIFEST_BYTES = 32 << 20  # 32 MiB; no manifest is longer
-_MOST_LISTED = 1_000  # files beside one that is not there
-_MOST_SHOWN = 3  # of them
+_MOST_LISTED = 1_000  # files in the folder of a missing file
+_MOST_SHOWN = 3  # names in a message
 _TABLES = (".parquet", ".tfrecord", ".jsonl", ".csv", ".tsv")
 
 
 def describe_no_match(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
-    """Says what to do about a pattern that matches nothing; empty if nothing is known.
+    """Suggests a fix for a pattern that matches no file; empty if none is known.
 
     Args:
         pattern: the pattern.
-        option: the option that it was given for.
+        option: the option that has the pattern.
         kinds: kind of name -> number of skipped files.
     """
     folder = split_pattern(pattern, option=option)[0]
@@ -49,7 +49,7 @@ def describe_no_match(pattern: str, option: str, kinds: Mapping[str, int]) -> st
 
 
 def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
-    """Says what to do about a folder, with a trailing slash, without images.
+    """Suggests a fix for a folder without images, which ends in a slash.
 
     For the other arguments see `describe_no_match`.
     """
@@ -62,7 +62,7 @@ def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
 
 
 def _describe_wildcards(pattern: str, option: str) -> str:
-    """Says what to do about a pattern whose wildcards match nothing; may be empty."""
+    """Suggests a fix for a pattern whose wildcards match nothing; may be empty."""
     literal = _escape_folders(pattern)
     if literal != pattern:
         cure = f"`{option}={shlex.quote(literal)}`"
@@ -74,7 +74,7 @@ def _describe_wildcards(pattern: str, option: str) -> str:
 
 
 def _describe_path(path: str, option: str) -> str:
-    """Says what to do about a path without a file."""
+    """Suggests a fix for a path without a file."""
     tables = _suggest_tables(path, ".tar") if option == "table" else ""
     if tables:
         return f"; {tables}"
@@ -84,7 +84,7 @@ def _describe_path(path: str, option: str) -> str:
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:
-    """Says which part of a pattern is not on the disk; empty if that is not known."""
+    """Says which part of a pattern is missing on disk; empty if that is not known."""
     if "\\" in pattern:
         return "; a backslash separates folders on Windows only: write /"
     if storage.is_gcs(pattern):
@@ -98,7 +98,7 @@ def _name_what_is_missing(pattern: str, folder: str) -> str:
 
 
 def suggest_dataset(folder: str) -> str:
-    """Says how to read the dataset in a folder, instead of its files; empty if there is none."""
+    """Says how to read the dataset in a folder, rather than its files; empty if there is none."""
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
@@ -107,7 +107,7 @@ def suggest_dataset(folder: str) -> str:
 
 
 def find_records(paths: Iterable[str]) -> str:
-    """Returns the first file whose content is a TFRecord; empty if there is none."""
+    """Returns the first TFRecord file, judging by content; empty if there is none."""
     for path in paths:
         with contextlib.suppress(OSError):
             if begins_record(storage.read_part(path, 0, HEADER_BYTES)):
@@ -116,18 +116,18 @@ def find_records(paths: Iterable[str]) -> str:
 
 
 def _suggest_records(folder: str) -> str:
-    """Says how to read the TFRecords in a folder; empty if the first files are none."""
+    """Says how to read the TFRecords in a folder; empty if none of its first files has any."""
     first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), _MOST_LOOKED_AT)
     found = find_records(entry.path for entry in first)
     return f"; TFRecords, such as {found}, are a `table=`" if found else ""
 
 
 def _suggest_tables(folder: str, *more: str) -> str:
-    """Suggests a pattern for the tables in a folder; empty if the first files are none.
+    """Suggests a pattern for the tables in a folder; empty if none of its first files is a table.
 
     Args:
         folder: the folder.
-        more: extensions besides those that only tables have.
+        more: extensions to look for besides those that only tables have.
     """
     extensions = (*_TABLES, *more)  # the likeliest first
     folders_of = collections.defaultdict[str, set[str]](set)
@@ -147,7 +147,7 @@ def _suggest_tables(folder: str, *more: str) -> str:
 
 
 def _suggest_names(path: str) -> str:
-    """Names files beside one that is not there, with its extension, the most alike first."""
+    """Names the files most like a missing file, in the same folder and with its extension."""
     folder, name = posixpath.split(path)
     extension = posixpath.splitext(name)[1]
     listed = FirstNames().list_names(folder, _MOST_LISTED)

@@ -1,4 +1,4 @@
-"""Recognizes texts with the outlines of words in an image, as in ICDAR, which no option reads."""
+"""Recognizes files with outlines of the words in an image, as in ICDAR, which no option reads."""
 
 import itertools
 import posixpath
@@ -15,10 +15,10 @@ _NUMBERS = re.compile(rb"(?:[-0-9.eE\s]+,)*[-0-9.eE\s]+")
 
 
 def has_outlined_words(begin: bytes) -> bool:
-    """Whether each of the first lines of a text has four corners, and a word after them.
+    """Whether each of the first lines of a text file has four corners, followed by a word.
 
-    Other tables have more numbers in all lines, as MOT, or a first line of numbers that increase,
-    which name their columns.
+    Other tables have more numbers in all lines, as in MOT, or begin with a line of increasing
+    numbers, which name their columns.
     """
     lines = [line for line in begin.removeprefix(_BOM).splitlines() if line.strip()][:FIRST_LINES]
     matches = [*filter(None, map(_CORNERS.fullmatch, lines))]
@@ -31,7 +31,7 @@ def has_outlined_words(begin: bytes) -> bool:
 
 
 def describe_outlined_words(path: str) -> str:
-    """Says what a file with outlined words is, and what makes a table of all files like it."""
+    """Describes a file with outlined words, and the command that makes a table of similar files."""
     folder, name = posixpath.split(path)
     files = f"{shlex.quote(folder or '.')}/*{posixpath.splitext(name)[1]}"
     return (

@@ -1,15 +1,15 @@
 """Reads images in a column of a Parquet file.
 
-They are bytes, or structs with `bytes` and `path`, as Hugging Face writes them.
+Images are stored as bytes, or as structs with `bytes` and `path`, as Hugging Face writes them.
 
-Neighboring images are compressed together, so an image cannot be read by a range of bytes. The
-first time that a run needs an image of a column, it copies all images of that column into its work
-folder, and reads this and others from there. Without a work folder, as for a sample, the group of
-rows that contains the image is decoded: a small group is kept in memory, and a large one is decoded
-up to the image, and from there on for the next one.
+Neighboring images are compressed together, so an image cannot be read as a range of bytes. The
+first time that a run needs an image from a column, it copies all images in that column into its
+work folder, and reads images from there. Without a work folder, as for a sample, the row group that
+contains the image is decoded: a small group is kept in memory, and a large one is decoded up to the
+image, and from there on for the next one.
 
-The place of such an image has the extension of the file, the length of the image's name, the
-generation and the size of the file, the number of the row, from 0, and the column.
+The place of such an image consists of the extension of the file, the length of the image's name,
+the generation and the size of the file, the number of the row, from 0, and the column.
 """
 
 import os
@@ -26,15 +26,15 @@ from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import DataError, RejectError
 
 KEPT_BYTES = 128 << 20  # 128 MiB of images, in each process
-# How much more a copy may take than the file states: a tiny file cannot fill a disk.
+# How much larger a copy may be than the file states, so that a tiny file cannot fill a disk.
 _MOST_EXCESS = 4
 _FREE_EXCESS_BYTES = 1 << 30
-_KEPT_COPIES = 256  # copies whose places are in memory
+_KEPT_COPIES = 256  # copies whose places are kept in memory
 _IN_COPY = struct.Struct("<QQ")  # where an image begins, and its size
-# As pyarrow names types.
+# Names of types in pyarrow.
 _BYTES = re.compile(r"(?:dictionary<values=)?(?:large_|fixed_size_)?binary")
 _STRUCT = re.compile(r"struct<(?:.*, )?bytes: (?:large_)?binary")
-_LOCK = threading.Lock()  # a process copies or reads one column at a time, and each once
+_LOCK = threading.Lock()  # a process copies or reads only one column at a time
 _Source = tuple[storage.Entry, str, int]  # a file, a column, and the limit of bytes
 _kept = dict[tuple[_Source, int], bytes]()  # source and row -> image
 
@@ -42,11 +42,11 @@ _kept = dict[tuple[_Source, int], bytes]()  # source and row -> image
 def image_column(field: Any, image: str) -> str:
     """Returns the column with the bytes of images, such as `image.bytes`; empty if there is none.
 
-    Structs with bytes hold images; a column of bytes does if its name is `image`.
+    Structs with bytes count as images; a column of bytes counts if its name is `image`.
 
     Args:
         field: a `pyarrow.Field`.
-        image: name of the column of images.
+        image: name of the image column.
     """
     column_type = str(field.type)
     if _STRUCT.match(column_type):
@@ -57,7 +57,7 @@ def image_column(field: Any, image: str) -> str:
 
 
 def image_entry(file: storage.Entry, column: str, row: int, size_bytes: int) -> storage.Entry:
-    """Returns the image in a row of a file as a listed file of about this size."""
+    """Returns the image in a row of a file as a listed file with an approximate size."""
     stem, dot, extension = file.path.rpartition(".")
     name = f"{row:08d}"
     place = f"{dot}{extension}:{len(name)}:{file.generation}:{file.size_bytes}:{row}:{column}"
@@ -65,7 +65,7 @@ def image_entry(file: storage.Entry, column: str, row: int, size_bytes: int) -> 
 
 
 def is_in_parquet(place: str) -> bool:
-    """Whether a place is that of an image in a Parquet file."""
+    """Whether a place belongs to an image in a Parquet file."""
     return place[:9].lower() == ".parquet:"
 
 
@@ -74,7 +74,7 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
     Args:
         image: the image.
-        max_bytes: size limit; of a longer image, one byte more is enough.
+        max_bytes: size limit; a longer image may be cut off after one byte more.
         copies: the folder of copies; empty to make none.
 
     Raises:
@@ -94,9 +94,9 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
 
 def size_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> int:
-    """Returns the most bytes that `read_in_parquet` can return, without reading anything.
+    """Returns the maximum number of bytes that `read_in_parquet` can return; reads nothing.
 
-    Once the image is copied, that is its size.
+    Once the image is copied, this is its size.
     """
     file, column, row = _parse_place(image)
     copy = _copies.get((file, column, max_bytes, copies))
@@ -111,12 +111,12 @@ def _parse_place(image: storage.Entry) -> tuple[storage.Entry, str, int]:
 
 
 class _RowImage(NamedTuple):
-    """The image of a row; empty where there is none.
+    """The image in a row; empty if the row has none.
 
     Attributes:
         row: number of the row, from 0.
-        data: its bytes; None if an earlier row has the same value.
-        value: a number that equal images of a group of rows share; None if that is not known.
+        data: the bytes of the image; None if an earlier row has the same value.
+        value: a number that equal images in a row group share; None if that is not known.
     """
 
     row: int
@@ -131,7 +131,7 @@ def _read_images(
     group: int,
     skip: Callable[[], int] = lambda: 0,
 ) -> Iterator[_RowImage]:
-    """Yields the images of a group of rows; see `ParquetFile.read_images`."""
+    """Yields the images in a row group; see `ParquetFile.read_images`."""
     for first, stored in opened.read_images(column, max_bytes, group, skip):
         for row, position in enumerate(stored.positions, first):
             if position < 0:
@@ -142,14 +142,14 @@ def _read_images(
 
 
 class _GroupReader:
-    """A reader of images of a group of rows, which are wanted nearly in the order of their rows.
+    """A reader of images in a row group, which are requested roughly in row order.
 
-    So a large group is decoded once for a sample. Images that were decoded on the way to a wanted
-    one are kept while there is room.
+    For a sample, a large group is thus decoded only once. Images that are decoded on the way to a
+    requested one are kept while the memory limit allows.
 
     Args:
         source: the file, the column, and the limit of bytes: see `read_in_parquet`.
-        row: number of the first row that is wanted.
+        row: number of the first requested row.
     """
 
     def __init__(self, source: _Source, row: int) -> None:
@@ -163,7 +163,7 @@ class _GroupReader:
         self._wanted = row
         self._next = row  # the next row to decode
         self._kept = dict[int, bytes]()  # row -> image
-        self._values = dict[int, bytes]()  # value that equal images share -> image
+        self._values = dict[int, bytes]()  # value that equal images have in common -> image
         self._room = KEPT_BYTES
         self._images = _read_images(
             self._opened, column, max_bytes, group, skip=self._count_unwanted
@@ -176,7 +176,7 @@ class _GroupReader:
         return row in self._kept or (row in self._rows and row >= self._next)
 
     def read(self, row: int) -> bytes:
-        """Returns the image in a row that `reaches` allows; empty where there is none.
+        """Returns the image in a row for which `reaches` is true; empty if the row has none.
 
         Raises:
             DataError, OSError: see `ParquetFile`.
@@ -187,11 +187,11 @@ class _GroupReader:
         return self._kept[row]
 
     def close(self) -> None:
-        """Ends reading, and the process that decodes the file, which may hold much of it."""
+        """Ends reading, along with the process that decodes the file, which may hold much of it."""
         self._opened.end_process()
 
     def _count_unwanted(self) -> int:
-        """Counts the rows of the group to leave out."""
+        """Counts the rows at the start of the group to leave out."""
         return self._wanted - self._rows.start
 
     def _keep(self, image: _RowImage) -> None:
@@ -208,7 +208,7 @@ class _GroupReader:
         self._next = image.row + 1
 
     def _make_room(self, num_bytes: int) -> None:
-        """Drops all kept images, to make room for one of so many bytes."""
+        """Drops all kept images, to make room for an image of `num_bytes`."""
         self._kept.clear()
         self._room = KEPT_BYTES - num_bytes - sum(map(len, self._values.values()))
         if self._room < 0:  # later rows may refer to any of these
@@ -221,7 +221,7 @@ _reader: _GroupReader | None = None
 def _read_kept(file: storage.Entry, column: str, row: int, max_bytes: int) -> bytes:
     """Returns the image in a row of a sample.
 
-    Small groups of rows are kept whole; when the room is full, all are dropped.
+    Small row groups are kept whole; when their memory limit is reached, all are dropped.
     """
     global _reader
     source = (file, column, max_bytes)
@@ -242,10 +242,10 @@ def _read_kept(file: storage.Entry, column: str, row: int, max_bytes: int) -> by
 
 
 def _keep_group(source: _Source, row: int) -> bool:
-    """Keeps all images of the group of a row, if there is room for them.
+    """Keeps all images in the group of a row, if the memory limit allows.
 
     Returns:
-        Whether there is room.
+        Whether the images are kept.
     """
     file, column, max_bytes = source
     with ParquetFile(file) as opened:
@@ -269,7 +269,7 @@ def _keep_group(source: _Source, row: int) -> bool:
 
 
 def _count_kept() -> int:
-    """Counts the bytes of the kept images, equal ones of a group once."""
+    """Counts the bytes of the kept images; equal images in a group count once."""
     return sum(map(len, {id(image): image for image in _kept.values()}.values()))
 
 
@@ -281,24 +281,24 @@ def _drop_reader() -> None:
 
 
 def end_sample() -> None:
-    """Ends the process that decodes a large group of rows for a sample."""
+    """Ends the process that decodes a large row group for a sample."""
     with _LOCK:
         _drop_reader()
 
 
 class _Copy(NamedTuple):
-    """A copy of a column: its images one after another, equal ones once as far as that is known.
+    """A copy of a column: its images one after another, known duplicates only once.
 
     Attributes:
         path: path of the copy.
-        places: an `_IN_COPY` for each row.
+        places: a packed `_IN_COPY` for each row.
     """
 
     path: str
     places: bytes
 
     def place(self, row: int) -> tuple[int, int]:
-        """Returns where the image of a row begins, and its size."""
+        """Returns where the image in a row begins, and its size."""
         begin, size = _IN_COPY.unpack_from(self.places, row * _IN_COPY.size)
         return begin, size
 
@@ -311,7 +311,7 @@ def _read_copy(file: storage.Entry, column: str, row: int, max_bytes: int, folde
         raise RejectError("file-too-large", f"more than {max_bytes} bytes")
     try:
         return storage.read_part(copy.path, begin, size)
-    except FileNotFoundError:  # an earlier run in this process had made the copy
+    except FileNotFoundError:  # an earlier run in this process made the copy
         with _LOCK:
             _copies.clear()
         return _read_copy(file, column, row, max_bytes, folder)
@@ -322,7 +322,7 @@ _copies: dict[tuple[storage.Entry, str, int, str], _Copy] = {}
 
 
 def _find_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
-    """Returns the copy of a column; remembers the latest copies."""
+    """Returns the copy of a column, and remembers the latest copies."""
     key = (file, column, max_bytes, folder)
     copy = _copies.get(key)
     if copy is None:
@@ -334,7 +334,7 @@ def _find_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) ->
 
 
 def _make_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) -> _Copy:
-    """Returns the copy of a column, and makes it if there is none."""
+    """Returns the copy of a column; makes it if there is none."""
     name = sha256_hex(repr((*file, column, max_bytes)).encode())[:16]
     path = storage.join(folder, f"images-{name}")
     places = storage.read_existing(f"{path}.places")
@@ -351,14 +351,14 @@ def _make_copy(file: storage.Entry, column: str, max_bytes: int, folder: str) ->
 
 
 class _Copier:
-    """A copier of the images of a file.
+    """A copier of the images in a file.
 
     Args:
         file, opened: the file, as listed and as opened.
         copied: the copy, open for writing.
 
     Attributes:
-        places: an `_IN_COPY` for each row.
+        places: a packed `_IN_COPY` for each row.
     """
 
     def __init__(self, file: storage.Entry, copied: Any, opened: ParquetFile) -> None:
@@ -370,10 +370,10 @@ class _Copier:
         self.places = bytearray()
 
     def copy_group(self, images: Iterable[_RowImage], max_bytes: int) -> None:
-        """Copies the images of a group of rows, except those that are too large.
+        """Copies the images in a row group, except those that are too large.
 
         Raises:
-            DataError: the images take much more room than the file states.
+            DataError: the images take much more space than the file states.
         """
         places = dict[int | None, bytes]()  # value -> its `_IN_COPY`
         for image in images:

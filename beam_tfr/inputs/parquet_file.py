@@ -1,7 +1,7 @@
-"""Reads Parquet files, whatever they hold, in bounded memory, or says why it cannot.
+"""Reads Parquet files, whatever they hold, in bounded memory, or says why a file cannot be read.
 
-A guarded process decodes them, see `inputs.parquet_process`. It starts with the first file, takes
-0.3 s and 80 MB, and then serves the next files.
+A guarded process decodes them, see `inputs.parquet_process`. It starts with the first file, which
+takes 0.3 s and 80 MB, and is then reused for the next files.
 """
 
 import collections
@@ -40,9 +40,9 @@ _MOST_ROWS = 1_000_000
 _MOST_ROWS_A_BYTE = 1_000
 _WRITE_AGAIN = "write the file again"
 _WRITE_SMALLER = f"{_WRITE_AGAIN} with fewer rows in a group"
-# A text that is stored once is a separate text in each row that has it. How much more than the
-# footer states long texts may take.
-_SHORT_BYTES = 4096  # of a row, on average
+# A string that is stored once becomes a separate string in each row that has it. This is how much
+# more memory than the footer states long strings may take.
+_SHORT_BYTES = 4096  # mean size of a row with short strings
 _MOST_EXCESS = 4
 _FREE_EXCESS_BYTES = 128 << 20
 _idle = collections.deque["_Process"]()  # processes that no file uses
@@ -50,12 +50,12 @@ _Answer = StoredRows | StoredImages
 
 
 class RowBatch(NamedTuple):
-    """Rows that follow each other.
+    """Consecutive rows.
 
     Attributes:
         first: number of the first row, from 0.
-        num_rows: how many rows there are.
-        mean_bytes: mean size of the rows of their group.
+        num_rows: number of rows.
+        mean_bytes: mean size of the rows in their group.
         cells: column -> its cells.
     """
 
@@ -70,11 +70,11 @@ class _EndedError(Exception):
 
 
 class _TooSlowError(_EndedError):
-    """The guarded process took more than `MOST_CPU_S` of a processor."""
+    """The guarded process took more than `MOST_CPU_S` of processor time."""
 
 
 class _Process(GuardedProcess):
-    """A guarded process, for one file at a time."""
+    """A guarded process, used for one file at a time."""
 
     def __init__(self) -> None:
         file = _make_tray()
@@ -82,7 +82,7 @@ class _Process(GuardedProcess):
         super().__init__(_CHILD, descriptors=[file.fileno()], opened=[file])
 
     def ask(self, request: Any, file: storage.Entry) -> Any:
-        """Returns the answer of the process to a request; reads the file for it meanwhile.
+        """Sends the process a request, and reads the file for it until it answers.
 
         Raises:
             _EndedError: the process ended.
@@ -101,10 +101,10 @@ class _Process(GuardedProcess):
                 self._tray.put([data])
                 self.connection.send(len(data))
                 answer = self._tray.recv(self.connection)
-        except (OSError, EOFError, ValueError):  # it ended, or that is no answer
+        except (OSError, EOFError, ValueError):  # the process ended, or its answer is invalid
             self.kill()
             raise self._ended() from None
-        except BaseException:  # Ctrl-C: its answer would be taken for that of the next request
+        except BaseException:  # Ctrl-C: the next request would get the answer to this one
             self.close()
             raise
         if unreadable is not None:
@@ -125,7 +125,7 @@ class _Process(GuardedProcess):
 
 
 def _make_tray() -> IO[bytes]:
-    """Creates a file without a name, in memory where the system can."""
+    """Creates an unnamed file, in memory where the system allows."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("beam_tfr"), "r+b")
     return tempfile.TemporaryFile()
@@ -137,7 +137,7 @@ def _read_span(file: storage.Entry, span: Span) -> bytes:
 
 
 def _take_process() -> _Process:
-    """Takes a process that no other file uses until it is given back."""
+    """Returns a process that no other file uses until it is handed back."""
     with contextlib.suppress(IndexError):
         while True:
             process = _idle.pop()
@@ -185,7 +185,7 @@ class ParquetFile:
         self.close()
 
     def close(self) -> None:
-        """Leaves the process to the next file."""
+        """Frees the process for the next file."""
         if self._process is None:
             return
         _idle.append(self._process)
@@ -198,7 +198,7 @@ class ParquetFile:
         self._process = None
 
     def read_rows(self, columns: Sequence[str]) -> Iterator[RowBatch]:
-        """Yields all rows in batches, with some columns.
+        """Yields some columns of all rows, in batches.
 
         Raises:
             DataError: the file is damaged, or takes too much memory or time.
@@ -227,7 +227,7 @@ class ParquetFile:
     def _parse_cells(
         self, stored: StoredRows, columns: Sequence[str], first: int
     ) -> dict[str, list[Any]]:
-        """Returns the cells of rows that begin at row `first`: column -> its cells."""
+        """Returns column -> its cells for a batch whose first row has the number `first`."""
         batch = _parse_stream(stored.stream)
         cells = dict[str, list[Any]]()
         for name in columns:
@@ -252,14 +252,14 @@ class ParquetFile:
     def read_images(
         self, column: str, max_bytes: int, group: int, skip: Callable[[], int] = lambda: 0
     ) -> Iterator[tuple[int, StoredImages]]:
-        """Yields the images of a group of rows: each batch, after the number of its first row.
+        """Yields the images in a row group in batches, each with the number of its first row.
 
         Args:
-            column: the column of their bytes.
-            max_bytes: size limit; of a longer image, one byte more is enough.
+            column: the column with the bytes of the images.
+            max_bytes: size limit; a longer image may be cut off after one byte more.
             group: number of the group.
-            skip: returns, before each batch, how many rows of the group to leave out; some of them
-                come nevertheless.
+            skip: called before each batch; returns the number of rows of the group to leave out,
+                some of which may be yielded nevertheless.
 
         Raises the errors of `read_rows`.
         """
@@ -270,7 +270,7 @@ class ParquetFile:
         return self._read_group(group, request, skip)
 
     def find_group(self, row: int) -> int:
-        """Returns the number of the group that has a row."""
+        """Returns the number of the group that contains a row."""
         for group, end in enumerate(self._firsts[1:]):
             if row < end:
                 return group
@@ -286,18 +286,19 @@ class ParquetFile:
         request: Callable[[int, bool], ReadRows | ReadImages],
         skip: Callable[[], int] = lambda: 0,
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the batches of a group of rows, each after the number of its first row.
+        """Yields the batches of a row group, each with the number of its first row.
 
         If the process ends, another one decodes row by row: values that are stored once may take a
-        thousand times the room in a batch of rows.
+        thousand times their space in a batch of rows.
 
         Args:
             group: number of the group.
-            request: makes the request, given how many rows to leave out, and whether to be careful.
+            request: builds the request, from the number of rows to leave out and whether to be
+                careful.
             skip: see `read_images`.
         """
         first = self._firsts[group]
-        row = 0  # in the group
+        row = 0  # number within the group
         for careful in (False, True):
             row = max(row, skip())
             try:
@@ -316,7 +317,7 @@ class ParquetFile:
     def _ask_all(
         self, request: ReadRows | ReadImages, skip: Callable[[], int], number: int
     ) -> Iterator[Any]:
-        """Yields the answers to a request for the rows from `number` on."""
+        """Yields the answers to a request, from row `number` on."""
         answer = self._ask(request)
         while answer is not None:
             if isinstance(answer, Failure):
@@ -342,7 +343,7 @@ class ParquetFile:
             raise
 
     def _open_twice(self) -> OpenedFile:
-        """Opens the file, with another process if the first one ends."""
+        """Opens the file; if the first process ends, tries again with another."""
         try:
             answer = self._ask(OpenFile(self._file.size_bytes))
         except _EndedError:
@@ -376,7 +377,7 @@ class ParquetFile:
 
 
 def _count_text_bytes(cells: dict[str, list[Any]]) -> int:
-    """Adds up the lengths of all texts and bytes in cells, and in lists and objects in them."""
+    """Adds up the lengths of all strings and bytes in cells, also in lists and objects."""
     num_bytes = 0
     waiting: list[Any] = [*cells.values()]
     while waiting:
@@ -391,7 +392,7 @@ def _count_text_bytes(cells: dict[str, list[Any]]) -> int:
 
 
 def _parse_stream(stream: bytes) -> Any:
-    """Returns the one `pyarrow.RecordBatch` of a stream that the guarded process has made."""
+    """Returns the only `pyarrow.RecordBatch` in a stream from the guarded process."""
     from pyarrow import BufferReader, ipc
 
     with ipc.open_stream(BufferReader(stream)) as reader:

@@ -1,16 +1,17 @@
 """Decodes a Parquet file in a guarded process, which answers requests.
 
 Nothing in the file bounds the cost of decoding it: a page of 30 bytes may hold 2^31 values, another
-may be compressed a thousandfold, every row may have the same value, and pyarrow may crash when it
-reads damaged metadata. So all of it happens here, in memory and time that the kernel limits. This
-process opens nothing: it asks for bytes of the file, and answers in batches.
+may be compressed a thousandfold, every row may have the same value, and pyarrow may crash on
+damaged metadata. So decoding happens here, within memory and time limits that the kernel enforces.
+This process opens no file: it requests bytes of the file, and answers in batches.
 
     ParquetFile ── OpenFile, ReadRows, ReadImages or NextBatch ──▶ serve
     ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
     ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
 
 Messages go through a connection, and bytes through a `Tray`. `serve` sends these types as
-MessagePack, never as pickle, which could run anything: what the process decodes may take it over.
+MessagePack, never as pickle, which could run code: a damaged file might take control of the
+process.
 """
 
 import contextlib
@@ -23,28 +24,28 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-MOST_MEMORY = 1 << 30  # 1 GiB, beside what the process takes at its start
-_MEMORY_OF_STORED = 3  # times the bytes of a group of rows in the file, in addition
+MOST_MEMORY = 1 << 30  # 1 GiB, in addition to the memory of the process at its start
+_MEMORY_OF_STORED = 3  # additional memory, as a multiple of the size of a row group in the file
 _MOST_MORE_MEMORY = 4 << 30  # 4 GiB: a page has no more than 2 GiB
 MOST_CPU_S = 60  # for a batch; the largest page takes a few
 OUT_OF_MEMORY = 90  # exit status
 BATCH_ROWS = 1024
-MOST_ROW_BYTES = 128 << 20  # of the cells of a row, as Python has them
+MOST_ROW_BYTES = 128 << 20  # for the cells of a row in Python
 _BATCH_BYTES = 4 << 20  # 4 MiB of rows
 _READ_BYTES = 8 << 20  # 8 MiB of a column
 _KEPT_BYTES = 16 << 20  # 16 MiB in a tray
-_SHARED_BYTES = 32 << 20  # 32 MiB of a dictionary, compressed: pyarrow copies it for every batch
+_SHARED_BYTES = 32 << 20  # 32 MiB of a compressed dictionary, which pyarrow copies for every batch
 _MOST_SCHEMA_BYTES = 32 << 20
 _DEEPEST = 64  # lists and structs within each other
-_MOST_MESSAGE_BYTES = 64 << 20  # 64 MiB for a schema or numbers
+_MOST_MESSAGE_BYTES = 64 << 20  # 64 MiB for a schema or a list of numbers
 _MOST_ANSWER_BYTES = 2 << 30  # 2 GiB: a row, or an image of any `--max_file_bytes`
-_VALUE_BYTES = 40  # for a value in Python, in addition to its own bytes
+_VALUE_BYTES = 40  # overhead of a value in Python
 
 
 class Tray:
-    """A file without a name, in which two processes leave bytes for each other.
+    """An unnamed file in which two processes leave bytes for each other.
 
-    Through a socket, they would have to take turns for every 200 kB.
+    A socket would make them take turns for every 200 kB.
 
     Args:
         descriptor: descriptor of the file.
@@ -54,7 +55,7 @@ class Tray:
         self._descriptor = descriptor
 
     def put(self, parts: Iterable[bytes]) -> None:
-        """Leaves bytes, one part after the other, in place of earlier ones."""
+        """Replaces the bytes in the tray with some parts, one after another."""
         if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
             os.ftruncate(self._descriptor, 0)
         begin = 0
@@ -70,7 +71,7 @@ class Tray:
         return os.pread(self._descriptor, num_bytes, begin)
 
     def send(self, connection: Connection, answer: "Answer | None") -> None:
-        """Sends an answer; its images or its stream are left in the tray."""
+        """Sends an answer; leaves its images or its stream in the tray."""
         from msgspec import msgpack
 
         parts: Sequence[bytes | None] = ()
@@ -85,7 +86,7 @@ class Tray:
         connection.send_bytes(msgpack.encode((type(answer).__name__, answer, sizes)))
 
     def recv(self, connection: Connection) -> "Answer | None":
-        """Receives an answer, though the other end may send anything.
+        """Receives an answer, even if the other end sends something else.
 
         Raises:
             OSError, EOFError: the connection is closed, or the message is too long.
@@ -109,7 +110,7 @@ class Tray:
         return answer
 
     def _take_parts(self, sizes: Sequence[int | None]) -> list[bytes | None]:
-        """Returns the bytes in the tray, in parts of these sizes.
+        """Returns the bytes in the tray as parts of the specified sizes.
 
         Raises:
             ValueError: there are too many bytes.
@@ -125,7 +126,7 @@ class Tray:
 
 
 class Span(NamedTuple):
-    """Bytes of the file that the process asks for; the reply says how many are in the tray."""
+    """A request for bytes of the file; the reply says how many bytes are in the tray."""
 
     begin: int
     num_bytes: int
@@ -138,13 +139,13 @@ class OpenFile(NamedTuple):
 
 
 class ReadRows(NamedTuple):
-    """A request to read a group of rows; the answers are `StoredRows`, and None at the end.
+    """A request to read a row group; the answers are `StoredRows`, then None at the end.
 
     Attributes:
         group: number of the group.
         columns: the columns to read.
-        skip: how many rows of the group to leave out.
-        careful: whether each row is decoded by itself.
+        skip: number of rows of the group to leave out.
+        careful: whether to decode each row by itself.
     """
 
     group: int
@@ -154,12 +155,12 @@ class ReadRows(NamedTuple):
 
 
 class ReadImages(NamedTuple):
-    """A request to read images of a group of rows; the answers are `StoredImages`, then None.
+    """A request to read the images in a row group; the answers are `StoredImages`, then None.
 
     Attributes:
         group, skip, careful: see `ReadRows`.
-        column: the column of their bytes.
-        max_bytes: size limit; of a longer image, one byte more is enough.
+        column: the column with the bytes of the images.
+        max_bytes: size limit; a longer image is cut off after one byte more.
     """
 
     group: int
@@ -173,14 +174,14 @@ class NextBatch(NamedTuple):
     """A request for the next answer to `ReadRows` or `ReadImages`.
 
     Attributes:
-        skip: number of the first wanted row; earlier ones that are not decoded yet are left out.
+        skip: number of the first wanted row; earlier rows that are not decoded yet are left out.
     """
 
     skip: int = 0
 
 
 class RowGroup(NamedTuple):
-    """A group of rows as the metadata describe it, with its size before compression."""
+    """A row group as the metadata describe it, with its size before compression."""
 
     num_rows: int
     num_bytes: int
@@ -199,12 +200,12 @@ class OpenedFile(NamedTuple):
 
 
 class StoredRows(NamedTuple):
-    """Rows that follow each other.
+    """Consecutive rows.
 
     Attributes:
         first: number of the first row in its group.
-        num_rows: how many rows there are.
-        stream: their cells, as a stream of Arrow's IPC format with one batch.
+        num_rows: number of rows.
+        stream: their cells, as a stream in Arrow's IPC format with one batch.
     """
 
     first: int
@@ -213,14 +214,14 @@ class StoredRows(NamedTuple):
 
 
 class StoredImages(NamedTuple):
-    """The images of rows that follow each other.
+    """The images in consecutive rows.
 
     Attributes:
         first: number of the first row in its group.
         values: images, each once; None for an image that an earlier answer to the request has.
         positions: for each row, the position of its image in `values`; -1 for none.
         numbers: for each of `values`, a number that images share if they are stored once; empty if
-            nothing is known of that.
+            that is not known.
     """
 
     first: int
@@ -234,7 +235,7 @@ class StoredImages(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The reason why there is no other answer."""
+    """The reason why there is no further answer."""
 
     problem: str
 
@@ -252,7 +253,7 @@ _ANSWERS: dict[str, Any] = {
 
 def serve(descriptor: int, tray_descriptor: int) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
-    # The system gets the memory of a file back when the file is closed.
+    # The system frees the memory of a file when the file is closed.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     from pyarrow import parquet  # noqa: F401  # so its memory does not count for a file
 
@@ -277,7 +278,7 @@ def serve(descriptor: int, tray_descriptor: int) -> None:
 
 
 def _limit(kind: int, value: int) -> None:
-    """Sets a limit of this process, unless a lower one holds already."""
+    """Sets a limit for this process, unless a lower one already holds."""
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
@@ -285,7 +286,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 class _AskedFile(io.RawIOBase):
-    """A file whose bytes the other end of a connection leaves in a tray."""
+    """A file whose bytes the other end of a connection leaves in a tray on request."""
 
     def __init__(self, connection: Connection, tray: Tray, num_bytes: int) -> None:
         self._connection = connection
@@ -321,35 +322,35 @@ class _AskedFile(io.RawIOBase):
 
 
 class _Server:
-    """The state of a guarded process: the open file, and the batches to come.
+    """The state of a guarded process: the open file, and the batches still to be sent.
 
     Args:
         connection, tray: for the answers.
-        used_bytes: memory of the process at its start; 0 where it cannot be limited.
+        used_bytes: memory of the process at its start; 0 where memory cannot be limited.
     """
 
     def __init__(self, connection: Connection, tray: Tray, used_bytes: int) -> None:
         self._used_bytes = used_bytes
         self._connection = connection
         self._tray = tray
-        self._num_bytes = 0  # of the file
+        self._num_bytes = 0  # size of the file
         self._source: Any = None
         self._file: Any = None
         self._batches: Iterator[Any] = iter(())
         self._skip = 0  # number of the first wanted row
 
     def limit_memory(self, stored_bytes: int) -> None:
-        """Limits the memory for decoding, given the size of a group of rows in the file.
+        """Limits the memory for decoding a row group of a certain size in the file.
 
-        A page may be all of a group. It is in memory both as it is stored and decompressed, and
-        pyarrow takes as much again for the values in it.
+        A page may be a whole group. It is in memory both compressed and decompressed, and pyarrow
+        takes as much again for its values.
         """
         more = min(_MEMORY_OF_STORED * stored_bytes, _MOST_MORE_MEMORY)
         if self._used_bytes:
             _limit(resource.RLIMIT_DATA, self._used_bytes + MOST_MEMORY + more)
 
     def _allow_group(self, group: int) -> None:
-        """Allows the memory that a group of rows takes."""
+        """Raises the memory limit to what a row group takes."""
         about = self._file.metadata.row_group(group)
         stored = sum(
             about.column(number).total_compressed_size for number in range(about.num_columns)
@@ -357,7 +358,7 @@ class _Server:
         self.limit_memory(min(max(0, stored), self._num_bytes))
 
     def answer(self, request: Any) -> Any:
-        """Answers a request; ends the process if there is no memory."""
+        """Answers a request; ends the process if it runs out of memory."""
         try:
             match request:
                 case OpenFile():
@@ -416,7 +417,7 @@ class _Server:
     ) -> Iterator[tuple[int, Any]]:
         """Yields the batches of a group from the first wanted row on.
 
-        Each comes after the number of its first row.
+        Each comes with the number of its first row.
         """
         first = 0
         batches = file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
@@ -427,7 +428,7 @@ class _Server:
             first += len(batch)
 
     def _rows_at_once(self, group: int, *, careful: bool) -> int:
-        """Returns how many rows to decode at a time."""
+        """Returns how many rows to decode per batch."""
         if careful:
             return 1
         about = self._file.metadata.row_group(group)
@@ -435,7 +436,7 @@ class _Server:
         return max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
 
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
-        """Yields images; those that are stored once are shared for as long as possible."""
+        """Yields images; images that are stored once are shared for as long as possible."""
         group = request.group
         careful = request.careful
         dictionary_bytes = self._dictionary_bytes(group, request.column)
@@ -472,7 +473,7 @@ class _Server:
         more and more images with each batch.
 
         Returns:
-            How many rows come before that image.
+            The number of rows before that image.
         """
         file = self._open_with(metadata=self._file.metadata, read_dictionary=[request.column])
         rows = 0
@@ -489,7 +490,7 @@ class _Server:
 
 
 def _nests_deeply(schema: Any) -> bool:
-    """Whether lists and structs are nested more deeply than messages can show."""
+    """Whether lists and structs are nested too deeply for messages to show."""
     waiting = [(field.type, 1) for field in schema]
     while waiting:
         kind, depth = waiting.pop()
@@ -500,9 +501,9 @@ def _nests_deeply(schema: Any) -> bool:
 
 
 def _join_rows(batches: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yields batches of one row joined, up to `_BATCH_BYTES`, and other batches as they are.
+    """Joins batches of one row, up to `_BATCH_BYTES`; yields other batches unchanged.
 
-    Yields each after the number of its first row.
+    Each comes with the number of its first row.
     """
     import pyarrow as pa
 
@@ -525,7 +526,7 @@ def _join_rows(batches: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
 def _divide(
     rows: Any, count_bytes: Callable[[Any], int], begin: int = 0
 ) -> Iterator[tuple[int, Any]]:
-    """Yields rows in parts of `_BATCH_BYTES`, or of one row, each after its position."""
+    """Yields rows in parts of `_BATCH_BYTES`, or of one row, each with its position."""
     if len(rows) <= 1 or count_bytes(rows) <= _BATCH_BYTES:
         yield begin, rows
         return
@@ -544,7 +545,7 @@ def _count_bytes(rows: Any) -> int:
 
 
 def _count_array(array: Any) -> int:
-    """Estimates how many bytes the values of an array take in Python, with values in lists."""
+    """Estimates how many bytes the values of an array take in Python, including values in lists."""
     from pyarrow import types
 
     array = _decode_dictionary(array)
@@ -573,14 +574,14 @@ def _to_stream(rows: Any) -> bytes:
 
 
 def _decode_dictionary(array: Any) -> Any:
-    """Returns the values of an array, which may have them in a dictionary."""
+    """Returns the values of an array, which may be stored in a dictionary."""
     from pyarrow import types
 
     return array.dictionary_decode() if types.is_dictionary(array.type) else array
 
 
 def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
-    """Returns the array of bytes in a batch of one column of bytes, or of structs with bytes."""
+    """Returns the bytes array of a batch whose one column holds bytes, or structs with bytes."""
     from pyarrow import types
 
     (array,) = batch.columns
@@ -590,20 +591,20 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
 
 
 def _cut(image: bytes | None, max_bytes: int) -> bytes:
-    """Returns an image, cut after one byte more than the limit; empty if there is none."""
+    """Returns an image, cut off one byte after the limit; empty if there is none."""
     return (image or b"")[: max_bytes + 1]
 
 
 def _share_images(
     first: int, images: Any, max_bytes: int, sent: set[int]
 ) -> Iterator[StoredImages]:
-    """Yields the images of a dictionary array, each value once.
+    """Yields the images in a dictionary array, each value once.
 
     Args:
-        first: number of the first row of the array.
+        first: number of the first row in the array.
         images: the array.
         max_bytes: see `ReadImages`.
-        sent: numbers of the values that were yielded before; numbers of others are added.
+        sent: numbers of the values yielded so far; this function adds to them.
     """
     from pyarrow import compute
 
@@ -611,7 +612,7 @@ def _share_images(
 
     def count_bytes(part: Any) -> int:
         new = [number for number in _list_numbers(part) if number not in sent]
-        if len(new) < 2:  # dividing the rows would make no answer smaller
+        if len(new) < 2:  # dividing the rows would not make any answer smaller
             return 0
         return int(compute.sum(sizes.take(new)).as_py() or 0)
 

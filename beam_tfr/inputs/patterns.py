@@ -1,12 +1,14 @@
 """Compiles patterns, finds the folder that they share, and reads lists of them.
 
 `*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of
-these, and `{a,b}` either. `{000..131}` is expanded before (`schema.number_ranges`). Names that
-begin with a dot match like any other. A path that ends in / is a folder: it matches every file
-below it that is named like an image (`schema.extensions`). A path that ends in .zip or .tar matches
-archives, each of which stands for the folder of the same name without the extension.
+these characters, and `{a,b}` either name. `{000..131}` is expanded beforehand
+(`schema.number_ranges`). Names that begin with a dot match like any other. A path that ends in / is
+a folder: it matches every file below it that is named like an image (`schema.extensions`). A path
+that ends in .zip or .tar matches archives, each of which stands for the folder with its path, less
+the extension.
 
-Functions that raise errors take `option`: the option or argument that the patterns were given for.
+Functions that raise errors have the argument `option`: the option or argument that has the
+patterns.
 """
 
 import codecs
@@ -26,9 +28,9 @@ from beam_tfr.schema.wildcards import WILDCARD, escape_pattern
 OPTIONS_OF_IMAGES = ("input", "sources")  # their patterns may be folders and archives
 NOTHING = re.compile("(?!)")
 EVERYTHING = re.compile(".*", re.DOTALL)
-MAX_LIST_BYTES = 256 << 20  # 256 MiB for a file with a name, a path or a pattern in each line
+MAX_LIST_BYTES = 256 << 20  # 256 MiB for a file with a name, path or pattern per line
 MAX_LINES = 5_000_000  # in such a file
-# The end of a pattern of archives.
+# The end of a pattern that matches archives.
 ARCHIVE = re.compile(r"\.(?i:zip|tar|\{(?:zip|tar)(?:,(?:zip|tar))*\})\Z")
 # A ] that comes first in [...] is a member.
 _TOKEN = re.compile(r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL)
@@ -39,16 +41,16 @@ _REGEXES = {
     "?": "[^/]",
 }
 _ANY_LENGTH = ("*", "**", "**/")
-_MOST_WILDCARDS = 500  # characters that begin a wildcard
+_MOST_WILDCARDS = 500  # counting the characters that begin one
 _MOST_COMBINATIONS = 1000  # of alternatives in braces, if wildcards are in or before braces
-# Pairs of patterns that may match the same files: in all, and more for each pattern.
+# Pairs of patterns that may match the same files: a total, and an allowance per pattern.
 _MOST_PAIRS = 2_000_000
 _MOST_PAIRS_EACH = 16
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # in [...]: a character or a range
 
 
 def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Adds the final / to each folder among patterns, and escapes names of files that exist.
+    """Adds the final / to each folder among patterns, and escapes the names of existing files.
 
     On gs://, where no request is sent, a folder is a path without wildcards whose last name has no
     extension.
@@ -71,7 +73,7 @@ def is_wild(pattern: str) -> bool:
 
 
 def escape_if_file(pattern: str) -> str:
-    """Escapes a pattern that is the path of a file on a disk; returns other patterns as they are.
+    """Escapes a pattern that is the path of a file on disk; returns other patterns unchanged.
 
     The name of a file may contain brackets, braces and so on.
     """
@@ -139,7 +141,7 @@ def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = 
 
 @functools.cache
 def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
-    """Returns the regular expression that matches whole paths as the pattern does.
+    """Returns the regular expression that matches the same whole paths as the pattern.
 
     Raises:
         UsageError: a [ or { is not closed.
@@ -155,11 +157,11 @@ def compile_pattern(pattern: str, *, option: str = "input") -> re.Pattern[str]:
 
 
 class _Part(NamedTuple):
-    """A part of a pattern: a token, or a pair of braces with all between them.
+    """A part of a pattern: a token, or a pair of braces with everything between them.
 
     Attributes:
         text: the token; "{" for braces.
-        regex: the regular expression of the part.
+        regex: the regular expression for the part.
         members: the parts of each alternative in braces.
     """
 
@@ -191,7 +193,7 @@ def _translate(pattern: str) -> str:
 
 
 def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
-    """Whether a wildcard may be tried again, because braces are around it or follow it.
+    """Whether a wildcard may be tried several times, because braces surround or follow it.
 
     Each such wildcard multiplies the time to match a name.
     """
@@ -207,7 +209,7 @@ def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
 
 
 def _count_combinations(parts: Sequence[_Part]) -> int:
-    """Counts the patterns without braces that together match the same."""
+    """Counts the patterns without braces that together match the same paths."""
     combinations = 1
     for part in parts:
         if part.members:
@@ -216,7 +218,7 @@ def _count_combinations(parts: Sequence[_Part]) -> int:
 
 
 def _combine(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Yields patterns without braces that together match the same."""
+    """Yields the patterns without braces that together match the same paths."""
     choices = list[list[list[_Part]]]()
     for part in parts:
         if part.members:
@@ -247,7 +249,7 @@ def _read_parts(tokens: Iterator[re.Match[str]], *, in_braces: bool) -> list[_Pa
 
 
 def _read_braces(tokens: Iterator[re.Match[str]]) -> _Part:
-    """Reads what is in braces, after the opening one."""
+    """Reads the alternatives in braces, after the opening brace."""
     members = list[tuple[_Part, ...]]()
     end = ","
     while end == ",":
@@ -259,11 +261,11 @@ def _read_braces(tokens: Iterator[re.Match[str]]) -> _Part:
 
 
 def _join_parts(parts: Sequence[_Part]) -> str:
-    """Joins the parts of a pattern to a regular expression.
+    """Joins the parts of a pattern into a regular expression.
 
-    A wildcard that is followed by the same one matches as little as it can, and is never tried
-    again, as what is between the two has a fixed length: in characters of a name, or in names of a
-    path. So the time is linear in the number of wildcards.
+    A wildcard that is followed by the same wildcard matches as little as possible, and is never
+    tried again, because the text between the two has a fixed length: in characters of a name, or in
+    names of a path. So the time is linear in the number of wildcards.
     """
     regex = ""
     closing = list[int]()  # where the open groups end
@@ -281,7 +283,7 @@ def _join_parts(parts: Sequence[_Part]) -> str:
 
 
 def _find_following(parts: Sequence[_Part], number: int) -> int | None:
-    """Returns the number of the next part with the same wildcard, for `*` within the same name."""
+    """Returns the position of the next part with the same wildcard; for `*`, in the same name."""
     wildcard = parts[number].text
     for following in range(number + 1, len(parts)):
         text = parts[following].text
@@ -293,7 +295,7 @@ def _find_following(parts: Sequence[_Part], number: int) -> int | None:
 
 
 def _translate_members(token: re.Match[str]) -> str:
-    """Returns the regular expression of a token [...]; empty for any other token."""
+    """Returns the regular expression for a token [...]; empty for any other token."""
     if not token["members"]:
         return ""
     members = _MEMBER.sub(_escape_member, token["members"])
@@ -307,7 +309,7 @@ def _escape_member(member: re.Match[str]) -> str:
 
 
 def literal_start(pattern: str) -> str:
-    """Returns the literal prefix of every matching path."""
+    """Returns the literal prefix that all matching paths share."""
     if pattern.endswith("/"):
         return pattern
     return WILDCARD.split(pattern, maxsplit=1)[0]
@@ -316,11 +318,11 @@ def literal_start(pattern: str) -> str:
 def order_patterns(
     patterns: Sequence[str], *, option: str = "input"
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Pairs each pattern with the patterns before it that may match the same files.
+    """Pairs each pattern with the earlier patterns that may match the same files.
 
-    So each file counts once. Patterns with wildcards come first; a path without wildcards belongs
-    to any of them that matches it. In the order of literal prefixes, the rivals before a pattern
-    are those whose prefixes begin its own.
+    With these, each file counts once. Patterns with wildcards come first; a path without wildcards
+    belongs to any of them that matches it. If patterns are sorted by literal prefix, the rivals
+    before a pattern are those with a prefix that its own prefix begins with.
 
     Raises:
         UsageError: a [ or { is not closed, or too many patterns may match the same files.
@@ -351,10 +353,10 @@ def order_patterns(
 
 
 def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
-    """Returns the regular expression of the paths that `exclude` skips; `NOTHING` without patterns.
+    """Returns the regular expression for the paths that `exclude` skips; `NOTHING` for no paths.
 
     Args:
-        patterns: patterns of `exclude`; one that begins with neither / nor gs:// is matched against
+        patterns: patterns of `exclude`; unless they begin with / or gs://, they are matched against
             keys: `thumbs/**`, `**/*.gif`.
         root: folder that keys are relative to, with a trailing slash.
 
@@ -371,7 +373,7 @@ def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
 
 
 def compile_exclusions(patterns: Sequence[str], root: str) -> list[re.Pattern[str]]:
-    """Returns the regular expression of each pattern of `exclude`; see `compile_exclusion`."""
+    """Returns the regular expression for each pattern of `exclude`; see `compile_exclusion`."""
     return [compile_exclusion([pattern], root) for pattern in patterns]
 
 
@@ -395,9 +397,9 @@ def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -
 
 
 def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
-    """Returns messages about patterns of `exclude` that start from the current folder.
+    """Returns messages about patterns of `exclude` that are relative to the current folder.
 
-    They match nothing, as patterns start from the folder that all inputs share.
+    They match nothing, since patterns are relative to the folder that all inputs share.
 
     Args:
         patterns: the patterns of the option.
@@ -420,11 +422,11 @@ def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
 
 
 def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
-    """Reads the lines of a file. Blanks count, since names may end in them.
+    """Reads the lines of a file. Spaces at either end are kept, since names may have them.
 
     Args:
         path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other
-            bytes are read like those in names of files.
+            bytes are read as they are in file names.
         option: the option that names the file.
         needs: what the file should contain.
 

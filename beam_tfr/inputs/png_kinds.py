@@ -1,4 +1,4 @@
-"""Tells PNGs of photos from PNGs of masks, by their header and their size."""
+"""Distinguishes PNGs of photos from PNGs of masks, by header and size."""
 
 import struct
 
@@ -8,17 +8,17 @@ from beam_tfr.layouts.unnamed_masks import FileKind
 _HEADER = struct.Struct(">8s8x2I2B")  # signature, width, height, bits, color type
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = (2, 6)  # color types: without and with transparency
-# For each pixel of a PNG: photos take 1 to 3, and areas of few colors less than 0.5.
+# Bytes per pixel of a PNG: photos take 1 to 3, areas of few colors less than 0.5.
 _LEAST_BYTES = 0.75
-_MOST_AREA_BYTES = 0.1  # for each pixel of a mask; drawings such as digits take more
-_FRAME_BYTES = 100  # of a PNG, besides its pixels
+_MOST_AREA_BYTES = 0.1  # per pixel of a mask; drawings such as digits take more
+_FRAME_BYTES = 100  # of a PNG in addition to its pixels
 
 
 def find_kind(root: str, path: str) -> FileKind:
-    """Tells what a PNG holds; reads only its header.
+    """Returns the kind of content of a PNG; reads only its header.
 
     Args:
-        root: the folder that the path is below.
+        root: the folder that the path is relative to.
         path: path of the file, which may not exist.
     """
     try:

@@ -31,7 +31,7 @@ class Pool:
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Calls a function in one of the threads, unless the pool is closed first.
 
-        Must not be called once the pool is closed.
+        Do not call this once the pool is closed.
         """
         future: Future[T] = Future()
 
@@ -58,7 +58,7 @@ class Pool:
     def _work(self) -> None:
         for job in iter(self._jobs.get, None):
             job()
-            del job  # it holds the result
+            del job  # otherwise it keeps the result alive
 
     def close(self) -> None:
         """Cancels calls that have not started, without waiting for the others."""

@@ -1,7 +1,7 @@
-"""Divides the names in a bucket into ranges that can be listed at the same time.
+"""Divides the names in a bucket into ranges that can be listed in parallel.
 
-A listing returns names in order, starting at any name, but not their number. So the names are
-divided by the character after their common prefix, repeatedly, until there are enough ranges.
+A listing returns names in order from any start, but does not say how many there are. So the names
+are divided by the character after their common prefix, repeatedly, until there are enough ranges.
 Ranges are half-open and adjacent, so each name is in exactly one of them.
 """
 
@@ -18,12 +18,12 @@ _FIRST_BEHIND_SURROGATES = 0xE000
 
 
 class NameRange(NamedTuple):
-    """The names from `start` on and before `end`, if any.
+    """The names from `start` on and, if there is an `end`, before `end`.
 
     Attributes:
-        start, end: in the order of code points, which is that of UTF-8.
+        start, end: in the order of code points, which is also the order of UTF-8.
         depth: number of characters that all names in the range share.
-        num_names: number of the names, if they are few; then the range is not divided.
+        num_names: number of names, if there are few; then the range is not divided.
     """
 
     start: str
@@ -32,14 +32,14 @@ class NameRange(NamedTuple):
     num_names: int | None = None
 
 
-# (start, end) -> the first names in this range, up to `FEW`.
+# (start, end) -> at most the first `FEW` names in this range.
 ListNames = Callable[[str, str], list[str]]
-# `map`, or a parallel version of it, of a function and the ranges that it divides.
+# `map`, or a parallel version of it, called with a function and the ranges that it divides.
 Run = Callable[..., Iterable[list[NameRange]]]
 
 
 def after_prefix(prefix: str) -> str:
-    """Returns the smallest text that follows all texts with a prefix; empty if there is none."""
+    """Returns the smallest string after all strings with a prefix; empty if there is none."""
     stem = prefix.rstrip(chr(sys.maxunicode))
     if not stem:
         return ""
@@ -51,12 +51,12 @@ def after_prefix(prefix: str) -> str:
 def divide(
     list_names: ListNames, start: str, end: str, parts: int, *, run: Run = map
 ) -> list[NameRange]:
-    """Divides a range of names into `parts` ranges or more; into fewer if it has few names.
+    """Divides a range of names into at least `parts` ranges; fewer if it has few names.
 
     Args:
         list_names: function that lists names.
         start, end: bounds of the range.
-        parts: wanted number of ranges.
+        parts: desired number of ranges.
         run: `map`, or a parallel version of it.
     """
 
@@ -96,7 +96,7 @@ def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> 
 
 
 def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dict[str, int | None]:
-    """Counts names by their beginnings, one character longer than the prefix that they share.
+    """Counts names by their beginnings, which are one character longer than the prefix they share.
 
     Returns:
         Beginning -> number of names; None if there are too many to count.
@@ -110,7 +110,7 @@ def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dic
         if len(page) < FEW:
             break
         last = page[-1][:depth]
-        counts[last] = None  # the page may not hold all of these
+        counts[last] = None  # the page may not hold all names that begin like this
         start = after_prefix(last)
         if not start or (whole.end and start >= whole.end):
             break
@@ -118,11 +118,11 @@ def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dic
 
 
 def _find_shared_length(list_names: ListNames, start: str, end: str) -> int:
-    """Returns the length of the prefix that all names of a range share."""
+    """Returns the length of the prefix that all names in a range share."""
     first = next(iter(list_names(start, end)), "")
 
     def has_others(length: int) -> bool:
-        """Whether any names come after those that share `length` characters with the first name."""
+        """Whether names follow those that share `length` characters with the first name."""
         after = after_prefix(first[:length])
         if not after or (end and after >= end):
             return False

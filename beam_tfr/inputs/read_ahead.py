@@ -18,7 +18,7 @@ from beam_tfr.schema.items import Accompanied, ImageRef
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
-_MOST_ABOVE_MEAN = 4  # for a file of unknown size that is read ahead
+_MOST_ABOVE_MEAN = 4  # limit for a file of unknown size, in multiples of the mean size
 
 # The content of a reference's file; None if the file is not read.
 FileContent = bytes | Accompanied | RejectError | None
@@ -27,22 +27,22 @@ _Read = bytes | RejectError
 
 @dataclasses.dataclass
 class ReadAhead:
-    """A reader of many files in order, ahead of the consumer, to hide latency.
+    """A reader of many files in order, which reads ahead of the consumer to hide latency.
 
     Local files are read in the caller's thread, because passing them between threads costs more
-    than it hides. Slow disks, such as network mounts, are read ahead too.
+    than the latency. Slow disks, such as network mounts, are read ahead too.
 
     Args:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
-        ahead_bytes: their maximum total size, as listed or in their copies; a larger file is read
-            alone. A file that was not listed counts several times the mean of those before it; if
-            it is larger than that, its bytes are dropped, and it is read again in its turn.
-        companions: name of a companion of the images -> function that returns the file of an
-            image's companion, which is read with the image.
+        ahead_bytes: their maximum total size, as listed or as copied; a larger file is read alone.
+            A file that was not listed counts as several times the mean size of earlier ones; if it
+            is larger, its bytes are dropped, and it is read again when its turn comes.
+        companions: name of a companion of the images -> function that returns the companion file of
+            an image, which is read with the image.
         optional: names of companions that an image may lack.
         read_embedded: reads a file that has a place, see `reading.read_embedded`.
-        copies: the folder of copies of images in Parquet files; empty to make none.
+        copies: the folder for copies of images in Parquet files; empty to make none.
         root: see `read_image`.
     """
 
@@ -59,11 +59,11 @@ class ReadAhead:
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
-        self._disk_s = 0.0  # moving average of the time of a local read
-        self._mean_bytes = 0.0  # likewise of the sizes of files that were not listed
+        self._disk_s = 0.0  # moving average of the duration of a local read
+        self._mean_bytes = 0.0  # moving average of the sizes of files that were not listed
 
     def read(self, sources: Iterable[storage.Entry]) -> Iterator[_Read]:
-        """Yields the bytes of each source in order, or the error that says why it cannot be read.
+        """Yields the bytes of each source in order, or the error if a source cannot be read.
 
         Reading starts with the call, not with the first `next`.
 
@@ -77,16 +77,16 @@ class ReadAhead:
         return reads.take_all()
 
     def close(self) -> None:
-        """Cancels reading without waiting for it.
+        """Cancels reading without waiting.
 
-        Reads in progress end by themselves and are not retried.
+        Reads in progress end on their own and are not retried.
         """
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
     def count_bytes(self, source: storage.Entry) -> int:
-        """Returns how many bytes a source that is read ahead may take."""
+        """Returns how many bytes a source that is read ahead may hold."""
         if is_in_parquet(source.place):
             return size_in_parquet(source, self.max_bytes, self.copies)
         if not _is_unlisted(source):
@@ -99,7 +99,7 @@ class ReadAhead:
 
         Args:
             source: the source.
-            num_bytes: how many bytes it counts for.
+            num_bytes: how many bytes the source counts for.
             pool: the threads.
 
         Returns:
@@ -149,7 +149,7 @@ class ReadAhead:
 
 
 def _is_unlisted(source: storage.Entry) -> bool:
-    """Whether a source was not listed, so that its size is unknown."""
+    """Whether a source was not listed, and so has an unknown size."""
     return not (source.size_bytes or source.generation or source.place)
 
 
@@ -158,7 +158,7 @@ def _is_too_large(content: _Read) -> bool:
 
 
 class _BegunRead(NamedTuple):
-    """A begun read: a function that returns its content, and how many bytes it may hold."""
+    """A read in progress: a function that returns its content, and how many bytes it may hold."""
 
     result: Callable[[], _Read]
     num_bytes: int
@@ -166,7 +166,7 @@ class _BegunRead(NamedTuple):
 
 @dataclasses.dataclass
 class _Reads:
-    """The reads of some sources, the first of which have begun."""
+    """The reads of some sources; the first reads are in progress."""
 
     ahead: ReadAhead
     pool: Pool
@@ -177,7 +177,7 @@ class _Reads:
         self._total_bytes = 0
 
     def fill(self) -> None:
-        """Begins as many reads as may be ahead."""
+        """Starts as many reads as may be ahead."""
         while self._may_begin():
             source = self.sources.popleft()
             num_bytes = self.ahead.count_bytes(source)
@@ -201,7 +201,7 @@ class _Reads:
             self._total_bytes -= read.num_bytes
             self.fill()
             yield content
-            del content, read  # they hold bytes while the next one is awaited
+            del content, read  # otherwise they hold bytes while the next read is awaited
 
 
 def read_refs(
@@ -213,7 +213,7 @@ def read_refs(
         root: folder that keys are relative to, with a trailing slash.
         refs: the references to read.
         ahead: how to read the files; None for table rows, whose references contain everything.
-        leave: positions of references whose files are not read; their content is None too.
+        leave: positions of references whose files are not read; they are yielded with None too.
     """
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
@@ -238,7 +238,7 @@ def read_refs(
 def _merge(
     refs: Iterable[ImageRef], positions: Container[int], contents: Iterator[_Read | Accompanied]
 ) -> Iterator[tuple[ImageRef, FileContent]]:
-    """Yields each reference with its content, if its position is in `positions`; else with None."""
+    """Yields each reference with its content if its position is in `positions`, else with None."""
     for position, ref in enumerate(refs):
         yield ref, next(contents) if position in positions else None
 
@@ -253,13 +253,13 @@ def _accompany(
     root: str,
     is_optional: bool,
 ) -> _Read | Accompanied:
-    """Returns an image with one more companion, or the first error of all.
+    """Returns an image with one more companion, or the first error among them.
 
     Args:
         image: the content of the image, which may have companions already.
         beside, file: the content of the new companion, and its file.
         image_key: the path of the image.
-        key: what readers and messages call the companion.
+        key: the name of the companion for readers and messages.
         root: folder that keys are relative to.
         is_optional: whether the image may lack the companion.
     """
@@ -287,9 +287,9 @@ def _stem(path: str) -> str:
 
 
 def _relative_path(path: str, root: str) -> str:
-    """Returns a path relative to a folder, if both are on gs:// or both on a disk.
+    """Returns a path relative to a folder, if both are on gs:// or both on disk.
 
-    So it stays the same if both are moved.
+    So the path stays the same if both are moved.
     """
     if storage.is_gcs(path) != storage.is_gcs(root):
         return path

@@ -39,16 +39,16 @@ def read_image(
 
     Args:
         file: a listed file; generation 0 stands for any version.
-        max_bytes: larger files are rejected; an object listed with more bytes is not fetched at
+        max_bytes: larger files are rejected; an object with a larger listed size is not fetched at
             all.
         cancelled: returns True once the result is no longer needed, which ends the retries.
         read_embedded: reads a file that has a place.
-        root: the folder of all files of a table. While it exists, a missing folder below it is
-            missing for good.
+        root: the folder of all files that a table names. As long as it exists, a folder missing
+            below it is considered permanently missing.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or
-            `file-too-large`. These may pass: `unreadable` (no permission, a failing service or
+            `file-too-large`. Possibly temporary: `unreadable` (no permission, a failing service or
             disk, no disk), and `changed-while-reading` if the file was listed without a version and
             keeps changing.
     """
@@ -78,7 +78,7 @@ def read_image(
 
 
 def _has_exact_size(file: storage.Entry, path: str) -> bool:
-    """Whether the listed size is that of the image; a file on a disk may have grown or shrunk."""
+    """Whether the listed size is exact; a file on disk may have grown or shrunk."""
     if file.place:
         return not is_in_parquet(file.place)
     return storage.is_gcs(path)
@@ -89,7 +89,7 @@ def _too_large(max_bytes: int) -> RejectError:
 
 
 def _reject_missing(path: str, detail: str, root: str) -> RejectError:
-    """Builds the reject for a file that was never listed, and does not exist."""
+    """Builds the reject for a file that was never listed and does not exist."""
     if not storage.is_gone(path, root):
         return _unreachable(detail)
     folder = path.rpartition("/")[0]
@@ -107,7 +107,7 @@ def _unreachable(detail: str) -> RejectError:
 
 
 def _reject_for(error: OSError, path: str, detail: str) -> RejectError:
-    """Builds the reject for a file that could not be read; `path` is the file with its bytes."""
+    """Builds the reject for a file that could not be read; `path` is where its bytes are stored."""
     if isinstance(error, storage.ChangedError):
         may_pass = error.errno == errno.EBUSY  # otherwise the listed version is gone for good
         return RejectError("changed-while-reading", detail, may_pass=may_pass)

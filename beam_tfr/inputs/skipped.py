@@ -27,18 +27,18 @@ PACKED_LABELS_CURE = (
     "give tars of WebDataset as `table=` instead of `input=`; unpack other archives, and give "
     "their labels as `table=`"
 )
-_MOST_KINDS = 1_000  # counted by themselves, besides kinds of images
+_MOST_KINDS = 1_000  # counted separately, in addition to kinds of images
 _MOST_KINDS_SHOWN = 20
 MOST_PATTERNS = 16  # with more, nothing is counted, since each file is compared with each pattern
 
 
 @dataclasses.dataclass
 class CountedPaths:
-    """The number of paths of a kind.
+    """The number of paths of a kind, and an example.
 
     Attributes:
-        number: how many paths there are.
-        example: the first of them.
+        number: number of paths.
+        example: the first path.
     """
 
     number: int = 0
@@ -51,7 +51,7 @@ class CountedPaths:
 
 
 class RepeatedFolders(CountedPaths):
-    """Links to folders that are listed by other paths, and therefore not again."""
+    """Links to folders that are already listed under another path, and so not listed again."""
 
     def describe(self) -> str:
         """Reports the links; empty if there are none."""
@@ -64,7 +64,7 @@ class RepeatedFolders(CountedPaths):
 
 
 class GuessedNames(CountedPaths):
-    """Images in zips whose names are not UTF-8, and do not declare their encoding."""
+    """Images in zips whose names are not UTF-8 and declare no encoding."""
 
     def describe(self) -> str:
         """Reports the names; empty if there are none."""
@@ -91,23 +91,23 @@ class PackedLabels(CountedPaths):
 
 
 class SkippedFiles:
-    """A count of files that match no pattern, each once; thread-safe.
+    """A thread-safe count of files that match no pattern, each counted once.
 
-    For a folder, these are files without an image extension. For `*.jpg`, they are files that `*.*`
-    would match and that look like images, such as 1.JPG and 1.png.
+    For a folder, these are files without an image extension. For `*.jpg`, these are files that
+    `*.*` would match and that look like images, such as 1.JPG and 1.png.
 
     Args:
         patterns: all patterns of the call; folders end in /.
-        exclude: result of `compile_exclusion`; what it matches is not counted.
-        exclusions: the patterns of `exclude`, each compiled by itself.
+        exclude: result of `compile_exclusion`; files that match it are not counted.
+        exclusions: the patterns of `exclude`, each compiled separately.
 
     Attributes:
         kinds: kind of name, such as ".txt" -> number of files.
         annotations: extension -> the first files in folders that may hold annotations.
-        repeats: links to folders that are listed by other paths.
+        repeats: links to folders that are already listed under another path.
         guessed_names: images in zips whose names have no certain encoding.
         packed_labels: files in archives that may hold labels.
-        empty: folders without images beside folders with images.
+        empty: folders without images next to folders with images.
         used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
     """
 
@@ -134,7 +134,7 @@ class SkippedFiles:
             self._reach = {pattern: _compile_reach(pattern) for pattern in wild}
 
     def add(self, pattern: str, path: str) -> None:
-        """Counts a file that was listed for a pattern, but does not match it."""
+        """Counts a file that was listed for a pattern but does not match it."""
         self._note_use(path)
         if not self._is_first(pattern, path):
             return
@@ -151,19 +151,19 @@ class SkippedFiles:
         self.add_kind(name)
 
     def note_excluded(self, path: str) -> None:
-        """Notes a file that is excluded."""
+        """Records a file that is excluded."""
         self.empty.fill([path])
         self._note_use(path)
 
     def _note_use(self, path: str) -> None:
-        """Notes which patterns of `exclude` match a file."""
+        """Records which patterns of `exclude` match a file."""
         for number, regex in [*self._unused.items()]:
             if regex.fullmatch(path):
                 self.used_exclusions.add(number)
                 self._unused.pop(number, None)  # another thread may have removed it
 
     def _note_annotations(self, path: str) -> None:
-        """Notes a file that may hold annotations, if it is one of the first."""
+        """Records a file that may hold annotations, if it is one of the first."""
         extension = annotation_extension(path)
         if extension is None or path in self._paths:
             return
@@ -172,21 +172,21 @@ class SkippedFiles:
                 self.annotations[extension].append(path)
 
     def _is_first(self, pattern: str, path: str) -> bool:
-        """Whether a pattern is the first that could have meant a file, and so counts it."""
+        """Whether a pattern is the first that could have meant a file, and so counts the file."""
         for other, reach in self._reach.items():
             if reach.fullmatch(path):
                 return other == pattern
         return False
 
     def add_folder(self, path: str) -> None:
-        """Notes a folder whose name matches a pattern; does nothing, unlike `FoundFolders`."""
+        """Does nothing, unlike `FoundFolders`, about a folder whose name matches a pattern."""
 
     def enter_folder(self, path: str) -> None:
-        """Notes a folder on a disk that is listed."""
+        """Records a folder on disk that is listed."""
         self.empty.enter(path)
 
     def add_repeat(self, path: str) -> None:
-        """Counts a link to a folder that is listed by another path."""
+        """Counts a link to a folder that is already listed under another path."""
         with self._lock:
             self.repeats.add(path)
 
@@ -201,11 +201,11 @@ class SkippedFiles:
             self.packed_labels.add(path)
 
     def add_kind(self, path: str) -> None:
-        """Counts a file by its name."""
+        """Counts a file by the kind of its name."""
         self._count_kind(kind_of_name(path))
 
     def add_packed_kind(self, path: str) -> None:
-        """Counts a file in an archive by its name."""
+        """Counts a file in an archive by the kind of its name."""
         kind = kind_of_name(path)
         if _is_archive(kind):
             kind += IN_ARCHIVE
@@ -214,7 +214,8 @@ class SkippedFiles:
     def _count_kind(self, kind: str) -> None:
         """Counts a file of a kind.
 
-        Beyond the limit, new kinds count as one, as each hidden file may be a kind of its own.
+        Beyond the limit, all new kinds count as one, since each hidden file may be a kind of its
+        own.
         """
         with self._lock:
             if len(self.kinds) >= _MOST_KINDS and kind not in self.kinds and not _is_image(kind):
@@ -251,7 +252,7 @@ class UncountedFiles(SkippedFiles):
 
 
 class UsedExclusions(UncountedFiles):
-    """A record of the patterns of `exclude` that match a file, and nothing else; thread-safe."""
+    """A thread-safe record of only the patterns of `exclude` that match a file."""
 
     def __init__(self, exclusions: Sequence[re.Pattern[str]]) -> None:
         super().__init__()
@@ -262,7 +263,7 @@ class UsedExclusions(UncountedFiles):
 
 
 class FoundFolders(UncountedFiles):
-    """A list of folders whose names match a pattern of files, and of links; thread-safe.
+    """A thread-safe list of links, and of folders whose names match a pattern of files.
 
     Attributes:
         folders: paths of the folders, in no particular order.
@@ -283,7 +284,7 @@ UNCOUNTED = UncountedFiles()
 
 
 def _compile_reach(pattern: str) -> re.Pattern[str]:
-    """Compiles what a pattern could have meant.
+    """Compiles the widest sense of a pattern.
 
     This is everything below a folder, or the same names with any extension.
     """
@@ -296,7 +297,7 @@ def _compile_reach(pattern: str) -> re.Pattern[str]:
 
 
 def describe_skipped(kinds: Mapping[str, int]) -> str:
-    """Says how many files of a folder are skipped; empty if none are.
+    """Says how many files in a folder are skipped; empty if none are.
 
     For example, "2 without an image extension (1 .md, 1 other names)".
     """
@@ -307,17 +308,17 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
 
 
 def count_archives(kinds: Mapping[str, int]) -> int:
-    """Counts archives that can be inputs, given the kinds of some files."""
+    """Counts archives that can be inputs, from the kinds of some files."""
     return sum(number for kind, number in kinds.items() if ARCHIVE.fullmatch(kind))
 
 
 def count_packed(kinds: Mapping[str, int]) -> int:
-    """Counts archives that must be unpacked, given the kinds of some files."""
+    """Counts archives that must be unpacked, from the kinds of some files."""
     return sum(number for kind, number in kinds.items() if _must_be_unpacked(kind))
 
 
 def count_raw(kinds: Mapping[str, int]) -> int:
-    """Counts raw photos of cameras, given the kinds of some files."""
+    """Counts raw camera photos, from the kinds of some files."""
     return sum(number for kind, number in kinds.items() if RAW.fullmatch(kind))
 
 
@@ -330,7 +331,7 @@ def _is_archive(kind: str) -> bool:
 
 
 def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
-    """Yields how to read the archives and raw photos among skipped files."""
+    """Yields how to read archives and raw photos among skipped files."""
     number = count_archives(kinds)
     if number:
         yield f"archives (.zip, .tar: {number:,}) are read if they too are given as `input=`"
@@ -344,7 +345,7 @@ def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
 
 
 def describe_other_files(kinds: Mapping[str, int]) -> Iterator[str]:
-    """Yields what makes images of files that are skipped, and are no images that can be read."""
+    """Yields the steps that turn skipped files in other formats into readable images."""
     for other in OTHER_FILES:
         present = {kind: count for kind, count in kinds.items() if other.names.fullmatch(kind)}
         if present:
@@ -378,5 +379,5 @@ def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]
 
 
 def _is_image(kind: str) -> bool:
-    """Whether a kind of name, such as ".jpg", is one of images."""
+    """Whether a kind of name, such as ".jpg", is an image extension."""
     return kind[1:].lower() in FORMAT_OF

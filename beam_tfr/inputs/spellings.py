@@ -1,6 +1,6 @@
-"""Finds other spellings of a path: as on Windows, as in a URL, or without spaces around it.
+"""Finds other spellings of a path: as on Windows, as in a URL, or without surrounding spaces.
 
-If a file has exactly the path that is written, that file is taken.
+A file with exactly the written path always comes first.
 """
 
 import functools
@@ -17,7 +17,7 @@ _FILE = re.compile(r"file:(?://(?:localhost)?)?(?P<path>/(?!/).*)", re.DOTALL | 
 _DATA = re.compile(r"data:[\w/+.-]*[;,]", re.IGNORECASE)
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _ODD = re.compile(rf"\\|{_ESCAPE.pattern}|^\s|\s\Z")
-# What a path has -> what to say if there is no such file.
+# An oddity in a path -> what messages say about it if there is no such file.
 _ODDITIES = {
     r"(^|/)[A-Za-z]:[/\\]": "it begins with a Windows drive",
     r"\\": "a backslash separates folders on Windows only",
@@ -30,10 +30,10 @@ _ODDITIES = {
 
 
 def read_address(path: str) -> str:
-    """Returns the path in an address of gs:// or file:; a path without a scheme stays as it is.
+    """Returns the path in a gs:// or file: URL; a path without a scheme stays as it is.
 
     Raises:
-        ValueError: the address is of another kind.
+        ValueError: the URL has another scheme.
     """
     address = path.lstrip()
     if storage.is_gcs(address):
@@ -59,7 +59,7 @@ def change_slashes(path: str) -> str:
 
 
 _CHANGES: tuple[Callable[[str], str], ...] = (str.strip, change_slashes, unquote)
-# Letters such as ü in one piece, or in two, as macOS writes them.
+# Letters such as ü as one character, or as two, as on macOS.
 _FORMS: tuple[Callable[[str], str], ...] = (
     functools.partial(unicodedata.normalize, "NFC"),
     functools.partial(unicodedata.normalize, "NFD"),
@@ -81,11 +81,12 @@ def is_plain(path: str) -> bool:
 def list_spellings(path: str, *, remote: bool) -> list[str]:
     r"""Lists other spellings of a path; none for most paths.
 
-    ` a\b%20c.jpg` may mean `a/b c.jpg`, or any path that is changed in part.
+    ` a\b%20c.jpg` may mean `a/b c.jpg`, or any path in between.
 
     Args:
         path: the path.
-        remote: whether it is on gs://, where looking for each path with an umlaut would take long.
+        remote: whether the path is on gs://, where looking for each path with an umlaut would take
+            long.
     """
     changes = list[Callable[[str], str]]()
     if _ODD.search(path):
@@ -100,7 +101,7 @@ def list_spellings(path: str, *, remote: bool) -> list[str]:
 
 
 def choose_spelling(path: str) -> str:
-    """Returns the path itself, or, if it has no file, the first other spelling that has one."""
+    """Returns the path itself or, if it has no file, the first other spelling that has one."""
     spellings = list_spellings(path, remote=storage.is_gcs(path))
     if not spellings or storage.find(path):
         return path

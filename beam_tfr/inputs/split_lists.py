@@ -1,4 +1,4 @@
-"""Finds lists of the images of splits, which nothing reads, beside images and tables.
+"""Finds unread lists of the images in each split, next to images and tables.
 
 Examples are Food-101's `meta/train.txt`, whose lines are like `apple_pie/1005649`, CUB-200-2011's
 `train_test_split.txt`, whose lines are numbers, and `TrainImages.txt` of MIT Indoor67.
@@ -26,22 +26,22 @@ _CURE = (
 # Folders in which lists are looked for on gs://; on a disk, all of the first folders are searched.
 _REMOTE_FOLDERS = ("meta", "splits", "annotations")
 _VOC_LISTS = "ImageSets"  # its folders hold lists
-_MOST_FOLDERS = 50  # in a folder
-_MOST_AROUND = 3  # folders of images
-_MOST_FILES = 10_000  # in a folder
-_MOST_BELOW = 1_000  # in a subfolder
+_MOST_FOLDERS = 50  # subfolders of a folder
+_MOST_AROUND = 3  # image folders whose parents are searched
+_MOST_FILES = 10_000  # listed in a folder
+_MOST_BELOW = 1_000  # listed in a subfolder
 _UNREAD = ".mat"  # files of MATLAB, which nothing here reads
 _TABLES = (".csv", ".tsv")
 _EXTENSIONS = (".txt", ".lst", ".list", ".json", _UNREAD, *_TABLES)
-_MOST_READ = 10  # files of a folder that are named like lists
-_MOST_PARTS = 3  # parts of the path of a folder that lists name
+_MOST_READ = 10  # files in a folder that are named like lists
+_MOST_PARTS = 3  # parts of a folder path that lists may name
 _MOST_LISTS = 4  # lists that a message names
 _BEGIN_BYTES = 64 << 10  # the part of a list that is looked at
 _MOST_LINES = 20  # lines whose images are looked for
 _MOST_REMOTE_LINES = 2
 _DIVISION = re.compile("split|partition", re.IGNORECASE)
 _OTHER_NAMES = ("setid.mat",)  # of Flowers-102
-# Folders within the folder of a set that are not sets of their own.
+# Subfolders of a dataset that are not datasets of their own.
 _OWN_FOLDER = re.compile(
     "(?i)(?:meta(?:data)?|eval|devkit|data|(?:.*[-_ ]|images?)?"
     "(?:lists?|splits?|sets|partitions?|protocols?|labels?|annotations?))"
@@ -49,7 +49,7 @@ _OWN_FOLDER = re.compile(
 _TOKENS = re.compile(r"""[\s,;"']+""")
 _JSON_ITEMS = re.compile(r"[\n,\[\]{}]+")
 _ANNOTATIONS = re.compile(r'"(?:images|annotations|shapes)"\s*:')  # reported elsewhere
-_NUMBERS = re.compile(r"[0-9]+(?:\s+-?[0-9.]+)+")  # as in files of labels
+_NUMBERS = re.compile(r"[0-9]+(?:\s+-?[0-9.]+)+")  # as in label files
 # After the number of an image: its split, or whether it is in train.
 _SPLIT_OF_LINE = re.compile(
     r"(?i)[0-9]+[\s,;]+(?:[0-3]|train(?:ing)?|val(?:idation)?|test(?:ing)?)"
@@ -64,13 +64,13 @@ def describe_split_lists(
     first_names: FirstNames | None = None,
     tables: Collection[str] = (),
 ) -> str:
-    """Returns the message about lists of the images of splits; empty if there are none.
+    """Reports lists of the images in each split; empty if there are none.
 
     Args:
         folders: folders of all images, and of tables. Lists are looked for in these, in the folders
             of the first images, in the folders around them, and in subfolders of all of these.
         images: paths of some images; lists may name them without extensions.
-        cure: how to use the splits of the lists.
+        cure: how to use the splits in the lists.
         first_names: lists folders.
         tables: tables that are read.
     """
@@ -81,7 +81,7 @@ def describe_split_lists(
     bases = [folder for folder in all_folders if folder.removeprefix("gs:")]
     candidates = dict[str, None]()
     for base in bases:
-        # Folders beside the folder of the images may be other sets.
+        # Folders next to the image folder may be other datasets.
         paths = _list_candidates(base, listing, only_own=base not in own_folders)
         candidates.update(dict.fromkeys(paths))
     extensions = ["", *{os.path.splitext(path)[1] for path in images}]
@@ -95,7 +95,7 @@ def describe_split_lists(
 
 
 def _choose_unread(candidates: Collection[str], tables: Collection[str]) -> list[str]:
-    """Chooses the files that may be lists, except tables that are read, or have one split alone.
+    """Chooses the files that may be lists, except tables that are read or cover only one split.
 
     An example is train.csv, with the labels that a test set lacks.
     """
@@ -117,12 +117,12 @@ def _is_table(path: str) -> bool:
 
 
 def _divides(path: str) -> bool:
-    """Whether a file is named like one about all splits: list_eval_partition.csv."""
+    """Whether a file has the name of a list of all splits, such as list_eval_partition.csv."""
     return _DIVISION.search(os.path.basename(path)) is not None
 
 
 def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) -> Iterator[str]:
-    """Yields the paths in and below a folder that are named like lists of splits.
+    """Yields the paths of files in and below a folder that are named like lists of splits.
 
     Args:
         folder: the folder to look into.
@@ -147,18 +147,18 @@ def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) ->
 
 
 def _join_first(folder: str, names: Sequence[str]) -> list[str]:
-    """Returns the paths of the first folders in a folder, given their names."""
+    """Returns the paths of the first subfolders of a folder, from their names."""
     return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
 
 
 def _is_named_so(name: str) -> bool:
-    """Whether a file is named like a list of the images of one split, or of all splits."""
+    """Whether a file has the name of a list of the images in one split, or in all splits."""
     stem, extension = os.path.splitext(name)
     if extension.lower() not in _EXTENSIONS:
         return False
     if splits_of_file(stem) or _divides(name) or name.lower() in _OTHER_NAMES:
         return True
-    is_certain_only = extension.lower() in (_UNREAD, *_TABLES)  # not latest.mat
+    is_certain_only = extension.lower() in (_UNREAD, *_TABLES)  # to exclude latest.mat
     return not is_certain_only and bool(seeming_split(stem))
 
 
@@ -166,9 +166,9 @@ class _ImagePlaces(NamedTuple):
     """The places of images that lists may name.
 
     Attributes:
-        bases: folders that paths may start from.
-        extensions: extensions of images, and the empty one.
-        folders: last parts of the paths of their folders, such as bear and 480p/bear.
+        bases: folders that paths may be relative to.
+        extensions: image extensions, and the empty extension.
+        folders: last parts of the paths of the image folders, such as bear and 480p/bear.
     """
 
     bases: Sequence[str]
@@ -183,7 +183,7 @@ class _ImagePlaces(NamedTuple):
 
 
 def _name_folders(images: Iterable[str]) -> set[str]:
-    """Returns the last parts of the paths of the folders of some images."""
+    """Returns the last parts of the paths of the folders that hold some images."""
     ends = set[str]()
     for folder in {*map(os.path.dirname, images)}:
         parts = folder.split("/")
@@ -192,7 +192,7 @@ def _name_folders(images: Iterable[str]) -> set[str]:
 
 
 def _lists_images(path: str, images: _ImagePlaces) -> bool:
-    """Whether a file that is named like a list of splits names images, or folders of them."""
+    """Whether a file with the name of a split list names images, or folders with images."""
     folder, _, name = path.rpartition("/")
     is_near = folder in images.bases
     if name.lower().endswith(_UNREAD):
@@ -204,18 +204,18 @@ def _lists_images(path: str, images: _ImagePlaces) -> bool:
 
 
 def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near: bool) -> bool:
-    """Whether images that a file names exist; at least half of them, if the file is elsewhere.
+    """Whether the images that a file names exist; half of them suffice if the file is elsewhere.
 
     Args:
         path, lines: path of the file, and its lines.
         images: where the images may be.
-        is_near: whether the file lies where the images are.
+        is_near: whether the file is near the images, where one existing image suffices.
     """
     folder = os.path.dirname(path)
     numbers = collections.Counter[bool]()
     for texts in _list_texts(path, lines):
         if not is_near and any(_is_file(f"{folder}/{text}", images.extensions) for text in texts):
-            return False  # the file belongs to a set of its own
+            return False  # the file belongs to another dataset
         is_there = any(map(images.hold, texts))
         if is_there and is_near:
             return True
@@ -224,7 +224,7 @@ def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near
 
 
 def _read_lines(path: str) -> list[str]:
-    """Returns the first lines of a file that are not blank, or the first items of JSON.
+    """Returns the first nonblank lines of a file, or the first items of a JSON file.
 
     Empty for a table of annotations, or if the file cannot be read.
     """
@@ -241,7 +241,7 @@ def _read_lines(path: str) -> list[str]:
 
 
 def _list_texts(path: str, lines: Sequence[str]) -> Iterator[list[str]]:
-    """Yields possible paths of images in each of the first lines of a file."""
+    """Yields the possible image paths in each of the first lines of a file."""
     most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
     list_words = _list_cells if _is_table(path) else _list_paths
     for line in lines[:most]:
@@ -249,7 +249,7 @@ def _list_texts(path: str, lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _list_paths(line: str) -> list[str]:
-    """Lists possible paths of images in a line: the whole line, and its first or last word."""
+    """Lists the possible image paths in a line: the whole line, and its first or last word."""
     if _NUMBERS.fullmatch(line):
         return []
     words = [word for word in _TOKENS.split(line) if word]
@@ -260,7 +260,7 @@ def _list_paths(line: str) -> list[str]:
 
 
 def _list_cells(row: str) -> list[str]:
-    """Lists the paths of images that a row of a table may hold: cells with image extensions."""
+    """Lists the possible image paths in a table row: cells with image extensions."""
     return [word.lstrip("/") for word in _TOKENS.split(row) if has_image_name(word)]
 
 

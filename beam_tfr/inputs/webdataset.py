@@ -1,4 +1,4 @@
-"""Recognizes tars of WebDataset as inputs, where their files of classes are not read."""
+"""Recognizes WebDataset tars among inputs, where their class files would not be read."""
 
 import contextlib
 import io
@@ -17,13 +17,13 @@ _CLASS = ".cls"
 _OTHERS = (".json", ".txt")
 _SHARD = re.compile(r"(?i)[/_.-][0-9]+\.tar$")
 _MOST_MEMBERS = 100  # read to see what a tar holds
-_MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
+_MOST_NAMES = 1_000  # listed for a pattern on gs://, with one request
 
 
 def check_webdataset(patterns: Sequence[str]) -> None:
-    """Checks that no tar of an input holds the class of each image, or more, in a file of its own.
+    """Checks that no tar of an input holds labels of its images in separate files.
 
-    The default layout would take the name of the tar, which is the number of a shard, as the class.
+    The default layout would use the name of the tar, which is the number of a shard, as the class.
 
     Args:
         patterns: patterns of images and archives.
@@ -47,7 +47,7 @@ def check_webdataset(patterns: Sequence[str]) -> None:
 
 
 def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
-    """Returns a tar that patterns match; None if none is listed."""
+    """Returns a tar that matches the patterns; None if none is listed."""
     with contextlib.suppress(UsageError):  # the listing raises it again
         for batch in list_parts(order_parts(patterns, ()), limit=_MOST_NAMES):
             parts = [part for part in batch if isinstance(part, PatternPart) and part.archive]
@@ -59,9 +59,9 @@ def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
 
 
 def _find_label(file: storage.Entry) -> str:
-    """Returns the name of a file about an image in a tar; empty if there is none.
+    """Returns the name of a label file in a tar; empty if there is none.
 
-    Files of classes count, and JSON and captions if the name of the tar is the number of a shard.
+    Class files count; JSON and caption files count if the name of the tar is the number of a shard.
     """
     endings = (_CLASS, *_OTHERS) if _SHARD.search(file.path) else (_CLASS,)
     names = set[str]()

@@ -1,7 +1,7 @@
-"""Finds the `data.yaml` of label files of YOLO or their class names, or says which one to write.
+"""Finds the `data.yaml` or class names of YOLO label files, or says which `data.yaml` to write.
 
-Programs for labels write the names of classes, in the order of their numbers, to classes.txt
-(LabelImg), notes.json (Label Studio), or obj.names (CVAT, Darknet), which an obj.data names. See
+Labeling programs write the names of classes, in the order of their numbers, to classes.txt
+(LabelImg), notes.json (Label Studio), or obj.names (CVAT, Darknet), which is named in obj.data. See
 https://github.com/AlexeyAB/darknet#how-to-train-to-detect-your-custom-objects.
 """
 
@@ -32,10 +32,10 @@ _NAMES = (
     "labels.txt",
 )
 _NOTES = "notes.json"
-_DARKNET_KEYS = {"train": "train", "valid": "val"}  # of Darknet -> of YOLO
+_DARKNET_KEYS = {"train": "train", "valid": "val"}  # key of Darknet -> key of YOLO
 _KEYS = ("train", "val", "test")  # some names of splits begin with each of these
 _LABELS = "labels"
-_CVAT = "obj_"  # folders of CVAT begin so, as in Darknet: obj_train_data
+_CVAT = "obj_"  # prefix of folders of CVAT and Darknet: obj_train_data
 _NAME_OF_IMAGE = re.compile(rf"\.(?i:{'|'.join(FORMAT_OF)})\b")
 _MOST_BYTES = 1 << 20  # 1 MiB for a file of names
 _MOST_LISTED = 1_000  # files and folders
@@ -43,17 +43,17 @@ _MOST_NAMES = 100  # in a message
 
 
 def has_label_lines(begin: bytes) -> bool:
-    """Whether the first lines of a text are those of a label file."""
+    """Whether the first lines of a text file are lines of a YOLO label file."""
     return have_lines(begin, _LABEL_LINE)
 
 
 def has_setup_lines(begin: bytes) -> bool:
-    """Whether a text that begins with these bytes is a `data.yaml`."""
+    """Whether a text file with these first bytes is a `data.yaml`."""
     return _NAMES_LINE.search(begin) is not None
 
 
 def describe_label_files(path: str) -> str:
-    """Says which `data.yaml` the label files of a folder belong to, or what to write.
+    """Names the `data.yaml` of the label files in a folder, or says what to write.
 
     Args:
         path: one of the label files.
@@ -73,7 +73,7 @@ def describe_label_files(path: str) -> str:
 
 
 def describe_names(path: str) -> str:
-    """Says what to do with a file of class names beside label files; empty for other files."""
+    """Says how to use a file of class names next to label files; empty for other files."""
     folder, name = posixpath.split(path)
     if name not in (*_NAMES, _NOTES):
         return ""
@@ -85,7 +85,7 @@ def describe_names(path: str) -> str:
 
 
 def _list_label_folders(folder: str) -> Iterator[str]:
-    """Yields the folders that may hold the label files of class names in a folder."""
+    """Yields the folders that may hold the label files for the class names in a folder."""
     yield folder
     for name in FirstNames().list_folders(folder, _MOST_LISTED):
         if not (name == _LABELS or name.startswith(_CVAT) or split_of_folder(name)):
@@ -108,10 +108,11 @@ def describe_darknet(path: str) -> str:
 
 
 def _list_around(folder: str) -> list[str]:
-    """Lists the folders that may have the class names of label files; the last is the root.
+    """Lists the folders that may hold the class names for label files; the last is the root.
 
-    For labels/train they are that folder, labels, and the folder around it; for train/labels, that
-    folder, train, and the folder around it; otherwise fewer, such as one with images and labels.
+    For labels/train, these are labels/train, labels, and the folder around labels; for
+    train/labels, they are train/labels, train, and the folder around train; otherwise there are
+    fewer, such as one folder with images and labels.
 
     Args:
         folder: folder of the label files.
@@ -129,7 +130,7 @@ def _list_around(folder: str) -> list[str]:
 
 
 def _list_lines(around: Sequence[str]) -> str:
-    """Returns the lines of a `data.yaml` to write into the last of some folders, for a message."""
+    """Returns, for a message, the lines of a `data.yaml` to write into the last of some folders."""
     root = around[-1]
     darknet = _list_darknet_lines(storage.join(root, _DARKNET))
     if darknet:
@@ -185,9 +186,9 @@ def _list_darknet_lines(path: str) -> list[str]:
 
 
 def _find_beside(path: str, value: str) -> str:
-    """Returns a file that an `obj.data` names, relative to its folder; empty if it does not exist.
+    """Returns the path of a file named in an `obj.data`, relative to its folder; else empty.
 
-    The path in the file is relative to the folder in which Darknet runs, which may be the one
+    The path in the file is relative to the folder in which Darknet runs, which may be the folder
     above, or have another name: `data/train.txt`.
     """
     folder = posixpath.dirname(path)
@@ -205,7 +206,7 @@ def _is_there(path: str) -> bool:
 
 
 def _find_label_file(folder: str) -> str:
-    """Returns one of the first files in a folder, if it is a label file; empty if there is none."""
+    """Returns a label file if one is among the first files in a folder; else empty."""
     listed = FirstNames().list_names(folder, _MOST_LISTED)
     texts = sorted(name for name in listed if name.endswith(".txt") and name not in _NAMES)
     for name in texts[:FIRST_LINES]:
@@ -216,27 +217,27 @@ def _find_label_file(folder: str) -> str:
 
 
 def _read_file(path: str) -> bytes:
-    """Returns a file, or the beginning of a long one; empty if the file cannot be read."""
+    """Returns the content of a file, or the beginning of a long one; empty if it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return storage.read_bytes(path, max_bytes=_MOST_BYTES)
     return b""
 
 
 def _read_text(path: str) -> str:
-    """Returns the text of a small file; empty if it cannot be read, or is not UTF-8."""
+    """Returns the text of a small file; empty if the file cannot be read, or is not UTF-8."""
     with contextlib.suppress(UnicodeDecodeError):
         return _read_file(path).decode("utf-8-sig")
     return ""
 
 
 def _read_names(path: str) -> list[str]:
-    """Returns the lines of a file of names; none if it cannot be read, or names images."""
+    """Returns the lines in a file of class names; none if it cannot be read, or names images."""
     names = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
     return [] if any(map(_NAME_OF_IMAGE.search, names)) else names
 
 
 def _read_notes(path: str) -> list[str]:
-    """Returns the names of classes in notes.json, if their ids count from 0; else none."""
+    """Returns the class names in notes.json, if their ids count from 0; else none."""
     try:
         categories = parse_json(_read_file(path))["categories"]
         name_of = {category["id"]: category["name"] for category in categories}

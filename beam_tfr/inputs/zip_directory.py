@@ -1,4 +1,4 @@
-"""Reads the directory of a zip, row by row.
+"""Reads the directory of a zip row by row.
 
 `zipfile` holds half a kilobyte for each file until it has read the last one. Format: sections
 4.3.12 to 4.3.16 and 4.5.3 of PKWARE's APPNOTE.TXT.
@@ -14,27 +14,27 @@ MOST_BYTES = 1 << 30  # 1 GiB, the directory of ten million images
 UTF8 = 0x800  # flag of a file: its name is UTF-8
 _ROW = struct.Struct("<4sxB2x2H4x3L4H2x2L")
 _ROW_SIGNATURE = b"PK\1\2"
-_END = struct.Struct("<4s4H2LH")  # after the directory, and before a comment
+_END = struct.Struct("<4s4H2LH")  # the record between the directory and the comment
 _END_SIGNATURE = b"PK\5\6"
 _MOST_COMMENT_BYTES = 0xFFFF
-# In a zip with numbers of 64 bits, before `_END`: the same again, and where that is.
+# In a zip with 64-bit numbers, before `_END`: the 64-bit version of that record, and its place.
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 _END_64_SIGNATURE = b"PK\6\6"
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _LOCATOR_64_SIGNATURE = b"PK\6\7"
-_FIELD = struct.Struct("<HH")  # in a row: its kind, and the number of bytes that follow
+_FIELD = struct.Struct("<HH")  # in a row: the kind of a field, and its size in bytes
 _NUMBERS_64 = 1  # kind of the field with numbers that need 64 bits
 _NUMBER_64 = struct.Struct("<Q")
-_IN_FIELD = 0xFFFF_FFFF  # stands for a number that is in the field
+_IN_FIELD = 0xFFFF_FFFF  # stands for a number that is stored in the extra field
 
 
 class _Place(NamedTuple):
-    """The place of a directory.
+    """The position of a directory in the file.
 
     Attributes:
         begin: its first byte.
         num_bytes: its length.
-        stated_begin: its first byte, as the zip states it: less if other bytes come before the zip.
+        stated_begin: its first byte, as stated in the zip: less if other bytes precede the zip.
     """
 
     begin: int
@@ -67,7 +67,7 @@ class ZipDirectory:
         self._shift = place.begin - place.stated_begin
 
     def rows(self) -> Iterator[ZipInfo]:
-        """Reads the directory, and yields the file of each row.
+        """Reads the directory, and yields a file for each row.
 
         Raises:
             BadZipFile, ValueError: the directory is damaged.
@@ -86,7 +86,7 @@ class ZipDirectory:
             yield info
 
     def _read_row(self, row: bytes) -> tuple[ZipInfo, int]:
-        """Returns the file of a row and the length of the row, given the bytes before its name."""
+        """Returns the file in a row and the length of the row, from the bytes before its name."""
         (
             signature,
             system,
@@ -141,11 +141,11 @@ def _find_directory(opened: IO[bytes]) -> _Place:
 
 
 def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
-    """Returns the place of the directory of a zip with numbers of 64 bits; None if it has none.
+    """Returns the place of the directory in a zip with 64-bit numbers; None if it has none.
 
     Args:
         opened: the zip.
-        end: where the record begins that ends the directory of any zip.
+        end: where the record begins that ends the directory of every zip.
     """
     begin = end - _LOCATOR_64.size - _END_64.size
     if begin < 0:
@@ -174,7 +174,7 @@ def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the extra fields of a file, each as its kind and its content.
 
     Raises:
-        BadZipFile: a field is longer than the rest of the bytes.
+        BadZipFile: a field is longer than the remaining bytes.
     """
     begin = 0
     while begin + _FIELD.size <= len(extra):
@@ -187,7 +187,7 @@ def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _take_numbers_64(info: ZipInfo, field: bytes) -> None:
-    """Takes the numbers of a file that need 64 bits from the field that has them.
+    """Replaces the numbers of a file that need 64 bits with those in its extra field.
 
     Raises:
         BadZipFile: the field lacks a number.

@@ -1,4 +1,4 @@
-"""Reads the names of files in a zip, many of which declare no encoding."""
+"""Reads the names of files in zips; many names declare no encoding."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from zipfile import ZipInfo
 
 from beam_tfr.inputs.zip_directory import UTF8, read_fields
 
-UNIX = 3  # a system on which files are packed
+UNIX = 3  # code of the system that packed a file
 _UNICODE_PATH = struct.Struct("<BI")  # version, checksum of the other name
 _UNICODE_PATH_KIND = 0x7075
 _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
@@ -17,8 +17,8 @@ _ASCII_BACKSLASH = re.compile(r"(?<![^\0-\x7f])\\")
 def name_in_zip(info: ZipInfo, *, are_utf8: bool) -> str:
     """Returns the name that a file has when it is unpacked.
 
-    A name that was packed on Unix keeps its bytes, even if no encoding is declared. Some programs
-    for Windows write backslashes instead of slashes between folders.
+    A name packed on Unix keeps its bytes, even if no encoding is declared. Some Windows programs
+    separate folders with backslashes instead of slashes.
 
     Args:
         info: the file.
@@ -29,7 +29,7 @@ def name_in_zip(info: ZipInfo, *, are_utf8: bool) -> str:
         return name.replace("\\", "/")
     if are_utf8:
         return name.encode("cp437").decode().replace("\\", "/")
-    # In encodings of Chinese and Japanese, a backslash may be the second half of a character.
+    # In Chinese and Japanese encodings, a backslash may be the second half of a character.
     name = _ASCII_BACKSLASH.sub("/", name)
     if info.create_system != UNIX:
         return name
@@ -37,7 +37,7 @@ def name_in_zip(info: ZipInfo, *, are_utf8: bool) -> str:
 
 
 def is_utf8(info: ZipInfo) -> bool:
-    """Whether a name is UTF-8, or may be, although nothing declares it."""
+    """Whether a name is UTF-8, or may be without declaring it."""
     if _is_declared(info):
         return True
     try:
@@ -48,7 +48,7 @@ def is_utf8(info: ZipInfo) -> bool:
 
 
 def is_guessed(info: ZipInfo, *, are_utf8: bool) -> bool:
-    """Whether a name was read in code page 437, which nothing declares.
+    """Whether a name was read in code page 437, which the zip does not declare.
 
     Args:
         info, are_utf8: see `name_in_zip`.
@@ -64,7 +64,7 @@ def _is_declared(info: ZipInfo) -> bool:
 
 
 def _read_unicode_path(info: ZipInfo) -> str:
-    """Returns the UTF-8 name that some programs add to a name in another encoding; empty if none.
+    """Returns the UTF-8 name that some programs add to a name in another encoding; else empty.
 
     Format: section 4.6.9 of PKWARE's APPNOTE.TXT.
     """
