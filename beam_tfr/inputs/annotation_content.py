@@ -1,4 +1,4 @@
-"""Tells by their first bytes what files of annotations are, and which `table=` they belong to."""
+"""Recognizes annotation files by their first bytes, and names the `table=` that reads them."""
 
 import contextlib
 import os
@@ -55,13 +55,16 @@ _CLASS_COLUMN = re.compile(
 
 
 def annotation_extension(path: str) -> str | None:
-    """Returns the extension of a file that may hold annotations, perhaps empty; None for others."""
+    """Returns the extension of a possible annotation file; None for other files.
+
+    Files without an extension may hold annotations too: their extension is empty.
+    """
     extension = os.path.splitext(path)[1].lower()
     return extension if extension in _EXTENSIONS else None
 
 
 def is_unread_label_file(path: str) -> bool:
-    """Whether a file that no option reads is named like labels.
+    """Whether a file has the name of a label file, but a format that no option reads.
 
     Examples are imagelabels.mat of Flowers-102, and gt.txt of MOT if its lines have several cells.
     """
@@ -81,7 +84,7 @@ def read_begin(path: str) -> bytes:
 
 
 def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
-    """Describes the first table of each extension.
+    """Describes the first table with each extension.
 
     Args:
         candidates: extension -> some files that have it.
@@ -95,12 +98,12 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _is_named(table: str, tables: Sequence[str]) -> bool:
-    """Whether a table is one that files of another extension belong to."""
+    """Whether the description of files with another extension already names a table."""
     return any(f"belong to {table.removesuffix(_IS_TABLE)}," in other for other in tables)
 
 
 def _describe_table(extension: str, paths: Sequence[str]) -> str:
-    """Says which table the first file with annotations belongs to; empty if no file has any."""
+    """Names the table for the first file that holds annotations; empty if no file does."""
     for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
         if extension in TEXTS and MASK_VALUES.match(begin):
@@ -116,7 +119,7 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
 
 
 def _rank_table(path: str) -> tuple[bool, bool, str]:
-    """Returns the sort key of a table: those of train come first, sample submissions last."""
+    """Returns the sort key of a table: training tables come first, sample submissions last."""
     folder, name = posixpath.split(path)
     splits = {*splits_of_file(name), split_around(f"{folder}/")} - {""}
     is_of_train = any(split.startswith(DEFAULT_SPLIT) for split in splits)
@@ -124,17 +127,17 @@ def _rank_table(path: str) -> tuple[bool, bool, str]:
 
 
 def _name_text(path: str, begin: bytes) -> str:
-    """Names a text file of annotations, or all texts of its folder if each is about one image."""
+    """Names a text file of annotations, or all those in its folder if each describes one image."""
     return f"each of {_all_like(path)}" if is_of_kitti(begin) else path
 
 
 def _all_like(path: str) -> str:
-    """Returns a pattern for all files in the folder of a file that have its extension."""
+    """Returns a pattern for all files with the same extension in a file's folder."""
     return f"{posixpath.dirname(path)}/*{os.path.splitext(path)[1]}"
 
 
 def _name_table(extension: str, path: str, begin: bytes) -> str:
-    """Says which table a file of annotations belongs to."""
+    """Names the table that a file of annotations belongs to."""
     folder, name = posixpath.split(path)
     if extension == ".xml":  # one file per image
         return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
@@ -151,7 +154,7 @@ def _name_table(extension: str, path: str, begin: bytes) -> str:
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:
-    """Whether a file that begins with these bytes is a known kind of annotations, or a table."""
+    """Whether a file's first bytes show a known kind of annotations, or a table."""
     if extension == ".txt":
         return has_label_lines(begin)
     if extension in TEXTS:
@@ -164,7 +167,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
 
 
 def _is_json_kind(begin: bytes) -> bool:
-    """Whether JSON that begins with these bytes is a known kind of annotations."""
+    """Whether the first bytes of a JSON file show a known kind of annotations."""
     is_whole = len(begin) < _BEGIN_BYTES
     for keys, least in _JSON_KINDS:
         has_names_alone = keys is _COCO_KEYS and is_whole and not _OBJECT_KEYS.search(begin)
@@ -174,12 +177,12 @@ def _is_json_kind(begin: bytes) -> bool:
 
 
 def _has_keys(begin: bytes, keys: re.Pattern[bytes], least: int) -> bool:
-    """Whether JSON that begins so has at least so many of some keys."""
+    """Whether the first bytes of a JSON file contain at least `least` of some keys."""
     return len({*keys.findall(begin)}) >= least
 
 
 def _is_table(lines: Sequence[bytes]) -> bool:
-    """Whether a text that begins with these lines is a table of images or of their classes."""
+    """Whether the first lines of a text file show a table of images or of their classes."""
     rows = lines[1:]
     if not rows:
         return False

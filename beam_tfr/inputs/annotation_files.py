@@ -1,6 +1,6 @@
 """Reports annotations, which `table=` could read, when images are converted from a folder.
 
-The annotations are beside the folder, or among the files that its listing skips.
+The annotations are next to the folder, or among the files that its listing skips.
 """
 
 import collections
@@ -43,7 +43,7 @@ def describe_annotations(
 
 
 def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: FirstNames) -> str:
-    """Says which files beside an input folder hold annotations of its images; empty if none do.
+    """Says which files next to an input folder hold annotations of its images; empty if none do.
 
     A file counts if it names one of these images, or is named like one.
 
@@ -68,7 +68,7 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
-    """Reports a file that is named like labels but that no option reads; empty if there is none.
+    """Reports a file with the name of a label file that no option reads; empty if there is none.
 
     Args:
         paths: the files.
@@ -84,7 +84,7 @@ def _describe_unread(paths: Iterable[str], noun: str) -> str:
 
 
 def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list[str]]:
-    """Returns the first files of each extension that name images, or are named like one."""
+    """Returns the first files with each extension that name images, or are named like an image."""
     about = collections.defaultdict[str, list[str]](list)
     read = collections.Counter[str]()
     for path in paths:

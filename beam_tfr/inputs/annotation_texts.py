@@ -1,4 +1,4 @@
-"""Recognizes kinds of text files about images, which no option reads, by their first lines."""
+"""Recognizes text files about images that no option reads, by their first lines."""
 
 import re
 from collections.abc import Callable
@@ -59,7 +59,7 @@ _LINE_ABOUT_IMAGE = re.compile(
 
 
 def describe_text(begin: bytes) -> str:
-    """Says what a text of annotations holds, and what to do with it; empty for other texts."""
+    """Says what an annotation text file holds, and how to use it; empty for other text files."""
     for is_kind, text in _KINDS:
         if is_kind(begin):
             return text
@@ -69,7 +69,7 @@ def describe_text(begin: bytes) -> str:
 
 
 def _describe_values(begin: bytes) -> str:
-    """Says how to make a table of lines with a path and values, such as 1.jpg 0."""
+    """Says how to make a table from lines of a path and values, such as 1.jpg 0."""
     start = "names images with values"
     lines = [*filter(None, begin.removesuffix(begin.rpartition(b"\n")[2]).splitlines())]
     for separator, pattern in _SEPARATORS.items():
@@ -85,36 +85,36 @@ def _describe_values(begin: bytes) -> str:
 
 
 def _name_columns(number: int) -> list[str]:
-    """Returns names for the columns of a text without a header, whose first one has the paths."""
+    """Names the columns of a text file without a header, whose first column holds paths."""
     if number == 2:
         return ["path", "class"]
     return ["path", *(f"value{column}" for column in range(1, number))]
 
 
 def has_rows(begin: bytes) -> bool:
-    """Whether all of the first lines of a text have several cells."""
+    """Whether each of the first lines of a text file has several cells."""
     rows = [_CELL_SEPARATOR.split(line.strip()) for line in begin.splitlines()[:FIRST_LINES]]
     return bool(rows) and all(1 < len(row) <= _MOST_CELLS for row in rows)
 
 
 def list_row_starts(begin: bytes) -> list[bytes]:
-    """Returns the first cell of each of the first lines of a text."""
+    """Returns the first cell in each of the first lines of a text file."""
     return [_CELL_SEPARATOR.split(line.strip())[0] for line in begin.splitlines()[:FIRST_LINES]]
 
 
 def has_texts_of_images(begin: bytes) -> bool:
-    """Whether each of the first lines is the path of an image, a tab and a text with spaces."""
+    """Whether each of the first lines is the path of an image, a tab, and a text with spaces."""
     return have_lines(begin, _PATH_AND_WORDS)
 
 
 def have_lines(begin: bytes, pattern: re.Pattern[bytes]) -> bool:
-    """Whether all of the first lines of a text fit a pattern."""
+    """Whether each of the first lines of a text file matches a pattern."""
     lines = begin.splitlines()[:FIRST_LINES]
     return bool(lines) and all(map(pattern.fullmatch, lines))
 
 
 def is_of_kitti(begin: bytes) -> bool:
-    """Whether a text has the boxes of one image, as in KITTI."""
+    """Whether a text file has the boxes of one image, in the format of KITTI."""
     return have_lines(begin, _KITTI_LINE)
 
 

@@ -1,12 +1,12 @@
 """Lists and reads images in zip and tar files, without unpacking them.
 
-Images are found once, while listing; then each is read by a range of bytes.
+Listing an archive finds its images; each image is then read as a range of bytes.
 
 An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
-path `photos/train/1.jpg`. The place of an image says which bytes of which file it is: the extension
-of the archive, the length of the image's name in the archive, the generation of the archive, the
-first byte, the number of bytes, and the `Method`. A reference to an image in a zip has its CRC-32
-as generation, so it stays the same when images are added to the zip.
+path `photos/train/1.jpg`. The place of an image says where its bytes are stored: the extension of
+the archive, the length of the image's name in the archive, the generation of the archive, the first
+byte, the number of bytes, and the `Method`. A reference to an image in a zip has the image's CRC-32
+as its generation, so the reference stays the same when images are added to the zip.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class DamagedArchiveError(DataError):
 
 
 class Method(enum.IntEnum):
-    """The way in which the bytes of a file in an archive are stored."""
+    """The method by which a file is stored in an archive."""
 
     TAR = -1  # uncompressed, without a checksum
     STORED = zipfile.ZIP_STORED
@@ -106,8 +106,8 @@ class Member(NamedTuple):
 
     Attributes:
         size_bytes: size of the unpacked file.
-        begin, num_bytes: where the file is in the archive, with its header in a zip.
-        method: a `Method`, or another method of a zip, which is a problem.
+        begin, num_bytes: where the file is in the archive; in a zip, including its header.
+        method: a `Method`, or a zip's other compression method, which is then named in `problem`.
         checksum: CRC-32; None in a tar.
         problem: why the file cannot be read; empty if it can.
         is_outside: whether the name leads out of the archive.
@@ -124,7 +124,7 @@ class Member(NamedTuple):
     is_guessed: bool = False
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
-        """Returns the member of an archive as a listed file."""
+        """Converts the member of an archive to a listed file."""
         folder, extension = split_extension(file.path)
         place = ""
         if not self.problem:
@@ -139,7 +139,7 @@ class Member(NamedTuple):
 
 
 class RangeReader(io.RawIOBase):
-    """A listed file that is read by ranges."""
+    """A listed file, read in ranges of bytes."""
 
     def __init__(self, file: storage.Entry) -> None:
         self.file = file
@@ -177,7 +177,7 @@ class RangeReader(io.RawIOBase):
 
 
 class _TarReader:
-    """A reader of the headers of a tar, each of bounded length, whatever length it states.
+    """A reader for tar headers that limits their length, whatever length they state.
 
     Args:
         opened: the tar, at its beginning.
@@ -190,7 +190,7 @@ class _TarReader:
         self.tell = opened.tell
 
     def begin_header(self) -> None:
-        """Notes that the next bytes to read are the header of another file."""
+        """Marks the next bytes as the header of another file."""
         self._room = _MOST_TAR_HEADER
 
     def read(self, num_bytes: int) -> bytes:
@@ -313,15 +313,15 @@ def _find_labels(others: HeldFiles, images: HeldFiles) -> Iterator[str]:
 
 
 def _stem_of(name: str) -> str:
-    """Returns the name of a file in an archive up to its first dot, as WebDataset does."""
+    """Returns the file name in a path up to its first dot, as in WebDataset."""
     return name.rpartition("/")[2].partition(".")[0]
 
 
 def list_members(file: storage.Entry, opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
-    """Yields the files in an archive, each after its name.
+    """Yields each file in an archive as its name and `Member`.
 
     Raises:
-        ERRORS: one of these, if the archive is damaged.
+        ERRORS: any of these errors, if the archive is damaged.
     """
     list_format = _list_zip if file.path.lower().endswith("zip") else _list_tar
     for name, member in list_format(opened):
@@ -363,7 +363,7 @@ class _ZipSurvey(NamedTuple):
     """The findings of a first pass over the directory of a zip.
 
     Attributes:
-        starts: where the files begin, and the directory after the last one; sorted.
+        starts: sorted positions where files begin, and where the directory begins.
         are_utf8: whether all names can be UTF-8, declared or not.
     """
 
@@ -429,18 +429,18 @@ def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
 
 
 class _TarPlaces:
-    """The places of files in a tar, for links to them; takes some 120 bytes of memory for each."""
+    """The places of files in a tar, needed for links; takes some 120 bytes of memory per file."""
 
     def __init__(self) -> None:
         self._places = dict[int, int]()  # hash of a name -> begin and size, in one integer
 
     def add(self, name: str, member: Member) -> None:
-        """Adds a file; of two with the same name, the second counts."""
+        """Adds a file, in place of an earlier one with the same name."""
         place = member.begin << _SIZE_BITS | member.size_bytes
         self._places[hash(name)] = -1 if member.problem else place
 
     def find(self, name: str) -> Member | None:
-        """Returns the file of a name; None if there is none, or if it cannot be read."""
+        """Returns the file with a name; None if no such file exists or it cannot be read."""
         place = self._places.get(hash(name), -1)
         if place < 0:
             return None
@@ -449,7 +449,7 @@ class _TarPlaces:
 
 
 def _make_tar_member(info: tarfile.TarInfo, earlier: _TarPlaces) -> Member:
-    """Builds the member of a header; a link leads to one of the earlier members."""
+    """Builds a member from a tar header; a link becomes the earlier member that it leads to."""
     if info.islnk():  # another name of a file that is in the tar
         link = Member(0, problem=f"is a link to {info.linkname!r} in a tar")
         return earlier.find(info.linkname) or link
@@ -465,7 +465,7 @@ def _make_tar_member(info: tarfile.TarInfo, earlier: _TarPlaces) -> Member:
 def split_extension(path: str) -> tuple[str, str]:
     """Splits the path of an archive into the folder that it stands for, and its extension.
 
-    The extension consists of letters, and perhaps the number of a shard. Any other ending stays
+    The extension consists of letters, and perhaps the number of a shard. Any other ending remains
     part of the folder, so that `train.1` and `train.2` stand for different folders.
     """
     folder, extension = os.path.splitext(path)
@@ -479,7 +479,7 @@ def archive_of(path: str, place: str) -> str:
 
 
 def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
-    """Reads an image in an archive, but no more than `max_bytes` from the file.
+    """Reads an image in an archive, up to `max_bytes` of the file.
 
     Raises:
         RejectError: `unusable-file` if the bytes are not those that the archive describes;
@@ -504,7 +504,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
 
 
 def _unzip(data: bytes, method: int, size_bytes: int) -> bytes:
-    """Returns the content of a file, given its bytes in a zip; empty or incomplete if damaged."""
+    """Decompresses the bytes of a file in a zip; returns fewer bytes, or none, if they are damaged."""
     header = data[: _HEADER.size].ljust(_HEADER.size)
     signature, name_length, extra_length = _HEADER.unpack(header)
     if signature != _SIGNATURE:

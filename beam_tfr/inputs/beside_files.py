@@ -1,4 +1,4 @@
-"""Lists files beside a folder of images that may describe the images."""
+"""Lists files next to a folder of images that may describe the images."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ _GCS_FOLDERS = ("labels", "annotations", "Annotations")
 
 
 def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
-    """Yields files beside a folder, and the first files in folders of labels beside it.
+    """Yields files next to a folder, and the first files in label folders next to it.
 
     Args:
         folder: the folder of images.
@@ -44,9 +44,10 @@ def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
 
 
 def _list_below(folder: str) -> Sequence[str]:
-    """Lists the first files below a folder of labels.
+    """Lists the first files below a label folder.
 
-    Empty if the folder cannot be listed, or has a folder of images: it is a set of its own.
+    Empty if the folder cannot be listed, or holds a folder of images, which makes it a separate
+    dataset.
     """
     paths = list[str]()
     with contextlib.suppress(OSError):

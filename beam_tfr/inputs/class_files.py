@@ -1,4 +1,4 @@
-"""Reads files of classes: a name per line, a JSON list, or a JSON object of names and numbers."""
+"""Reads class files: a name per line, a JSON list, or a JSON object of names and numbers."""
 
 import json
 import re
@@ -26,12 +26,12 @@ _HEADER = re.compile(r"(?i)(?:class|label|category)(?:es|s)?(?:[_ ]?names?)?|nam
 
 
 class ClassFile(NamedTuple):
-    """The content of a file of classes.
+    """The content of a class file.
 
     Attributes:
         names: the classes, in order.
         first_number: number of the first class, if the file has numbers.
-        note: tells people what the file may be instead; mostly empty.
+        note: says what the file may hold instead of classes; usually empty.
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class ClassFile(NamedTuple):
 
 
 def read_class_file(path: str) -> ClassFile:
-    """Reads a file of classes that a user names.
+    """Reads a class file that a user names.
 
     Raises:
         UsageError: the file begins with a comment, or is JSON but has no list of names; see also
@@ -65,7 +65,7 @@ def read_class_file(path: str) -> ClassFile:
 
 
 def read_classes(path: str) -> tuple[str, ...]:
-    """Reads the class names of a file, one per line, in order.
+    """Reads class names from a file, one per line, in order.
 
     Raises:
         UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
@@ -104,12 +104,12 @@ def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_json(text: str) -> ClassFile | None:
-    """Returns the names in a JSON list, or object with numbers; None if the text is not JSON.
+    """Returns the names in a JSON list or numbered object; None if the text is not JSON.
 
     Does not check the names.
 
     Raises:
-        ValueError: the text is JSON, but neither a list of names nor such an object.
+        ValueError: the text is JSON, but neither a list of names nor a numbered object.
     """
     if not text.lstrip().startswith(("[", "{")):
         return None
@@ -133,7 +133,7 @@ def _read_json(text: str) -> ClassFile | None:
 
 
 def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
-    """Returns number -> name, in order, of an object with numbers as its keys or its values.
+    """Returns number -> name, in order, for an object with numbers as its keys or its values.
 
     Empty unless the numbers run from 0 or from 1 without gaps.
     """
@@ -147,7 +147,7 @@ def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _describe_doubt(path: str, names: Sequence[str]) -> str:
-    """Says what the lines of a file of classes may be instead; empty if they look like classes."""
+    """Says what the lines of a class file may hold instead; empty if they look like classes."""
     for looks_so, meaning in _DOUBTS:
         if looks_so(names):
             return (
@@ -180,7 +180,7 @@ def _is_one_list(names: Sequence[str]) -> bool:
 
 
 def _are_rows(names: Sequence[str]) -> bool:
-    """Whether lines are the rows of a table: all have the same number of cells, two or more."""
+    """Whether lines look like table rows: all have the same number of cells, at least two."""
     if len(names) < 2:
         return False
     numbers = {len(_MARK.findall(name)) for name in names}

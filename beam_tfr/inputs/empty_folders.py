@@ -1,4 +1,4 @@
-"""Finds folders without images beside folders with images, such as those of empty classes."""
+"""Finds folders without images next to folders with images, such as those of empty classes."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ _OF_DATASETS = (MANIFEST_FILE, WORK_FOLDER)  # in complete and unfinished datase
 
 
 class EmptyFolders:
-    """A search on a disk for folders without images beside folders with images."""
+    """A search on disk for folders without images next to folders with images."""
 
     def __init__(self) -> None:
         self._entered = set[str]()
@@ -21,13 +21,13 @@ class EmptyFolders:
         self._num_bytes = 0  # of all paths in `_entered`
 
     def enter(self, folder: str) -> None:
-        """Notes a folder that is listed."""
+        """Records a folder that is listed."""
         if self._num_bytes < _MOST_BYTES:
             self._num_bytes += sys.getsizeof(folder)
             self._entered.add(folder)
 
     def fill(self, paths: Iterable[str]) -> None:
-        """Notes the folders of images, and of files that are left out on purpose."""
+        """Records the folders of images, and of files that are left out on purpose."""
         self._filled.update(map(os.path.dirname, paths))
 
     def find(self) -> list[str]:
@@ -47,14 +47,14 @@ class EmptyFolders:
 
 
 def _holds_no_images(folder: str) -> bool:
-    """Whether nobody expects images in a folder, since it belongs to a program, or is a dataset."""
+    """Whether a folder is not meant to hold images: a program's own folder, or a dataset."""
     if is_junk(os.path.basename(folder)):
         return True
     return any(os.path.exists(os.path.join(folder, name)) for name in _OF_DATASETS)
 
 
 def _list_ancestors(folders: Iterable[str], known_folders: Set[str]) -> set[str]:
-    """Returns the known folders that are above some folders, or are among them.
+    """Returns the known folders among some folders and their ancestors.
 
     The folders may be in an archive, and thus far deeper than any known folder.
     """

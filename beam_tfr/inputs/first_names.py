@@ -9,7 +9,7 @@ from beam_tfr import storage
 
 
 class FirstNames:
-    """A lister of the first names in folders; it lists each page of a folder on gs:// once."""
+    """A lister of the first names in folders, which requests each page of a gs:// folder only once."""
 
     def __init__(self) -> None:
         self._listings = dict[str, _RemoteNames]()
@@ -17,7 +17,7 @@ class FirstNames:
     def list_names(self, folder: str, most: int) -> list[str]:
         """Returns at most `most` names in a folder; none if the folder cannot be listed.
 
-        On gs://, they are the names of files, in order; on a disk, of files and folders, in no
+        For gs://, these are names of files, in order; on disk, names of files and folders, in no
         order.
         """
         if storage.is_remote(folder):
@@ -25,11 +25,11 @@ class FirstNames:
         return [entry.name for entry in _scan_disk(folder, most)]
 
     def list_folders(self, folder: str, most: int) -> list[str]:
-        """Returns the sorted names of the first folders in a folder; none if it cannot be listed.
+        """Returns the sorted names of the first subfolders; none if the folder cannot be listed.
 
         Args:
             folder: the folder to look into.
-            most: how many names to look at on a disk.
+            most: how many names to look at on disk.
         """
         if storage.is_remote(folder):
             return self._listing_of(folder).list_folders()
@@ -42,10 +42,10 @@ class FirstNames:
 
 
 class _RemoteNames:
-    """The names in a folder on gs://, listed only as far as they are needed.
+    """The names in a gs:// folder, listed only as far as needed.
 
     Args:
-        folder: the folder; it has no names if it cannot be listed.
+        folder: the folder; has no names if it cannot be listed.
     """
 
     def __init__(self, folder: str) -> None:
@@ -54,7 +54,7 @@ class _RemoteNames:
         self._folders = list[str]()
 
     def list_files(self, most: int) -> list[str]:
-        """Returns at most `most` names of files."""
+        """Returns at most `most` file names."""
         while len(self._files) < most:
             if not self._read_name():
                 break

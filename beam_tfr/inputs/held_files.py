@@ -1,4 +1,4 @@
-"""Holds the files of an archive in memory until all of them are listed: some bytes for each."""
+"""Holds the files of an archive in memory, packed into a few bytes each, until all are listed."""
 
 import collections
 import json
@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 
 _PACKED = 1000  # files that are packed together
-_PACKED_LETTERS = (
-    256 << 10
-)  # fewer files are packed together once their names have this many letters
+_PACKED_LETTERS = 256 << 10  # letters in their names that suffice for packing fewer files
 
 Row = tuple[str, Sequence[Any]]
 
 
 class Hashes:
-    """Hashes of texts, 8 bytes each.
+    """Hashes of strings, 8 bytes each.
 
-    The chance that two of a million texts have the same hash is 3 in 10^8.
+    The chance that two of a million strings have the same hash is 3 in 10^8.
     """
 
     def __init__(self) -> None:
@@ -34,7 +32,7 @@ class Hashes:
         self._added.append(hash(text))
 
     def has(self, text: str) -> bool:
-        """Whether a text was added."""
+        """Whether a string was added."""
         hashed = hash(text)
         in_order = self._sort()
         place = int(np.searchsorted(in_order, hashed))
@@ -52,7 +50,7 @@ class Hashes:
 
 
 class HeldFiles:
-    """Names of files, each with some values, in the order in which they were added.
+    """File names, each with some values, in the order in which they were added.
 
     A file takes some 40 bytes, packed, and 8 more for the hash of its name.
     """
@@ -76,7 +74,7 @@ class HeldFiles:
 
         Args:
             name: the name of the file; it may have been added before.
-            values: values of JSON.
+            values: values that JSON can represent.
         """
         self._hashes.add(name)
         self._last.append((name, values))

@@ -1,4 +1,4 @@
-"""Finds files that name images, or are named like them, whatever else they hold."""
+"""Finds files that name images, or are named like images, whatever their format."""
 
 import os
 import posixpath
@@ -30,7 +30,7 @@ _LEAST_STEM = 4  # characters; such a long name is hardly in a table by chance
 
 
 class ImageMentions:
-    """A finder of files that name some images, or are named like them.
+    """A finder of files that name some of the images, or are named like one.
 
     Args:
         paths: paths of the images.
@@ -42,7 +42,7 @@ class ImageMentions:
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
-        """Reports a file that names an image, or is named like one; empty if there is none.
+        """Reports a file that names an image, or is named like an image; empty if there is none.
 
         Args:
             paths: the files.
@@ -70,7 +70,7 @@ class ImageMentions:
         return ""
 
     def is_named_alike(self, path: str) -> bool:
-        """Whether a file is named like an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
+        """Whether a file is named like an image, such as 1.txt, gt_1.txt or 1.jpg.json for 1.jpg."""
         stem, extension = os.path.splitext(posixpath.basename(path))
         if extension.lower() not in _OF_ONE_IMAGE:
             return False
@@ -79,7 +79,7 @@ class ImageMentions:
         return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
 
     def are_named_in(self, begin: bytes, extension: str) -> bool:
-        """Whether a file that begins with these bytes names an image."""
+        """Whether the first bytes of a file name an image."""
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
         if not self._names.isdisjoint(named):
             return True
@@ -87,7 +87,7 @@ class ImageMentions:
         return not cells.isdisjoint(self._names | self._long_stems)
 
     def _has_rows_about(self, begin: bytes) -> bool:
-        """Whether a text has rows of several cells that name images or begin with their ids."""
+        """Whether a text file has rows of several cells that name images or begin with their ids."""
         if not has_rows(begin):
             return False
         starts = {os.fsdecode(start) for start in list_row_starts(begin)}
@@ -95,7 +95,7 @@ class ImageMentions:
 
 
 def _list_cells(begin: bytes, extension: str) -> list[bytes]:
-    """Returns the texts at the beginning of a file that may be names without extensions."""
+    """Returns the strings at the beginning of a file that may be file names without extensions."""
     if extension in (".json", *TEXTS_TO_RENAME):
         return _QUOTED_CELLS.split(begin)
     if extension in TEXTS:

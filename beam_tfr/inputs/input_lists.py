@@ -1,4 +1,4 @@
-"""Reads lists of images: files with a path or pattern per line."""
+"""Reads lists of images: files with one path or pattern per line."""
 
 import contextlib
 import os
@@ -26,8 +26,8 @@ class InputList(NamedTuple):
     """The content of a list.
 
     Attributes:
-        patterns: paths and patterns in its lines; a folder ends in a slash.
-        note: says what its paths are relative to, if that is not the current folder; else empty.
+        patterns: the paths and patterns in its lines; a folder ends in a slash.
+        note: states the folder that paths are relative to, unless it is the current folder; else empty.
     """
 
     patterns: tuple[str, ...]
@@ -40,7 +40,7 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
 
 
 def open_input_list(path: str | None) -> InputList:
-    """Reads a list; empty lines are skipped.
+    """Reads a list, and skips empty lines.
 
     Paths are relative to the current folder, or to the folder of the list if the first files exist
     only there.
@@ -68,7 +68,7 @@ def open_input_list(path: str | None) -> InputList:
 
 
 def _find_folder(path: str, lines: Sequence[str]) -> str:
-    """Returns the folder of a list, with a final slash, if its paths start there; else empty."""
+    """Returns the folder of a list, with a final slash, if paths are relative to it; else empty."""
     relative = [line for line in lines if line and _is_relative(line)][:_TRIED_LINES]
     folder = path.rpartition("/")[0]
     if not folder or any(map(_exists, relative)):
@@ -78,12 +78,12 @@ def _find_folder(path: str, lines: Sequence[str]) -> str:
 
 
 def _is_relative(line: str) -> bool:
-    """Whether a line is neither an absolute path nor an address."""
+    """Whether a line is neither an absolute path nor a URL."""
     return not line.startswith(_WHOLE) and ":" not in line.partition("/")[0]
 
 
 def _exists(line: str) -> bool:
-    """Whether the file or folder of a line exists, or the folder before a pattern's wildcards."""
+    """Whether a line's file or folder exists, or the folder before the wildcards of its pattern."""
     with contextlib.suppress(UsageError, OSError):  # reading the line raises them
         path = storage.check_path(line.replace("\\", "/").strip())
         if is_wild(path):
@@ -95,7 +95,7 @@ def _exists(line: str) -> bool:
 def _read_pattern(start: str, line: str) -> str:
     r"""Returns the path or pattern in a line.
 
-    A path may be spelled as in other systems, such as a\b.jpg; so may the slashes of a pattern.
+    A path may be spelled as in other systems, such as a\b.jpg; a pattern may have backslashes too.
 
     Args:
         start: the folder that the line is relative to; empty for the current folder, and for
@@ -124,6 +124,6 @@ def _read_pattern(start: str, line: str) -> str:
 
 
 def _mark_folder(path: str) -> str:
-    """Returns a path, with a final slash if it is a folder on a disk."""
+    """Returns a path, with a final slash if it is a folder on disk."""
     may_be_folder = not storage.is_gcs(path) and not has_image_name(path)
     return f"{path.rstrip('/')}/" if may_be_folder and os.path.isdir(path) else path

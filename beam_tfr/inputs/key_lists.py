@@ -23,7 +23,7 @@ class KeyList(NamedTuple):
 
     Attributes:
         keys: the keys.
-        are_lines: whether each key is a line, so a key with a line break would become several.
+        are_lines: whether each line is a key, so that a key with a line break reads as several.
     """
 
     keys: Sequence[str]
@@ -31,7 +31,7 @@ class KeyList(NamedTuple):
 
 
 def read_keys(path: str, *, option: str, needs: str) -> KeyList:
-    """Reads the keys in a list: one per line, or JSON Lines of texts or of objects with a `key`.
+    """Reads the keys in a list: one per line, or JSON Lines of strings or of objects with a `key`.
 
     Raises the errors of `read_list`.
     """
@@ -43,7 +43,7 @@ def read_keys(path: str, *, option: str, needs: str) -> KeyList:
 
 
 def read_list(path: str, *, option: str, needs: str) -> list[str]:
-    """Reads the lines of a list, without empty ones.
+    """Reads the lines of a list, except empty ones.
 
     Raises:
         UsageError: the list cannot be read, is not text, is empty, or is too long.
@@ -63,7 +63,7 @@ def _is_pipe(path: str) -> bool:
 
 
 def _read_pipe(path: str) -> bytes:
-    """Reads a pipe, which may have no end, up to one byte more than the limit."""
+    """Reads a pipe, which may never end, up to one byte more than the limit."""
     if path == _STANDARD_INPUT:
         return sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
     with open(path, "rb") as file:
@@ -71,7 +71,7 @@ def _read_pipe(path: str) -> bytes:
 
 
 def _parse_json_key(line: str) -> str | None:
-    """Returns the key in a line of JSON Lines; None for a line that is a key itself."""
+    """Returns the key in a line of JSON Lines; None if the whole line is a key."""
     if line[0] not in '"{':
         return None
     try:
@@ -83,13 +83,13 @@ def _parse_json_key(line: str) -> str | None:
 
 
 def find_hash(line: str) -> str:
-    """Returns the SHA-256 that a line begins with, in hex; empty if there is none."""
+    """Returns the SHA-256, in hex, at the start of a line; empty if there is none."""
     match = _SHA256.fullmatch(line)
     return match[1] if match else ""
 
 
 def read_hashes(path: str, *, option: str) -> list[str]:
-    """Reads the hashes in a list, which `sha256sum` may have written.
+    """Reads the hashes in a list, such as the output of `sha256sum`.
 
     Raises:
         UsageError: a line does not begin with a hash; see also `read_list`.

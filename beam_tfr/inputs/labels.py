@@ -1,7 +1,4 @@
-"""Reads labels from paths: the second half of MatchImages.
-
-The path of an image gives its label, split and group.
-"""
+"""Reads the label, split and group of an image from its path: the second half of MatchImages."""
 
 import bisect
 import dataclasses
@@ -29,7 +26,7 @@ _is_class_name = functools.lru_cache(is_class_name)  # images of the same class 
 
 
 class _PathValues(NamedTuple):
-    """The split and labels that a path gives to an image, or why the path cannot be used."""
+    """The split and labels of an image, read from its path, or why the path cannot be used."""
 
     split: str
     labels: tuple[str, ...] = ()
@@ -39,11 +36,11 @@ class _PathValues(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Labeler:
-    """The rules that assign split and label to a listed image.
+    """The rules that assign a split and label to a listed image.
 
     Attributes:
         layout: how to read keys.
-        splits: split -> share, if the layout names no split; if None, all images go to train.
+        splits: split -> fraction, if the layout names no split; None puts all images into train.
         classes: the allowed classes, or None for any.
         stratify: whether `transforms.splitting` chooses the splits later.
     """
@@ -54,9 +51,9 @@ class Labeler:
     stratify: bool = False
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
-        """Returns the reference of an image, or of a damaged archive that stands for its images.
+        """Returns the reference to an image, or to a damaged archive that stands for its images.
 
-        If the image or archive cannot be used, its reference has the reason of the reject.
+        If the image or archive cannot be used, the reference has the reason of the reject.
         """
         if entry.problem and ARCHIVE.search(entry.path):
             return ImageRef(
@@ -167,9 +164,9 @@ def _unusable(detail: str) -> _PathValues:
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
     """Chooses the split of a key or group by its SHA-256.
 
-    The hash is a point of the unit interval, which the shares divide. So the same text always goes
-    to the same split, regardless of the rest of the dataset and of the seed. If the last share
-    grows, it only takes from the share before it.
+    The hash is a point in the unit interval, which is divided by the fractions of the splits. So
+    the same key always goes to the same split, regardless of the rest of the dataset and of the
+    seed. If the last fraction grows, the split before it is the only one that loses images.
     """
     digest = hashlib.sha256(b"beam_tfr split\0" + text.encode("utf-8", "surrogateescape")).digest()
     point = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)
