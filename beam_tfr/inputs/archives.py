@@ -504,7 +504,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
 
 
 def _unzip(data: bytes, method: int, size_bytes: int) -> bytes:
-    """Decompresses the bytes of a file in a zip; returns fewer bytes, or none, if they are damaged."""
+    """Decompresses the bytes of a file in a zip; may return fewer bytes if they are damaged."""
     header = data[: _HEADER.size].ljust(_HEADER.size)
     signature, name_length, extra_length = _HEADER.unpack(header)
     if signature != _SIGNATURE:

@@ -9,7 +9,7 @@ from beam_tfr import storage
 
 
 class FirstNames:
-    """A lister of the first names in folders, which requests each page of a gs:// folder only once."""
+    """A lister of the first names in folders; it lists each page of a gs:// folder only once."""
 
     def __init__(self) -> None:
         self._listings = dict[str, _RemoteNames]()

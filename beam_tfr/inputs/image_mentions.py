@@ -70,7 +70,7 @@ class ImageMentions:
         return ""
 
     def is_named_alike(self, path: str) -> bool:
-        """Whether a file is named like an image, such as 1.txt, gt_1.txt or 1.jpg.json for 1.jpg."""
+        """Whether a file is named like an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
         stem, extension = os.path.splitext(posixpath.basename(path))
         if extension.lower() not in _OF_ONE_IMAGE:
             return False
@@ -87,7 +87,7 @@ class ImageMentions:
         return not cells.isdisjoint(self._names | self._long_stems)
 
     def _has_rows_about(self, begin: bytes) -> bool:
-        """Whether a text file has rows of several cells that name images or begin with their ids."""
+        """Whether a text file has rows of cells that name images or begin with their ids."""
         if not has_rows(begin):
             return False
         starts = {os.fsdecode(start) for start in list_row_starts(begin)}

@@ -27,7 +27,8 @@ class InputList(NamedTuple):
 
     Attributes:
         patterns: the paths and patterns in its lines; a folder ends in a slash.
-        note: states the folder that paths are relative to, unless it is the current folder; else empty.
+        note: names the folder that paths are relative to, if it is not the current folder; else
+            empty.
     """
 
     patterns: tuple[str, ...]
