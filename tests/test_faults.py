@@ -19,7 +19,7 @@ from tests.faults.outcome import Outcome
 from tests.faults.places import write_photos
 from tests.faults.trials import Scene, run_trial
 
-MUTATIONS = 150
+MUTATIONS = 80
 
 
 def run_disturbed_trial(scene: Scene, kind: str, seed: int) -> Outcome:

@@ -39,7 +39,7 @@ QUICK = (
     "deep.json",
 )
 CHANGES = 25  # of each kind, to be quick
-MANY_CHANGES = 60  # `python -m tests.faults` makes more
+MANY_CHANGES = 30  # `python -m tests.faults` makes more
 
 
 @pytest.fixture(scope="module")
