@@ -298,6 +298,11 @@ def test_masks_with_a_mark_within_names_are_renamed_by_the_command_told(tmp_path
     def kind_of(path: str) -> FileKind:
         return FileKind.AREAS if path.startswith("zones") else FileKind.PHOTO
 
+    both = files | {folder.replace("train", "test"): names for folder, names in files.items()}
+    with pytest.raises(UsageError) as caught:
+        check_split_folders(dict.fromkeys(both, 2), "", (), both.__getitem__, kind_of)
+    assert "exclude='**/zones/**'` converts the images alone" in str(caught.value)
+    assert "exclude='images" not in str(caught.value)
     text = describe_mask_folders(files, files.__getitem__, kind_of)
     command = re.search(r"find DIR.*\\;", text)
     assert command

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.layouts.folders import describe_misnamed
 from beam_tfr.layouts.mask_folders import find_mask_folders
+from beam_tfr.layouts.misread_folders import describe_misnamed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.layouts.split_levels import find_split_levels, list_subfolders, spell_split
 from beam_tfr.layouts.split_names import (

@@ -1,0 +1,206 @@
+"""Finds folders that a layout does not read as they are meant, and the options for them."""
+
+import collections
+import re
+from collections.abc import Iterable, Mapping
+
+from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name, parse_layout
+from beam_tfr.layouts.split_names import find_split_folders
+from beam_tfr.schema.differences import join_names
+from beam_tfr.schema.wildcards import quote_pattern
+
+
+def read_folders(folders: Iterable[str], layout: str) -> dict[str, Mapping[str, str]]:
+    """Returns folder -> the values that a layout with splits reads from its images.
+
+    Folders are sorted; one whose images the layout rejects has no values.
+    """
+    parsed_layout = parse_layout(layout)
+    return {folder: parsed_layout.parse_key(f"{folder}/1") or {} for folder in sorted(folders)}
+
+
+def describe_misnamed(folders: Iterable[str], layout: str) -> str:
+    """Says how to rename a folder whose split, as a layout reads it, has an invalid name.
+
+    Empty if there is no such folder.
+    """
+    for folder, values in read_folders(folders, layout).items():
+        split = values.get("split", "")
+        if split and not is_split_name(split):
+            name = _name_with_split(folder, split)
+            renamed = name.replace(split, re.sub("[^A-Za-z0-9]+", "_", split))
+            return (
+                f"; rename {name} first, for example to {renamed}, as {split} cannot be a split: "
+                f"{SPLIT_RULE}"
+            )
+    return ""
+
+
+def _name_with_split(folder: str, split: str) -> str:
+    """Returns the name in a folder's path that its split was read from."""
+    return next(name for name in folder.split("/") if split in name)
+
+
+def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: bool) -> str:
+    """Says what becomes of images in folders that a layout does not read; may be empty.
+
+    Args:
+        folders: folder of images -> number of images.
+        layout: the layout.
+        has_masks: whether some folders look like masks of images in others.
+    """
+    all_values = read_folders(folders, layout)
+    beside_images = _describe_beside_images(folders, layout, all_values, has_masks=has_masks)
+    if beside_images:
+        return beside_images
+    rejected = [folder for folder, values in all_values.items() if not values]
+    values_of = {folder: values for folder, values in all_values.items() if values}
+    no_classes = _find_no_classes(values_of)
+    other_split_of = find_other_splits(values_of)
+    texts = []
+    patterns = [quote_pattern(folder, "/*") for folder in rejected]
+    if rejected:
+        texts.append(
+            f"images in {join_names(rejected)} are not in the folder of a class, so the first "
+            "layout rejects them"
+        )
+    if other_split_of:
+        splits = sorted({*other_split_of.values()})
+        kind = f"the split {splits[0]}" if len(splits) == 1 else f"the splits {join_names(splits)}"
+        texts.append(f"the first layout puts other images into {kind}")
+        patterns += _exclude_other_splits(other_split_of, values_of)
+    if no_classes:
+        labels = sorted({values_of[folder]["label"] for folder in no_classes})
+        texts.append(
+            f"the first layout gives images in {join_names(no_classes)} the class "
+            f"{join_names(labels)}"
+        )
+        patterns += [quote_pattern(folder, "/*") for folder in no_classes]
+    if not texts:
+        return ""
+    excluded = " ".join(dict.fromkeys(patterns))
+    return f"; {', and '.join(texts)}: `exclude={excluded}` leaves them out"
+
+
+def _describe_beside_images(
+    folders: Mapping[str, int],
+    layout: str,
+    values_of: Mapping[str, Mapping[str, str]],
+    *,
+    has_masks: bool,
+) -> str:
+    """Says how to leave out folders that hold as many files as those of images in each split.
+
+    Such folders may hold masks, as zones beside sar_images. Empty if there are none.
+
+    Args:
+        folders: folder of images -> number of images.
+        layout: the layout.
+        values_of: folder -> what the layout reads from it.
+        has_masks: whether some folders look like masks, so that these are no classes.
+    """
+    number_of = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
+    for folder, values in values_of.items():
+        number_of[values.get("split", "")][values.get("label", "")] += folders[folder]
+    images = dict[str, None]()
+    others = dict[str, None]()
+    for numbers in number_of.values():
+        named = [label for label in numbers if IMAGES.fullmatch(label)]
+        if not named:
+            continue
+        if len(numbers) == len(named) or len({*numbers.values()}) > 1:
+            return ""
+        images.update(dict.fromkeys(named))
+        others.update(dict.fromkeys(numbers.keys() - {*named}))
+    if not images:
+        return ""
+    other_patterns = [quote_pattern(label, "/**", "**/") for label in sorted(others)]
+    text = (
+        f"; the first layout takes {join_names(sorted(images))} for classes, beside "
+        f"{join_names(sorted(others))}, which hold as many files: if these are masks or other data "
+        f"of the images, `layout='{layout.replace('{label}', '*')}'` "
+        f"`exclude={' '.join(other_patterns)}` converts the images alone"
+    )
+    if has_masks:
+        return text
+    image_patterns = [
+        quote_pattern(folder, "/*")
+        for folder, values in values_of.items()
+        if values.get("label", "") in images
+    ]
+    return (
+        f"{text}; if only these are classes, `exclude={' '.join(image_patterns)}` leaves out the "
+        "other images"
+    )
+
+
+def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:
+    """Lists quoted patterns of folders that a layout takes for splits, and of no others.
+
+    Args:
+        split_of: such folder of images -> its split.
+        folders: all folders of images.
+    """
+    kept_names = {
+        name for folder in folders if folder not in split_of for name in folder.split("/")
+    }
+    patterns = []
+    for folder, split in split_of.items():
+        name = _name_with_split(folder, split)
+        if name in kept_names:
+            patterns.append(quote_pattern(folder, "/*"))
+        else:
+            patterns.append(quote_pattern(name, "/**", "**/"))
+    return patterns
+
+
+def find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Finds folders that a layout puts into splits which no folder is named like.
+
+    Args:
+        values_of: folder of images -> what the layout reads from it.
+
+    Returns:
+        Folder of images -> its split.
+    """
+    split_of = {folder: values.get("split", "") for folder, values in values_of.items()}
+    known_splits = find_split_folders({*split_of.values()})
+    return {
+        folder: split for folder, split in split_of.items() if split and split not in known_splits
+    }
+
+
+def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Finds folders whose class is named like images or a split, if other folders have classes.
+
+    Args:
+        values_of: folder -> what the layout reads from it.
+    """
+    split_names = find_split_folders({part for folder in values_of for part in folder.split("/")})
+    labels = {values.get("label", "") for values in values_of.values()}
+    like_splits = {
+        label
+        for label in labels.intersection(split_names)
+        if not _is_in_all_splits(label, values_of)
+    }
+    no_classes = []
+    for folder, values in values_of.items():
+        label = values.get("label", "")
+        if IMAGES.fullmatch(label) or label in like_splits:
+            no_classes.append(folder)
+    return no_classes if len(no_classes) < len(values_of) else []
+
+
+def _is_in_all_splits(label: str, values_of: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether each of several splits has a class: valid, beside invalid, in both train and test.
+
+    Args:
+        label: the class.
+        values_of: folder -> what a layout reads from it.
+    """
+    all_splits = {values.get("split", "") for values in values_of.values()}
+    splits = {
+        values.get("split", "") for values in values_of.values() if values.get("label") == label
+    }
+    return len(splits) > 1 and splits == all_splits
