@@ -175,7 +175,7 @@ def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> N
         ),
         (
             lambda folder: beam_tfr.verify(folder, sources=""),
-            "`sources=`: is empty; give the `input=` that",
+            "`sources=`: is empty; specify the `input=` that",
         ),
         (lambda folder: beam_tfr.inspect(7), "`path=7`: must be a path"),
         (lambda folder: beam_tfr.inspect(folder, where=7), "`where=7`: must be a dict such as"),

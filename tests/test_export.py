@@ -655,20 +655,20 @@ OF_WINDOWS = DISK._replace(
         (DISK, ["n" * 256], "a name has 256 bytes, but at most 255 fit there"),
         (DISK, ["\u00e9" * 128], "a name has 256 bytes"),
         (DISK, ["a/" * 2048 + "x"], "the path has 4,100 bytes, but at most 4,095 fit"),
-        (DISK, ["a.jpg", "a.jpg/b/c.jpg"], "'a.jpg' would be a file, and a folder of others"),
-        (DISK, ["a.jpg/b/c.jpg", "a.jpg"], "it would be a file, and a folder of others"),
+        (DISK, ["a.jpg", "a.jpg/b/c.jpg"], "'a.jpg' would be both a file and a folder"),
+        (DISK, ["a.jpg/b/c.jpg", "a.jpg"], "it would be both a file and a folder"),
         (DISK, ["metadata.jsonl"], "a file about all images has this name"),
         (DISK, ["export.json/a.jpg"], "export.json has the name of a file about all images"),
         (DISK, ["metadata.jsonl/a/b.jpg"], "metadata.jsonl has the name of a file"),
         (DISK, ["ImageSets/Main/train.txt/b.jpg"], "ImageSets/Main/train.txt has the name of"),
-        (DISK, ["ImageSets/Main"], "it would be a file, and a folder of others"),
+        (DISK, ["ImageSets/Main"], "it would be both a file and a folder"),
         (BUCKET, ["a.jpg", "a.jpg/b.jpg", "n" * 1022], ""),
         (BUCKET, ["n" * 1023], "the path has 1,032 bytes, but at most 1,031 fit"),
         (BUCKET, ["a\nb"], r"names cannot contain '\n' there"),
         (BUCKET, ["\udcff"], "names must be UTF-8 there"),
         (OF_WINDOWS, ["a", "A"], "names that differ only by case or Unicode form are equal there"),
         (OF_WINDOWS, ["\u00e9", "e\u0301"], "two images would have this name"),
-        (OF_WINDOWS, ["A", "a/b"], "'a' would be a file, and a folder of others"),
+        (OF_WINDOWS, ["A", "a/b"], "'a' would be both a file and a folder"),
         (OF_WINDOWS, ["METADATA.jsonl/a.jpg"], "metadata.jsonl has the name of a file"),
         (OF_WINDOWS, ["a:b"], "names cannot contain ':' there"),
         (OF_WINDOWS, ["a./b"], "names cannot contain '.' there"),
@@ -686,7 +686,7 @@ def test_files_that_cannot_be_beside_each_other(
         check.add(name)
     with pytest.raises(DataError, match=re.escape(problem)) as caught:
         check.add(names[-1])
-    assert "`format=webdataset` and `format=parquet`" in str(caught.value)
+    assert "`format=webdataset` or `format=parquet`" in str(caught.value)
 
 
 def test_folders_of_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1062,7 +1062,7 @@ def test_classes_of_any_text_go_to_yolo_and_back_and_not_to_voc(tmp_path: Path) 
     export(tmp_path / "d", tmp_path / "yolo", "yolo")
     again = package.convert(table=tmp_path / "yolo/data.yaml", output=tmp_path / "d2", **options)
     assert again.class_names == (name,)
-    with pytest.raises(package.UsageError, match="XML, which cannot hold the class"):
+    with pytest.raises(package.UsageError, match="XML, which cannot represent the class"):
         export(tmp_path / "d", tmp_path / "voc", "voc")
     assert not (tmp_path / "voc").exists()
 

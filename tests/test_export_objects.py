@@ -209,7 +209,7 @@ def test_more_keypoints_than_a_label_file_takes_are_refused(
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     dataset = write_dataset(tmp_path, splits=("train", "fold1"))
-    with pytest.raises(UsageError, match=r"no place for the split fold1"):
+    with pytest.raises(UsageError, match=r"cannot store the split fold1"):
         export(dataset, tmp_path / "out", "yolo")
     export(dataset, tmp_path / "out", "yolo", split="train")
     convert(

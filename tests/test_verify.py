@@ -179,14 +179,13 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
         ),
         (
             lambda d: shutil.copy(d / TEST_0, d / "tiny-test-00001-of-00002.tfrecord.gz"),
-            "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but readers of "
-            "patterns take it "
-            "for a part of the dataset: move it away",
+            "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but readers that use "
+            "patterns take it for part of the dataset: move it out of the folder",
         ),
         (lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1), f"{TRAIN_1}: its SHA-256 is"),
         (
             lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1),
-            f"{TRAIN_1}, record 0: has the key of record 0 of {TRAIN_0}",
+            f"{TRAIN_1}, record 0: has the same key as record 0 of {TRAIN_0}",
         ),
         (lambda d: [(d / TEST_0).unlink(), (d / TEST_0).mkdir()], f"{TEST_0}: "),
         (
@@ -279,7 +278,7 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f.update(dataset_digest="0" * 64), "dataset_digest is '000"),
         (
             lambda f: f["options"].update(image_size=[12, 17]),
-            "image/width is 16, expected 17 by the options",
+            "image/width is 16, expected 17 according to the options",
         ),
         (lambda f: f["options"].update(compression="none"), "shard 0 is"),
         (lambda f: f["splits"]["test"]["shards"][0].update(num_bytes=5), "bytes, expected 5"),
@@ -398,35 +397,35 @@ def test_hostile_manifest_values_are_reported_and_harmless(
     [
         (
             lambda image: dataclasses.replace(image, height=11),
-            "image/height is 11, expected 12 by the options",
+            "image/height is 11, expected 12 according to the options",
         ),
         (
             lambda image: dataclasses.replace(image, width=17),
-            "image/width is 17, expected 16 by the image",
+            "image/width is 17, expected 16 according to the image",
         ),
         (
             lambda image: dataclasses.replace(image, channels=1),
-            "image/channels is 1, expected 3 by the image",
+            "image/channels is 1, expected 3 according to the image",
         ),
         (
             lambda image: dataclasses.replace(image, channels=1),
-            "image/channels is 1, expected 3 by the options",
+            "image/channels is 1, expected 3 according to the options",
         ),
         (
             lambda image: dataclasses.replace(image, colorspace="Gray"),
-            "image/colorspace is 'Gray', expected 'RGB' by the options",
+            "image/colorspace is 'Gray', expected 'RGB' according to the options",
         ),
         (
             lambda image: dataclasses.replace(image, format="gif"),
-            "is 'gif', expected 'jpeg' by the options",
+            "is 'gif', expected 'jpeg' according to the options",
         ),
         (
             lambda image: dataclasses.replace(image, source_height=0),
-            "the source is 0x30 by its record, expected at least",
+            "the source is 0x30 according to the record, expected at least",
         ),
         (
             lambda image: dataclasses.replace(image, source_width=-7),
-            "the source is 40x-7 by its record, expected at least",
+            "the source is 40x-7 according to the record, expected at least",
         ),
         (
             lambda image: dataclasses.replace(image, source_format="exe"),
@@ -434,7 +433,7 @@ def test_hostile_manifest_values_are_reported_and_harmless(
         ),
         (
             lambda image: dataclasses.replace(image, format="png"),
-            "image/format is 'png', expected 'jpeg' by the image",
+            "image/format is 'png', expected 'jpeg' according to the image",
         ),
         (
             lambda image: dataclasses.replace(image, source_sha256="?"),
@@ -457,21 +456,21 @@ def test_hostile_manifest_values_are_reported_and_harmless(
         ),
         (
             lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]),
-            "is not decoded to its end",
+            "cannot be decoded to its end",
         ),
         (
             lambda _: dataclasses.replace(picture(5, "jpeg", (7, 9)), height=HEIGHT, width=WIDTH),
-            "image/height is 12, expected 7 by the image",
+            "image/height is 12, expected 7 according to the image",
         ),
         (
             lambda _: dataclasses.replace(picture(5, "png"), format="jpeg"),
-            "image/format is 'jpeg', expected 'png' by the image",
+            "image/format is 'jpeg', expected 'png' according to the image",
         ),
         (
             lambda _: dataclasses.replace(
                 picture(5, "png"), encoded=picture(5, "png").encoded[:-200]
             ),
-            "is not decoded to its end",
+            "cannot be decoded to its end",
         ),
     ],
 )
@@ -539,7 +538,7 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
         ),
         (
             features(image__height=("int64_list", [2**62])),
-            "image/height is 4611686018427387904, expected 12 by the options",
+            "image/height is 4611686018427387904, expected 12 according to the options",
         ),
     ],
 )
@@ -641,7 +640,7 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
     assert problems_of(stored(form, data, source_format=form), **KEEP) == []
     assert problems_of(stored(form, data[:-12], source_format=form), **KEEP)
     (message,) = problems_of(stored(form, data[: len(data) * 2 // 3], source_format=form), **KEEP)
-    assert message.startswith("the image is not decoded to its end: ")
+    assert message.startswith("the image cannot be decoded to its end: ")
 
 
 @pytest.mark.parametrize(
@@ -650,20 +649,20 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
         (
             stored("jpeg", BYTES["png"]),
             KEEP,
-            ["image/format is 'jpeg', expected 'png' by the image"],
+            ["image/format is 'jpeg', expected 'png' according to the image"],
         ),
         (
             stored("tiff", BYTES["png"]),
             KEEP,
             [
-                "image/format is 'tiff', expected 'jpeg' or 'png' by the options",
-                "image/format is 'tiff', expected 'png' by the image",
+                "image/format is 'tiff', expected 'jpeg' or 'png' according to the options",
+                "image/format is 'tiff', expected 'png' according to the image",
             ],
         ),
         (
             stored("png", BYTES["png"]),
             {},
-            ["image/format is 'png', expected 'jpeg' by the options"],
+            ["image/format is 'png', expected 'jpeg' according to the options"],
         ),
         (stored("jpeg", TURNED), KEEP, ["the image has EXIF orientation 6"]),
         (stored("jpeg", TURNED), {**KEEP, "ignore_orientation": True}, []),
@@ -671,15 +670,15 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
             stored("png", BYTES["png"], source_height=WIDTH, source_width=HEIGHT),
             {**KEEP, "resize": "none"},
             [
-                "image/height is 12, expected 16 by the options",
-                "image/width is 16, expected 12 by the options",
+                "image/height is 12, expected 16 according to the options",
+                "image/width is 16, expected 12 according to the options",
             ],
         ),
         (stored("png", CLEAR), KEEP, ["the image has transparent pixels"]),
         (
             stored("png", DEEP, channels=1, colorspace="Gray"),
             KEEP,
-            ["the image has 16 bits a sample"],
+            ["the image has 16 bits per sample"],
         ),
         (stored("jpeg", GRAY, channels=1, colorspace="Gray"), KEEP, []),
         (stored("jpeg", GRAY, channels=1, colorspace="Gray"), {"color": "keep"}, []),
@@ -687,28 +686,28 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
         (
             stored("jpeg", GRAY, channels=1, colorspace="Gray"),
             {},
-            ["image/channels is 1, expected 3 by the options"],
+            ["image/channels is 1, expected 3 according to the options"],
         ),
-        (stored("jpeg", GRAY), KEEP, ["image/channels is 3, expected 1 by the image"]),
+        (stored("jpeg", GRAY), KEEP, ["image/channels is 3, expected 1 according to the image"]),
         (
             stored("jpeg", BYTES["jpeg"]),
             {**KEEP, "color": "gray"},
-            ["image/channels is 3, expected 1 by the options"],
+            ["image/channels is 3, expected 1 according to the options"],
         ),
         (
             stored("webp", BYTES["webp"], channels=1, colorspace="Gray"),
             {**KEEP, "color": "gray"},
             [
-                "image/format is 'webp', expected 'jpeg' or 'png' by the options",
-                "image/channels is 1, expected 3 by the image",
+                "image/format is 'webp', expected 'jpeg' or 'png' according to the options",
+                "image/channels is 1, expected 3 according to the image",
             ],
         ),
         (
             stored("jpeg", CMYK, channels=4, colorspace="CMYK"),
             KEEP,
             [
-                "image/channels is 4, expected 1 or 3 by the options",
-                "image/colorspace is 'CMYK', expected 'RGB' by the options",
+                "image/channels is 4, expected 1 or 3 according to the options",
+                "image/colorspace is 'CMYK', expected 'RGB' according to the options",
             ],
         ),
         (
@@ -727,7 +726,7 @@ def test_what_is_stored_must_fit_its_options(
 def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 300)
     told = (
-        f"the image is not decoded to its end: '{NUM_SCANS} scans of 16 x 12 pixels, more "
+        f"the image cannot be decoded to its end: '{NUM_SCANS} scans of 16 x 12 pixels, more "
         f"than 300 in total'"
     )
     assert problems_of(stored("jpeg", SCANS), **KEEP) == [told]
@@ -736,21 +735,25 @@ def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("size", "options", "expected"),
     [
-        ((12, 17), {"resize": "stretch"}, ["image/width is 17, expected 16 by the options"]),
-        ((12, 17), {"resize": "crop"}, ["image/width is 17, expected 16 by the options"]),
-        ((12, 17), {"resize": "pad"}, ["image/width is 17, expected 16 by the options"]),
-        ((12, 12), {"resize": "fit"}, ["image/width is 12, expected 9 by the options"]),
+        (
+            (12, 17),
+            {"resize": "stretch"},
+            ["image/width is 17, expected 16 according to the options"],
+        ),
+        ((12, 17), {"resize": "crop"}, ["image/width is 17, expected 16 according to the options"]),
+        ((12, 17), {"resize": "pad"}, ["image/width is 17, expected 16 according to the options"]),
+        ((12, 12), {"resize": "fit"}, ["image/width is 12, expected 9 according to the options"]),
         (
             (9, 12),
             {"resize": "shortest", "image_size": (12, 12)},
-            ["image/height is 9, expected 16 by the options"],
+            ["image/height is 9, expected 16 according to the options"],
         ),
         (
             (30, 40),
             {"resize": "none"},
             [
-                "image/height is 30, expected 40 by the options",
-                "image/width is 40, expected 30 by the options",
+                "image/height is 30, expected 40 according to the options",
+                "image/width is 40, expected 30 according to the options",
             ],
         ),
     ],
@@ -774,7 +777,7 @@ def test_real_conversions_verify(flags: str) -> None:
 
 def test_repeated_keys(tmp_path: pathlib.Path) -> None:
     folder = make_dataset(tmp_path / "tiny", same_keys=True)
-    assert told(folder) == [f"{TRAIN_1}, record 2: has the key of record 0 of {TEST_0}"]
+    assert told(folder) == [f"{TRAIN_1}, record 2: has the same key as record 0 of {TEST_0}"]
 
 
 def test_large_images_and_records_are_not_decoded(
@@ -784,7 +787,7 @@ def test_large_images_and_records_are_not_decoded(
     report = verify(str(sound))
     assert report.counts["problems"] == 9
     told_pixels = (
-        "the image is not decoded to its end: '16 x 12 pixels, more than --max_pixels 100'"
+        "the image cannot be decoded to its end: '16 x 12 pixels, more than --max_pixels 100'"
     )
     assert report.problems[0].message == told_pixels
     report = verify(str(make_dataset(tmp_path / "png", encoding="png")))

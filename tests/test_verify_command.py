@@ -141,7 +141,7 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     run = beam_tfr("verify", dataset)
     assert run.code == 1
     assert [
-        line.partition(": is not in the manifest, but readers of patterns ")[0]
+        line.partition(": is not in the manifest, but readers that use ")[0]
         for line in run.err.splitlines()
     ] == [*sorted(STRAYS)]
     assert run.out.endswith("\n4 problems\n")
@@ -185,7 +185,7 @@ def test_sources_and_dataset_on_cloud_storage(
     other = beam_tfr("verify", "gs://b/out", "--sources", "gs://b/photos/train/**/*.jpg")
     assert other.code == 2
     given = "the --input or --table that the dataset was made from, and the folder of --image_root"
-    assert f"matches none of the records; give {given}" in other.err
+    assert f"matches none of the records; specify {given}" in other.err
 
 
 def test_progress_counts_records_shards_and_bytes() -> None:

@@ -59,7 +59,7 @@ def test_on_beams_own_engine(beam_tfr: Command, broken: Path) -> None:
 def test_repeated_keys(tmp_path: Path) -> None:
     repeated = verify_on(str(make_dataset(tmp_path / "tiny", same_keys=True)), DIRECT)
     assert [str(problem) for problem in repeated.problems] == [
-        f"{TRAIN_1}, record 2: has the key of record 0 of {TEST_0}"
+        f"{TRAIN_1}, record 2: has the same key as record 0 of {TEST_0}"
     ]
 
 

@@ -233,11 +233,11 @@ def check_format(dataset: Manifest, form: str) -> None:
     if EXPORT_FORMATS[form].needs_images and ENCODED not in dataset.features:
         encoding = dataset.options["encoding"]
         raise UsageError(
-            f"{dataset.folder} has no encoded images (`encoding={encoding}`): give `format=tfds`"
+            f"{dataset.folder} has no encoded images (`encoding={encoding}`): use `format=tfds`"
         )
     if EXPORT_FORMATS[form].needs_boxes and dataset.feature_kinds.boxes is None:
         raise UsageError(
-            f"is for images with boxes, and {dataset.folder} has none: give another format",
+            f"is for images with boxes, but {dataset.folder} has none: use another format",
             option="format",
             value=form,
         )

@@ -27,7 +27,7 @@ from beam_tfr.schema.feature_names import (
     WIDTH,
 )
 
-# Columns that say whether an object is a crowd; the first one in the dataset counts.
+# Columns that state whether an object is a crowd; the first one in the dataset counts.
 _CROWD = ("image/object/is_crowd", "iscrowd", "is_crowd")
 _AREA = "image/object/area"  # in pixels of the source
 _SOURCE_ID = "image/source_id"

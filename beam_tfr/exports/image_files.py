@@ -95,7 +95,7 @@ def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:
             if hashed in names:
                 raise DataError(
                     f"{storage.join(output, name)}: two images would have this name, or an image "
-                    f"and a file beside another, such as KEY.mask.png; {CURE}"
+                    f"and the mask of another, such as KEY.mask.png; {CURE}"
                 )
             names.add(hashed)
         yield about

@@ -24,10 +24,10 @@ from beam_tfr.schema.feature_names import FILENAME, FORMAT
 from beam_tfr.schema.naming import parse_shard_names
 from beam_tfr.schema.untrusted import quote
 
-CURE = "`format=webdataset` and `format=parquet` do not need keys as names"
-_SHARDS = 16  # shards whose images are in memory at a time
+CURE = "use `format=webdataset` or `format=parquet`, which do not use keys as file names"
+_SHARDS = 16  # shards whose images are in memory at the same time
 _FREE_FOLDERS = 1_000_000  # folders that an export may have, however few files it has
-_FOLDERS_EACH = 4  # more folders for each file
+_FOLDERS_EACH = 4  # additional folders allowed for each file
 
 
 class NamedImage(NamedTuple):
@@ -189,7 +189,7 @@ class NameCheck:
         if hashed in self._files:
             return self._describe_same_name(unified)
         if hashed in self._folders:
-            return "it would be a file, and a folder of others"
+            return "it would be both a file and a folder"
         self._files.add(hashed)
         if not self._rules.has_folders:
             return ""
@@ -210,13 +210,13 @@ class NameCheck:
     def _describe_folder(self, folder: str) -> str:
         if folder in self._own_files:
             return f"{folder} has the name of a file about all images"
-        return f"{quote(folder)} would be a file, and a folder of others"
+        return f"{quote(folder)} would be both a file and a folder"
 
     def _describe_same_name(self, unified: str) -> str:
         if unified in self._own_files:
             return "a file about all images has this name"
         return (
-            "two images would have this name, or an image and a file beside another, such as "
+            "two images would have this name, or an image and the mask of another, such as "
             f"KEY.mask.png{self._rules.describe_unifying()}"
         )
 

@@ -110,12 +110,12 @@ class ExportedShard:
         except TooManyRunsError as error:
             key = values[FILENAME][0].decode("utf-8", "backslashreplace")
             raise DataError(
-                f"{self.part.file}: the masks of {key} have {error}: `format=tfds` exports them as "
-                "they are"
+                f"{self.part.file}: the masks of {key} have {error}: use `format=tfds`, which "
+                "exports them as stored"
             ) from None
         except (ValueError, LookupError) as error:
             raise DataError(
-                f"{self.part.file}: a record is not as the manifest says: {error}; {REPAIR_OR_COPY}"
+                f"{self.part.file}: a record does not match the manifest: {error}; {REPAIR_OR_COPY}"
             ) from None
 
 

@@ -25,7 +25,7 @@ from beam_tfr.schema.dataset import TFDS_FILES
 from beam_tfr.storage import PendingFile
 
 TFDS_FOLDER = "{name}/1.0.0"
-# In Parquet files; all other columns follow in the order of `FeaturesDict.exported`.
+# Of Parquet files; all other columns follow in the order of `FeaturesDict.exported`.
 _FIRST_COLUMNS = ("image", "key", "split", "mask", "boxes", "masks")
 _HUB_IMAGE = {"_type": "Image"}
 

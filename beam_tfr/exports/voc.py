@@ -43,7 +43,7 @@ def check_classes(dataset: Manifest, _: Collection[str]) -> None:
     for name in dataset.class_names:
         if _NO_XML.search(name):
             raise UsageError(
-                f"is made of XML, which cannot hold the class {quote(name)}: give another format",
+                f"uses XML, which cannot represent the class {quote(name)}: use another format",
                 option="format",
                 value="voc",
             )
@@ -74,7 +74,7 @@ def name_files(image: NamedImage) -> list[str]:
     """
     key = unique_file_name(image)
     if _NO_XML.search(key):
-        raise DataError(f"lists and XML cannot hold the key {quote(key)}: `format=folder` can")
+        raise DataError(f"lists and XML cannot represent the key {quote(key)}: use `format=folder`")
     name = _flatten_name(key)
     stem = posixpath.splitext(name)[0]
     return [f"JPEGImages/{name}", f"Annotations/{stem}.xml"]

@@ -47,14 +47,13 @@ def check_splits(_: Manifest, splits: Collection[str]) -> None:
         if key is None:
             names = ", ".join(KEYS)
             raise UsageError(
-                f"has no place for the split {split}, only for {names}: choose others with "
-                "`split=`",
+                f"cannot store the split {split}, only {names}: choose other splits with `split=`",
                 option="format",
                 value="yolo",
             )
         if key in split_of:
             raise UsageError(
-                f"has one place for the splits {split_of[key]} and {split}: choose one with "
+                f"stores the splits {split_of[key]} and {split} in the same place: choose one with "
                 "`split=`",
                 option="format",
                 value="yolo",
@@ -134,9 +133,9 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
     """
     if objects * keypoints > _MOST_KEYPOINTS:
         raise DataError(
-            f"{quote(path)}: {objects:,} objects, each padded to {keypoints:,} keypoints, the most "
-            f"that an object has by the contents, would have more than {_MOST_KEYPOINTS:,}: "
-            "`format=folder` writes only those that exist"
+            f"{quote(path)}: {objects:,} objects, each padded to {keypoints:,} keypoints (the most "
+            f"that an object has, by the contents), would have more than {_MOST_KEYPOINTS:,}: use "
+            "`format=folder`, which writes only those that exist"
         )
 
 
@@ -176,8 +175,8 @@ def _pad_keypoints(
     missing = keypoints * _KEYPOINT_SIZE - len(numbers)
     if missing < 0:
         raise DataError(
-            f"an object has {len(numbers) // _KEYPOINT_SIZE} keypoints, but {keypoints} are the "
-            "most by the contents: `format=folder` writes all, as COCO does"
+            f"an object has {len(numbers) // _KEYPOINT_SIZE} keypoints, but the contents state at "
+            f"most {keypoints}: use `format=folder`, which writes all"
         )
     width, height = size
     for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):

@@ -239,8 +239,8 @@ class DatasetCheck:
         """
         if self.problems.counts[ProblemKind.SOURCE_GONE] == self._num_sources > 0:
             raise UsageError(
-                "matches none of the records; give the `input=` or `table=` that the dataset was "
-                "made from, and the folder of `image_root=`",
+                "matches none of the records; specify the `input=` or `table=` that the dataset "
+                "was made from, and the folder of `image_root=`",
                 option="sources",
                 value=" ".join(sources.patterns),
             )
@@ -283,7 +283,7 @@ def find_repeated_keys(rows: bytes, tasks: Sequence[VerifyTask]) -> Problems:
     problems = Problems()
     for (shard, record), (earlier_shard, earlier_record) in find_repeats(rows):
         earlier_file = tasks[earlier_shard].entry.file
-        message = f"has the key of record {earlier_record} of {earlier_file}"
+        message = f"has the same key as record {earlier_record} of {earlier_file}"
         problem = Problem(ProblemKind.REPEATED, tasks[shard].entry.file, message, record)
         problems.add(problem, Section.REPEATED_KEYS, shard, record)
     return problems

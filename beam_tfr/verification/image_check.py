@@ -40,7 +40,7 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
     height = record[SOURCE_HEIGHT]
     width = record[SOURCE_WIDTH]
     if min(height, width) < 1:
-        yield f"the source is {height}x{width} by its record, expected at least 1x1"
+        yield f"the source is {height}x{width} according to the record, expected at least 1x1"
     else:
         placement = compute_placement(
             height, width, options.image_size, options.resize, upscale=options.upscale
@@ -73,7 +73,7 @@ def _differences(
     for name, values in expected.items():
         if record[name] not in values:
             choices = " or ".join(map(quote, values))
-            yield f"{name} is {quote(record[name])}, expected {choices} by the {by}"
+            yield f"{name} is {quote(record[name])}, expected {choices} according to the {by}"
 
 
 def image_problems(
@@ -107,9 +107,9 @@ def image_problems(
         if problems or options.encoding != "keep":
             return
         if not keep.is_readable(data, source):
-            yield "the image is of a kind that TensorFlow refuses or misreads"
+            yield "the image is of a kind that TensorFlow rejects or misreads"
     except RejectError as error:
-        yield f"the image is not decoded to its end: {quote(error.detail)}"
+        yield f"the image cannot be decoded to its end: {quote(error.detail)}"
 
 
 def _identify(data: bytes) -> str:
@@ -136,8 +136,8 @@ def _pixel_problems(
     if decoded.alpha is not None:
         yield "the image has transparent pixels"
     if decoded.bits > 8:
-        yield f"the image has {decoded.bits} bits a sample"
-    if source.frames > 1 and source.format != "jpeg":  # pictures behind a JPEG are never read
+        yield f"the image has {decoded.bits} bits per sample"
+    if source.frames > 1 and source.format != "jpeg":  # pictures after a JPEG are never read
         yield f"the image has {source.frames} frames"
     if source.orientation != 1 and not options.ignore_orientation:
         yield f"the image has EXIF orientation {source.orientation}"

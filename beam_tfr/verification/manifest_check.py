@@ -96,7 +96,7 @@ def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
         if sha256 is not None:
             metadata[file] = sha256
     if sums.keys() != {*_list_contents(manifest)}:
-        message = "it does not name the contents of each shard, and nothing else"
+        message = "it must name the contents of each shard, and nothing else"
         yield Problem(ProblemKind.DAMAGED, dataset.SUMS_FILE, message)
     yield from _find_differing(manifest, metadata)
 
@@ -136,6 +136,6 @@ def _foreign(file: str) -> Problem:
     return Problem(
         ProblemKind.FOREIGN,
         file,
-        "is not in the manifest, but readers of patterns take it for a part of the dataset: "
-        "move it away",
+        "is not in the manifest, but readers that use patterns take it for part of the dataset: "
+        "move it out of the folder",
     )

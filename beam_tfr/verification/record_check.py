@@ -19,7 +19,7 @@ from beam_tfr.verification.image_check import image_problems, option_problems
 from beam_tfr.verification.payload_check import array_problems, file_problems
 from beam_tfr.verification.report import TaskResult
 
-MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
+MAX_PIXELS = 1 << 27  # in a stored image, whatever the option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
 Values = Mapping[str, list[Any]]  # feature -> values
@@ -112,7 +112,7 @@ class RecordCheck:
         width = sum(values.get(feature_names.WIDTH, ()))
         problems = list[str]()
         if height * width > self._limits.max_pixels:
-            return  # what has its size is not decoded; that of its image is a problem
+            return  # masks of this size are not decoded; the size of the image is a problem
         for kind in self._features.kinds:
             problems += kind.problems(values, (height, width))
         if self._features.boxes:

@@ -14,7 +14,7 @@ from beam_tfr.console.terminal import Printable, counted
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.schema.plan import Counts
 
-MAX_PROBLEMS = 100  # kept; the others are only counted
+MAX_PROBLEMS = 100  # problems to keep; further problems are only counted
 
 
 class ProblemKind(enum.StrEnum):

@@ -28,8 +28,8 @@ from beam_tfr.verification.report import Problem, ProblemKind, TaskResult, Verif
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
-_MOST_SUMS_BYTES = 64 << 20  # 64 MiB, of half a million files
-_ROWS = 1024  # of contents, that are Python objects at a time
+_MOST_SUMS_BYTES = 64 << 20  # 64 MiB: half a million files
+_ROWS = 1024  # rows of contents to convert to Python objects together
 _SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.encode())
 
 
@@ -96,8 +96,8 @@ class ContentsCheck:
         if not self._sums or stated == sha256:
             return
         if stated is None:
-            raise DataError(f"its SHA-256 is {sha256}, and {SUMS_FILE} does not have it")
-        raise DataError(f"its SHA-256 is {sha256}, and {SUMS_FILE} has {stated}")
+            raise DataError(f"its SHA-256 is {sha256}, but {SUMS_FILE} lacks the file")
+        raise DataError(f"its SHA-256 is {sha256}, but {SUMS_FILE} has {stated}")
 
     def _read(self, task: VerifyTask) -> Any:
         return read_shard_contents(self._dataset, task.entry)
@@ -156,7 +156,7 @@ class ShardContents:
         try:
             self._lookup.read_records(first_rows)
         except DataError as error:
-            yield f"its restart points do not fit the shard: {error}"
+            yield f"its restart points do not match the shard: {error}"
 
 
 class ShardCheck:
@@ -269,7 +269,7 @@ class ShardCheck:
     def _check_number(self, file: RecordFile) -> None:
         most = self._entry.num_examples
         if file.record >= most:
-            message = f"it has more than the {most} records of the manifest"
+            message = f"it has more than the {most} records in the manifest"
             raise RecordError(self._path, file.record, file.offset, message)
 
     def _check(self, record: bytes, file: RecordFile, contents: ShardContents | None) -> None:

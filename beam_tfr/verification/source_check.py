@@ -26,9 +26,9 @@ from beam_tfr.verification.report import (
 )
 from beam_tfr.verification.sources import most_bytes, open_sources
 
-SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_LARGE_BYTES = 4 << 20  # 4 MiB, of an image in an archive
-_LARGE_AT_ONCE = 2  # such images, in memory
+SOURCES_AT_A_TIME = 256  # sources per shard that several threads read together
+_LARGE_BYTES = 4 << 20  # images in archives above 4 MiB are large
+_LARGE_AT_ONCE = 2  # large images in memory at the same time
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):

@@ -28,7 +28,7 @@ from beam_tfr.inputs.skipped import UsedExclusions
 from beam_tfr.schema.errors import DataError, NotInstalledError, UsageError
 from beam_tfr.schema.number_ranges import expand_ranges
 
-_MAX_BYTES = 1 << 30  # 1 GiB, of an image; a record has less
+_MAX_BYTES = 1 << 30  # 1 GiB per image; records are smaller
 
 
 def most_bytes(manifest: Manifest) -> int:
@@ -134,7 +134,7 @@ class _TableSources(Sources):
         folders = [source for source in sources if source.endswith("/")]
         if len(folders) > 1 or len(folders) == len(sources):
             raise UsageError(
-                "the dataset was made from tables: give these, and the folder of `image_root=` "
+                "the dataset was made from tables: specify these, and the folder of `image_root=` "
                 "if there was one",
                 option="sources",
                 value=" ".join(sources),
@@ -178,7 +178,7 @@ class _TableSources(Sources):
         return self._datasets.read_embedded(source, self._most_bytes, copies)
 
     def describe_exclusions(self) -> Iterator[str]:
-        return iter(())  # it cannot be given with tables
+        return iter(())  # `exclude` cannot be used with tables
 
 
 def _is_below_root(key: str) -> bool:
@@ -218,12 +218,10 @@ def open_sources(
         NotInstalledError: tables need a library that is missing.
     """
     if not manifest.names.sha256:
-        raise UsageError(
-            "the records are rows of a table, which have no source files", option="sources"
-        )
+        raise UsageError("the records are table rows, which have no source files", option="sources")
     if not all(sources):
         raise UsageError(
-            "is empty; give the `input=` that the dataset was made from",
+            "is empty; specify the `input=` that the dataset was made from",
             option="sources",
             value="",
         )

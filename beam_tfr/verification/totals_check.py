@@ -87,6 +87,6 @@ def _compare_classes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
 
 def _compare_boxes(manifest: Manifest, totals: _Totals) -> Iterator[_Field]:
     actual = box_statistics(totals.counted)
-    del actual[DROPPED]  # which no record holds
+    del actual[DROPPED]  # records do not hold dropped boxes
     for name, value in actual.items():
         yield _Field(f"statistics.boxes.{name}", manifest.statistics["boxes"][name], value)
