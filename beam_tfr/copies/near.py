@@ -186,7 +186,7 @@ def _choose_other_bands(distance: int) -> list[Sequence[_Bit]]:
 
 
 def _list_bits() -> list[_Bit]:
-    """Lists the bits of a hash, in an order in which neighbors differ."""
+    """Lists the bits of a hash, in an order in which adjacent bits have little in common."""
     bits = list[_Bit]()
     for turns in (False, True):
         for index in range(HALF_BITS):

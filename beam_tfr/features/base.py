@@ -376,7 +376,7 @@ class ColumnKind(FeatureKind):
 
     @property
     def is_optional(self) -> bool:
-        """Whether cells, which name files, may be empty or name a file that does not exist."""
+        """Whether cells, which name files, may be empty or name a missing file."""
         return False
 
     def beside_boxes(self, form: str) -> "ColumnKind":

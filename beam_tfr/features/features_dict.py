@@ -203,7 +203,7 @@ class FeaturesDict:
 
     @functools.cached_property
     def exported(self) -> list[FeatureKind]:
-        """All kinds, in the order in which an exported record has their values."""
+        """All kinds, in the order of their values in an exported record."""
         return sorted(self.kinds, key=lambda kind: (kind.export_order, kind.name))
 
     def export(self, stored: Stored, left_out: Collection[str] = ()) -> dict[str, Any]:

@@ -213,7 +213,7 @@ class BoxLabels(FeatureKind):
 
 
 def encode_box_labels(labels: Sequence[str], label_ids: Sequence[int]) -> Values:
-    """Returns the features with the class of each box."""
+    """Returns the features that hold the class of each box."""
     return {
         OBJECT_LABEL: ("int64", label_ids),
         OBJECT_TEXT: ("bytes", [label.encode() for label in labels]),

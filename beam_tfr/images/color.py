@@ -190,7 +190,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 
 
 def is_srgb(profile: bytes) -> bool:
-    """Whether a profile changes nothing visible.
+    """Whether a profile has no visible effect.
 
     Such a profile is empty, a version of sRGB, or gray with the curve of sRGB.
     """
@@ -335,7 +335,7 @@ def _transform(
 
 
 def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
-    """Wraps [n, channels] as an image of one row."""
+    """Wraps [n, channels] as an image with one row."""
     contiguous = np.ascontiguousarray(strip)  # mirrored pixels are not contiguous
     return PillowImage.frombuffer(mode, (len(strip), 1), contiguous, "raw", mode, 0, 1)
 

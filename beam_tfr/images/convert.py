@@ -249,7 +249,7 @@ class _Conversion:
         return "png" if formats.FORMATS[self.source.format].lossless else "jpeg"
 
     def _choose_action(self) -> _Action:
-        """Chooses what to try first."""
+        """Chooses the action to try first."""
         unchanged = geometry.keep_size(self.source.height, self.source.width)
         if self.options.encoding != "keep" or self.layout.stored != unchanged:
             return _Action.ENCODE

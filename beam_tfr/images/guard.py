@@ -74,7 +74,7 @@ def convert_guarded(
 
 
 class _EndedError(RejectError):
-    """The guarded process ended."""
+    """A reject because the guarded process ended."""
 
 
 def _process_of_thread() -> "_Process":

@@ -81,7 +81,7 @@ _of_this_process: HardLimits | None = None
 
 
 def of_this_process() -> HardLimits | None:
-    """Returns the limits of this process; None if it is not a guarded one."""
+    """Returns the limits of this process; None if it is not guarded."""
     return _of_this_process
 
 

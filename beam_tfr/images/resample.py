@@ -105,7 +105,7 @@ def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
 
 
 def _resize(source: Pixels, result: Pixels, box: Box) -> None:
-    """Resizes a box of a source to the whole of a result."""
+    """Resizes a box of a source to fill a result."""
     # Pillow comes with the extra `convert`.
     from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 
@@ -164,7 +164,7 @@ class _Side(NamedTuple):
 
     @property
     def window(self) -> slice:
-        """The pixels of a window that is kept."""
+        """The pixels of the window, if `is_kept`."""
         return slice(int(self.start), int(self.start) + self.new_side)
 
     def in_means(self) -> "_Side":
@@ -246,14 +246,14 @@ def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) 
 def _resize_width(pixels: Pixels, side: _Side, width: int, result: Pixels) -> None:
     """Filters all rows, strip by strip.
 
-    The result may begin where the pixels begin, or before if its rows are not longer: no row is
+    The result may begin where the pixels begin, or earlier if its rows are not longer: no row is
     overwritten before it is read.
 
     Args:
         pixels: the pixels that the filter reaches.
         side: how the width is resized.
         width: width of all pixels.
-        result: pixels of the new width.
+        result: pixels with the new width.
     """
     parts = _split_strips(slice(0, len(pixels)), pixels, width + side.new_side)
     if result.strides[0] > pixels.strides[0]:

@@ -80,7 +80,7 @@ class Decoder:
 
     @functools.cached_property
     def request(self) -> Request:
-        """What the elements hold."""
+        """The contents of the elements, as a request."""
         return Request(self.output, self.boxes, self.one_hot)
 
     @functools.cached_property
@@ -90,7 +90,7 @@ class Decoder:
 
     @property
     def holds_images(self) -> bool:
-        """Whether the records are images, rather than files, arrays or rows of a table."""
+        """Whether the records are images, rather than files, arrays or table rows."""
         return self.image.options.encoding in IMAGE_ENCODINGS
 
     @functools.cached_property
@@ -129,7 +129,7 @@ class Decoder:
 
     @property
     def variable(self) -> bool:
-        """Whether the images of a batch may differ in size."""
+        """Whether the images in a batch may differ in size."""
         is_decoded = self.holds_images and self.output not in ("encoded", "raw_record")
         return is_decoded and None in self.image.shape
 
@@ -186,7 +186,7 @@ class Decoder:
         return {**features, **tensors}
 
     def _decode_images(self, features: dict[str, Any], places: Any) -> None:
-        """Decodes the images of a batch, which become `IMAGE`."""
+        """Decodes the images in a batch, which become the feature `IMAGE`."""
         payload = RAW if RAW in self._spec else ENCODED
         data = features.pop(payload)
         if self.output == "encoded":
@@ -254,7 +254,7 @@ class Decoder:
         return outcomes.take(1).filter(lambda message: message != "")
 
     def element(self, records: Any, places: Any) -> Any:
-        """Returns an element of `load`; fillers have a place of `FILLER`."""
+        """Returns an element of `load`; the place of a filler is `FILLER`."""
         if self.output == "raw_record":
             return records
         features = first_that_works(
@@ -302,7 +302,7 @@ class Batch:
 
     @property
     def _shown_size(self) -> Any:
-        """The (height, width) of the images as they are returned, int32 [2]."""
+        """The (height, width) of the returned images, int32 [2]."""
         return tf.shape(self._features[IMAGE])[1:3]
 
     @functools.cached_property

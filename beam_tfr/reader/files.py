@@ -68,7 +68,7 @@ def load_records(
 
 
 def _list_paths(patterns: Any) -> list[str]:
-    """Lists the paths of the files, each once."""
+    """Lists the paths of the files, without repeats."""
     if isinstance(patterns, (str, os.PathLike)):
         patterns = [patterns]
     paths: dict[str, None] = {}

@@ -77,7 +77,7 @@ class ImageDecoder:
 
     @property
     def shape(self) -> tuple[int | None, int | None, int]:
-        """Height, width and channels; None where sizes differ."""
+        """The height, width and channels; None where sizes differ."""
         size = self.image_size or self.options.stored_size or (None, None)
         return *size, self.options.channels
 
@@ -105,7 +105,7 @@ class ImageDecoder:
         return tf.switch_case(index, branches)
 
     def check_header(self, data: Any, form: str) -> Any:
-        """Returns the bytes of an image, or of several PNGs, after `headers.check_header`."""
+        """Checks the header of an image, or of several PNGs, and returns the bytes."""
         fillers = math.prod(self.image_size or ())  # fillers have this size
         most_pixels = max(self.options.most_stored_pixels, fillers)
         return check_header(data, form, most_pixels)
@@ -198,7 +198,7 @@ class ImageDecoder:
         return tf.cast(shares, tf.float32)
 
     def _key(self, place: Any) -> Any:
-        """Returns the key of the random functions for an example."""
+        """Returns the key for random functions, which depends on the example."""
         epoch, number = tf.unstack(place)
         key = tf.constant([self.seed, 1], tf.int64)
         epoch_key = fold(key, epoch)

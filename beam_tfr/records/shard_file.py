@@ -98,7 +98,7 @@ class ShardFile:
 
 
 class _GzipFile(ShardFile, abc.ABC):
-    """A file in gzip."""
+    """A gzip file."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         super().__init__(write)
@@ -124,7 +124,7 @@ class _GzipFile(ShardFile, abc.ABC):
 
 
 class _StoredFile(_GzipFile):
-    """A file of stored blocks."""
+    """A gzip file with stored blocks."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         super().__init__(write)
@@ -145,7 +145,7 @@ class _StoredFile(_GzipFile):
 
 
 class _DeflatedFile(_GzipFile):
-    """A compressed file, with restart points."""
+    """A compressed gzip file, with restart points."""
 
     def __init__(self, write: Callable[[bytes], object], level: int) -> None:
         super().__init__(write)

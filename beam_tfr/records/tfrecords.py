@@ -244,7 +244,7 @@ def is_gzip(first: bytes) -> bool:
 def begins_record(first: bytes) -> bool:
     """Whether a file begins with a record, given its first `HEADER_BYTES` or more.
 
-    The length of the record decides, since it has a checksum.
+    The checksum of the record's length decides.
     """
     if len(first) < HEADER_BYTES:
         return False

@@ -21,7 +21,7 @@ def read_varint(data: bytes, begin: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """Writes a number that is not negative."""
+    """Writes a non-negative number."""
     written = bytearray()
     while value > 127:
         written.append(value & 127 | 128)

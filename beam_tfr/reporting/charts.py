@@ -1,4 +1,4 @@
-"""Draws charts as SVG, for the page to embed."""
+"""Draws charts as SVG, to embed in the page."""
 
 import itertools
 import math

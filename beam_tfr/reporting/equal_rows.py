@@ -52,7 +52,7 @@ class RowComparison:
         self._splits.append(splits)
 
     def find(self) -> EqualRows:
-        """Finds equal rows among all rows."""
+        """Finds equal rows among all rows that were added."""
         if not self._columns:
             return EqualRows(0, 0, 0, [], [])
         labels = np.concatenate(self._labels)

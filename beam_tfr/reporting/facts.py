@@ -139,7 +139,7 @@ class ShownFinding(NamedTuple):
 
 
 class FindingGroup(NamedTuple):
-    """The findings of one severity, under their heading."""
+    """The findings with the same severity, under their heading."""
 
     title: str
     findings: list[ShownFinding]
@@ -199,7 +199,7 @@ class Facts:
         self.findings = tuple(finding.text for finding in self._findings)
 
     def as_variables(self) -> dict[str, Any]:
-        """Returns the variables of the template."""
+        """Returns the variables for the template."""
         dataset = self._dataset
         rejects = list_rejects(dataset, self._sources)
         class_rows = choose_classes(dataset, self._measures.samples, self._find_unlike_looks())

@@ -334,7 +334,7 @@ def _find_misfits(ordered: Sequence[Misfit]) -> list[Misfit]:
 
 
 def describe_fit(fit: float) -> str:
-    """Describes the fit of a mask."""
+    """Describes how well a mask fits its image."""
     return f"edges {fit:.1f} times as strong as elsewhere"
 
 

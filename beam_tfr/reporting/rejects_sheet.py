@@ -39,7 +39,7 @@ class ShownRejects(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number of all rejects."""
+        """The total number of rejects."""
         return sum(group.number for group in self.groups)
 
     def lines(self) -> Iterator[str]:

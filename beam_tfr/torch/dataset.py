@@ -288,7 +288,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
 
 def _check_one_size(dataset: Manifest, batch_size: int) -> None:
-    """Checks that the images of a dataset can be stacked into batches as they are."""
+    """Checks that the images of a dataset can be stacked into batches without resizing."""
     if dataset.image_options.stored_size is None:
         raise UsageError(
             f"the images of {dataset.folder} have different sizes "

@@ -39,8 +39,10 @@ class Share(NamedTuple):
 
     Attributes:
         dataset: the dataset.
-        parts: parts of its shards.
-        steps: steps of the worker.
+        parts: the selected parts of its shards.
+        order: which positions each rank reads.
+        epoch: the epoch.
+        steps: the worker's steps.
     """
 
     dataset: Manifest

@@ -1,4 +1,4 @@
-"""Finds the copies in a dataset, and rejects all but one of each cluster."""
+"""Finds the copies in a dataset, and rejects all but one image in each cluster."""
 
 import collections
 import dataclasses

@@ -117,7 +117,7 @@ class Problems:
         self._merge_first([_SortedProblem(section, place, problem)])
 
     def merge(self, other: Problems) -> None:
-        """Adds the problems of other parts."""
+        """Adds the problems found in another part."""
         self.counts.update(other.counts)
         self._merge_first(other._first)
 

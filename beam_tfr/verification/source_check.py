@@ -1,4 +1,4 @@
-"""Compares the records of a dataset with their sources: files, or rows of tables."""
+"""Compares the records of a dataset with their sources: files or table rows."""
 
 from __future__ import annotations
 

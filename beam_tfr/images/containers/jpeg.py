@@ -63,5 +63,5 @@ def segments(data: bytes, offset: int = 2) -> Iterator[Segment]:
 
 
 def scan_headers(data: bytes, offset: int) -> Iterator[Segment]:
-    """Yields the segments that begin scans, as `segments` does."""
+    """Yields the segments that begin scans, like `segments`."""
     return (segment for segment in segments(data, offset) if segment.marker == SOS)

@@ -122,7 +122,10 @@ class Directory:
         return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.start)
 
     def with_integer(self, entry: TiffEntry, value: int) -> bytes:
-        """Returns the file with another first value of an entry that `read_integers` can read."""
+        """Returns the file with the first value of an entry replaced.
+
+        `read_integers` must be able to read the entry.
+        """
         packed = struct.pack(self._layout.order + _INTEGERS[entry.kind], value)
         end = entry.start + len(packed)
         return self._data[: entry.start] + packed + self._data[end:]

@@ -1,4 +1,4 @@
-"""Recognizes the formats of images by their first bytes, and opens them."""
+"""Recognizes image formats by the first bytes of files, and opens the files."""
 
 import posixpath
 import re

@@ -80,7 +80,7 @@ def split_samples(
 
 
 def is_opaque(alpha: Pixels) -> bool:
-    """Whether no pixel of an alpha channel lets the background through."""
+    """Whether an alpha channel is opaque everywhere."""
     return bool(alpha.min(initial=255) == 255)
 
 

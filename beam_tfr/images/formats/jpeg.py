@@ -134,7 +134,7 @@ def _to_source(
 
 
 def _memory(header: Header, min_size: Size | None) -> int:
-    """Computes the bytes that decoding takes, scaled down to no less than a size."""
+    """Computes the bytes that decoding uses, scaling down to no less than a size."""
     rows, columns = min_size or (header.height, header.width)
     eighths = max(-(-8 * rows // header.height), -(-8 * columns // header.width))
     if eighths > _MOST_EIGHTHS:

@@ -137,7 +137,7 @@ def _read_metadata(header: Header, marker: int, payload: bytes) -> None:
 
 
 def count_scans(data: bytes, header: Header) -> int:
-    """Counts the scans of the image, without those of thumbnails and later pictures.
+    """Counts the scans of the image, but not those of thumbnails and later pictures.
 
     Raises:
         RejectError: `damaged-image`: there is no EOI marker, there are too many segments, or a

@@ -90,7 +90,7 @@ class _Page:
     profile: bytes
 
     def get(self, tag: int) -> int:
-        """Returns the first value of a tag, or the default of TIFF."""
+        """Returns the first value of a tag, or TIFF's default for the tag."""
         default = _DEFAULTS.get(tag, 0)
         return self.tags.get(tag, (default,))[0]
 
@@ -308,7 +308,7 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
 
 
 def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
-    """Decodes samples of up to 8 bits."""
+    """Decodes samples with up to 8 bits."""
     decoded = by_pillow.load(image, bits=page.bits)
     if page.has_unknown_band:  # Pillow treats it as alpha
         decoded.alpha = None
@@ -328,7 +328,7 @@ def _decode_fax(page: _Page) -> Decoded:
 
 
 def _decode_deep(page: _Page) -> Decoded:
-    """Decodes samples of more than 8 bits, or signed ones."""
+    """Decodes samples that have more than 8 bits or are signed."""
     samples = by_opencv.decode_samples([page.upright], "TIFF", page.height, page.width)
     if samples.shape[2] == 4:
         extra = page.get(_EXTRA)
