@@ -825,7 +825,7 @@ def test_conditions(beam_tfr: Command, tmp_path: Path) -> None:
         ) == len(keys)
         assert set(read_tars(tmp_path / str(number))) == keys
     for where, message in (
-        ("colour=red", "--where: there is no column 'colour'; there are: split, shard, key"),
+        ("colour=red", "--where: there is no column 'colour'; the columns are: split, shard, key"),
         ("label=cat", "--where label=cat: matches no record"),
         ("label", "must be NAME=VALUE"),
     ):
@@ -959,7 +959,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (1, "none", tmp_path / "none", tmp_path / "x"),
         (
             2,
-            "has no encoded images (--encoding row): give --format tfds",
+            "has no encoded images (--encoding row): use --format tfds",
             tmp_path / "rows",
             tmp_path / "x",
         ),
